@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import cast
 
 import msgspec
@@ -15,6 +14,7 @@ from stores.count_store import StoreUnavailable
 from stores.redis_connection import ERRORS, Client, Command, check_rights
 from surveys import Survey
 
+JUMP_STEPS = 100  # publications in one request, in the search for the last jump
 LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
 
 _publication = msgspec.json.Decoder(Publication)
@@ -228,13 +228,20 @@ class RedisResults:
         steps = range(max(progress.first_step, progress.next_step - self._survey.retention_steps), progress.next_step)
         found = self.get(publication_keys(self._survey, steps[0])) if steps else []
         for attribute in self._survey.attributes:
-            keys = [publication_key(attribute.name, "filtered", step) for step in reversed(steps)]
-            if keys and "filtered" in spans(attribute):
-                with _reachable():
-                    raw = self._client.hmget(self._estimates_key, keys)
-                jumps = (value for value in raw if value is not None and _change.decode(value).change is not None)
-                found += [_publication.decode(value) for value in islice(jumps, 1)]
+            if "filtered" in spans(attribute) and (jumped := self._last_jump(attribute.name, steps)) is not None:
+                found.append(jumped)
         return [p for p in found if p is not None]
+
+    def _last_jump(self, attribute: str, steps: range) -> Publication | None:
+        """Returns the last publication with a jump. Reads a few steps at a time, because all of them may have gigabytes."""
+        for end in range(len(steps), 0, -JUMP_STEPS):
+            keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
+            with _reachable():
+                raw = self._client.hmget(self._estimates_key, keys)
+            for value in raw:
+                if value is not None and _change.decode(value).change is not None:
+                    return _publication.decode(value)
+        return None
 
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""

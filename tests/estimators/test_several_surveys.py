@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from estimators.publishing.api_routes import PAGE, Served
 from estimators.publishing.leases import MAX_TURN_S, LeaseKeeper
 from estimators.publishing.publication import Diagnostics, Jump, Publication
 from estimators.publishing.publishers import BRIEF_VALUES, PrometheusPublisher
-from estimators.publishing.results import MemoryResults, RedisResults
+from estimators.publishing.results import JUMP_STEPS, MemoryResults, RedisResults
 from estimators.publishing.schedule import Progress, PublicationSummary, Schedule
 from estimators.publishing.summaries import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS, Alert
 from estimators.publishing.survey_estimator import Connections, SurveyEstimator
@@ -256,7 +257,9 @@ def test_renewing_never_takes_a_lease(client: redis.Redis) -> None:
     assert one.lead()
 
 
-def test_a_restarted_estimator_finds_the_last_jump_and_the_first_step(client: redis.Redis) -> None:
+def test_a_restarted_estimator_finds_the_last_jump_and_the_first_step(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     survey, memory = many(5, attributes=2, steps=3)
     survey, rng = replace(survey, name="jumps"), np.random.default_rng(1)
     jump = Jump(value=1, size=0.1, sigma=9.0, low=0.05, high=0.15, changed_at=3)
@@ -267,10 +270,16 @@ def test_a_restarted_estimator_finds_the_last_jump_and_the_first_step(client: re
     progress = memory.progress()
     assert progress is not None
     assert results.save(memory.history(), None, progress)
-    found = [(p.attribute, p.span, p.step) for p in results.landmarks()]
-    assert len(found) == 6 + 1
-    assert {step for _, _, step in found[:-1]} == {0}
-    assert found[-1] == ("a00", "filtered", 3)
+    for at_once in (JUMP_STEPS, 2, 1):  # 5 steps: the jump is in the first, the first and the second request
+        monkeypatch.setattr("estimators.publishing.results.JUMP_STEPS", at_once)
+        with patch.object(client, "hmget", wraps=client.hmget) as asked:
+            found = [(p.attribute, p.span, p.step) for p in results.landmarks()]
+        assert len(found) == 6 + 1
+        assert {step for _, _, step in found[:-1]} == {0}
+        assert found[-1] == ("a00", "filtered", 3)
+        first, *searches = [len(call.args[1]) for call in asked.call_args_list]
+        assert (first, max(searches)) == (6, min(5, at_once))
+        assert len(searches) == ceil(2 / at_once) + ceil(5 / at_once)  # all steps of the attribute without a jump
 
 
 def metrics(registry: CollectorRegistry) -> list[str]:
