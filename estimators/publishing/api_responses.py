@@ -127,11 +127,12 @@ class ApiResponses:
         progress = self._source.progress()
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
-    def status(self, span: Span, rejected: dict[Reason, int], now_ms: int) -> Status:
+    def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
+        """Returns the summary. Without `outlook`, the attributes have none: it may take a tenth of a second for each level."""
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
         return Status(
-            attributes=[] if latest is None else self._overviews(span, latest),
+            attributes=[] if latest is None else self._overviews(span, latest, outlook),
             rejected=rejected,
             first_step=None if progress is None or latest is None else max(progress.first_step, latest - s.retention_steps + 1),
             latest_step=latest,
@@ -139,26 +140,29 @@ class ApiResponses:
             due_ms=None if self._truth or s.ended(due) else s.closes_ms(due),
         )
 
-    def _overviews(self, span: Span, step: int) -> list[Overview]:
+    def _overviews(self, span: Span, step: int, outlook: bool) -> list[Overview]:
         counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
         found = {s: self._of_all_attributes(s, step) for s in dict.fromkeys((counted, "step", "filtered"))}
         overviews = []
         for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else of_span
             if shown is not None:
-                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve))
+                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook))
         return overviews
 
     def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
         return self._source.get([publication_key(name, span, step) for name in self._attributes])
 
-    def _overview(self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None) -> Overview:
+    def _overview(
+        self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool
+    ) -> Overview:
         label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
         return Overview(
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
-            step_reports=of_step.reports, step_complete=of_step.complete, outlook=self.outlook(p.attribute, p.step),
+            step_reports=of_step.reports, step_complete=of_step.complete,
+            outlook=self.outlook(p.attribute, p.step) if outlook else {},
             top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),

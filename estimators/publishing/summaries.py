@@ -71,7 +71,7 @@ class Summarizer:
         survey, responses = self._survey, self._responses
         progress = self._source.progress()
         if self._seen is None or self._seen[0] != progress:
-            self._seen = progress, responses.status("window", {}, now_ms)
+            self._seen = progress, responses.status("window", {}, now_ms, outlook=False)
         status = self._seen[1]
         people = [responses.people(overview) for overview in status.attributes]
         losses = [loss for overview in status.attributes for loss in overview.privacy.values()]

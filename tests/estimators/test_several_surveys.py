@@ -391,6 +391,17 @@ def test_a_summary_reads_the_estimates_only_after_a_publication(surveys: dict[st
     assert served.summarizer.summary(late_ms(survey)).alerts == [Alert("fit", "a00")]
 
 
+def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Served]) -> None:
+    """They may take half a second for each survey and step, and the start page does not show them."""
+    calm = surveys["calm"]
+    made = Served(calm.survey, calm.source, dict)
+    with patch.object(made.responses, "outlook", wraps=made.responses.outlook) as outlook:
+        assert made.summarizer.summary(late_ms(calm.survey)).eps_sequence > 0
+        outlook.assert_not_called()
+        made.responses.status("window", {}, late_ms(calm.survey))
+        assert outlook.call_count == len(calm.survey.attributes)
+
+
 def test_the_routes_of_one_survey_are_the_same_alone_and_among_others(surveys: dict[str, Served]) -> None:
     calm = surveys["calm"]
     alone = create_api(calm.survey, calm.source, dict).openapi()["paths"]
