@@ -33,7 +33,7 @@ import numpy as np
 from experiments.bench.service_load import SEED, fill, make_load, random_reports
 from experiments.bench.service_site import BenchError, Process
 from experiments.bench.surveys_results import Role, Served, SimulatedAgent, SimulatedEstimator, SurveysBench
-from experiments.bench.surveys_site import ATTRIBUTES, SurveysSite, ask, cores, cpu_s
+from experiments.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, ask, cores, cpu_s
 from runtime.clock import now_ms
 from runtime.kafka_producer import Producer
 from runtime.settings import Settings
@@ -119,14 +119,14 @@ def _simulated(folder: Path, role: str, kind: type[T], *arguments: str) -> T:
 def _serve(settings: Settings, folder: Path, sizes: Sizes, n: int, apart: bool, seen: Seen) -> Served:
     what = f"{n} surveys {'apart' if apart else 'together'}"
     seen(f"{what}: counting")
-    with SurveysSite(settings, folder, n, DAY_S, PARTITIONS, apart) as site:
+    with SurveysSite(settings, folder, n, DAY_S, PARTITIONS, 0, apart) as site:
         counted = _count(site, sizes.records // n)
         seen(f"{what}: standing")
         site.start_estimators()
         _until_working(site)
         standing = _cores_within(site, lambda: time.sleep(sizes.standing_s))
     seen(f"{what}: estimating")
-    with SurveysSite(settings, folder, n, sizes.step_s, PARTITIONS, apart) as site:
+    with SurveysSite(settings, folder, n, sizes.step_s, PARTITIONS, PRESENT_STEP, apart) as site:
         late, working = _estimate(site, sizes)
         p50, p90, most = np.percentile(late, [50, 90, 100])
         agents = Role(site.costs(site.agents), standing[0], working[0])
@@ -142,7 +142,7 @@ def _serve(settings: Settings, folder: Path, sizes: Sizes, n: int, apart: bool, 
 
 def _count(site: SurveysSite, records: int) -> tuple[int, float, float, float | None, float]:
     """Counts a log of this many records of each survey. Returns the values `records` to `counted_cpu_s` of `Served`."""
-    loads = [make_load(survey, range(len(ATTRIBUTES)), 0, records) for survey in site.surveys]
+    loads = [make_load(survey, range(ATTRIBUTES), 0, records) for survey in site.surveys]
     for survey, load in zip(site.surveys, loads, strict=True):
         asyncio.run(fill(site.settings, survey.reports_topic, load, PARTITIONS))
     each, total = loads[0].records, sum(load.records for load in loads)
@@ -232,16 +232,19 @@ def _published_s(site: SurveysSite, step: int) -> list[float]:
 def _reports_arriving(site: SurveysSite, sizes: Sizes) -> Iterator[None]:
     """Sends the envelopes of each step in `BURSTS` bursts, in a thread."""
     rng, over = np.random.default_rng(SEED), Event()
-    answers = [random_reports(site.survey, attribute, sizes.reports, rng) for attribute in range(len(ATTRIBUTES))]
+    answers = [
+        (survey, attribute, random_reports(survey, attribute, sizes.reports, rng))
+        for survey in site.surveys
+        for attribute in range(ATTRIBUTES)
+    ]
 
     def produce() -> None:
         with closing(Producer(**site.settings.kafka_options(), acks="all", linger_ms=5)) as producer:
             for burst in itertools.count():
                 step = site.survey.step_at(now_ms())
-                for survey in site.surveys:
-                    for attribute, given in enumerate(answers):
-                        envelope = seal(survey, attribute, 0, step, given)
-                        producer.send(survey.reports_topic, envelope, partition=(burst + attribute) % PARTITIONS)
+                for survey, attribute, given in answers:
+                    envelope = seal(survey, attribute, 0, step, given)
+                    producer.send(survey.reports_topic, envelope, partition=(burst + attribute) % PARTITIONS)
                 if over.wait(sizes.step_s / BURSTS):
                     return
 

@@ -95,6 +95,7 @@ class SimulatedEstimator:
         surveys: number of surveys.
         mib: memory that a survey adds, in MiB.
         turn_ms: processor time of a survey's turn without a due step, in ms.
+        prepare_ms: processor time for the privacy losses of a survey's next step, spent before the step closes, in ms.
         step_ms: processor time of a survey's turn that publishes a step, in ms.
         round_s: seconds until one step of every survey is published, if all these steps close at the same time.
         metrics, page, api: answers of the servers.
@@ -103,6 +104,7 @@ class SimulatedEstimator:
     surveys: int
     mib: float
     turn_ms: float
+    prepare_ms: float
     step_ms: float
     round_s: float
     metrics: Answer

@@ -23,7 +23,7 @@ from agents.log import Chunk, DeadLetter
 from agents.tally import Record
 from experiments.bench.service_load import SEED, random_reports
 from experiments.bench.surveys_results import SimulatedAgent
-from experiments.bench.surveys_site import ATTRIBUTES, SimulatedSurveys, own_costs
+from experiments.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SimulatedSurveys, own_costs
 from runtime.logs import logging_config
 from runtime.malloc import keep_freed_memory
 from runtime.settings import Settings, load_settings
@@ -97,10 +97,10 @@ class NotingStore(RedisCountStore):
 
 def records_of(survey: Survey, n: int) -> list[list[Record]]:
     """The records of each partition: n records of one report in all."""
-    rng, appended_ms = np.random.default_rng(SEED), survey.start_ms + 1
-    each = n // len(ATTRIBUTES)
-    drawn = [(a, random_reports(survey, a, each, rng)) for a in range(len(ATTRIBUTES))]
-    envelopes = [seal(survey, a, 0, 0, reports[i : i + 1]) for a, reports in drawn for i in range(each)]
+    rng, appended_ms = np.random.default_rng(SEED), survey.opens_ms(PRESENT_STEP) + 1
+    each = n // ATTRIBUTES
+    drawn = [(a, random_reports(survey, a, each, rng)) for a in range(ATTRIBUTES)]
+    envelopes = [seal(survey, a, 0, PRESENT_STEP, reports[i : i + 1]) for a, reports in drawn for i in range(each)]
     parts = [envelopes[partition::PARTITIONS] for partition in range(PARTITIONS)]
     return [[Record(offset, appended_ms, value) for offset, value in enumerate(part)] for part in parts]
 

@@ -28,7 +28,7 @@ from estimators.publishing.vitals import Vitals
 from experiments.bench.service_load import SEED, random_reports
 from experiments.bench.service_site import free_port
 from experiments.bench.surveys_results import SimulatedEstimator
-from experiments.bench.surveys_site import ATTRIBUTES, SimulatedSurveys, ask, own_costs
+from experiments.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SimulatedSurveys, ask, own_costs
 from runtime.logs import logging_config
 from runtime.malloc import keep_freed_memory
 from runtime.monitoring import serve_monitoring
@@ -54,7 +54,7 @@ class CountedLog:
         return "log"
 
     def earliest_ms(self) -> int | None:
-        return self._survey.start_ms
+        return self._survey.opens_ms(PRESENT_STEP)
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         return {0: self.end}
@@ -76,9 +76,9 @@ class Estimated:
     def count(self, step: int) -> None:
         """Writes the count tables of a step, as agents do."""
         rng, survey, before = np.random.default_rng(SEED + step), self.survey, self.position.end
-        drawn = [random_reports(survey, a, REPORTS, rng) for a in range(len(ATTRIBUTES))]
+        drawn = [random_reports(survey, a, REPORTS, rng) for a in range(ATTRIBUTES)]
         panes = {PaneKey(a, 0, step): survey.mechanisms[a][0].tabulate(reports) for a, reports in enumerate(drawn)}
-        self.position.end += len(ATTRIBUTES) * REPORTS
+        self.position.end += ATTRIBUTES * REPORTS
         written = Checkpoint(
             self.position.end, survey.closes_ms(step) - 1, panes, log_id="log", writer="agent",
             base_writer="agent" if before else "",
@@ -91,6 +91,11 @@ class Estimated:
         made = self._schedule.run(at_ms)
         self.results.balance()
         return len(made)
+
+    def prepare(self) -> None:
+        """Computes the privacy losses of the next step, as the estimator does before the step closes."""
+        while self._schedule.prepare():
+            pass
 
     def closed_ms(self, step: int) -> int:
         """The time when a step may be estimated."""
@@ -106,8 +111,8 @@ def measure(n_surveys: int) -> SimulatedEstimator:
         _publish([Estimated(simulated.surveys[0], client, settings, SurveyMetrics())])  # loads the compiled loops
         before = own_costs(settings)
         all_estimated = [Estimated(survey, client, settings, metrics) for survey in simulated.surveys[1:]]
-        round_s, step_ms = _publish(all_estimated)
-        cpu, at_ms = time.process_time(), all_estimated[0].closed_ms(1)
+        prepare_ms, step_ms, round_s = _publish(all_estimated)
+        cpu, at_ms = time.process_time(), all_estimated[0].closed_ms(PRESENT_STEP + 1)
         for number in range(1, ROUNDS + 1):
             for estimated in all_estimated:
                 made = estimated.turn(at_ms + number * TURN_MS)
@@ -118,20 +123,25 @@ def measure(n_surveys: int) -> SimulatedEstimator:
         with closing(PageServer(create_surveys_api({e.survey.name: e.served for e in all_estimated}), "127.0.0.1", 0)) as page:
             answers = ask(port, "/metrics"), ask(page.port, "/"), ask(page.port, "/api/v1/surveys")
         mib = (own_costs(settings).resident_mib - before.resident_mib) / n_surveys
-    return SimulatedEstimator(n_surveys, mib, turn_ms, step_ms, round_s, *answers)
+    return SimulatedEstimator(n_surveys, mib, turn_ms, prepare_ms, step_ms, round_s, *answers)
 
 
-def _publish(all_estimated: list[Estimated]) -> tuple[float, float]:
-    """Publishes steps 0 and 1. Returns the seconds until step 1 of all surveys is published, and processor ms of a survey."""
-    began = cpu = 0.0
-    for step in range(2):
+def _publish(all_estimated: list[Estimated]) -> tuple[float, float, float]:
+    """Publishes two steps. Returns the values `prepare_ms`, `step_ms` and `round_s` of the second step."""
+    prepare_ms = step_ms = round_s = 0.0
+    for step in (PRESENT_STEP, PRESENT_STEP + 1):
+        cpu = time.process_time()
+        for estimated in all_estimated:
+            estimated.prepare()
+        prepare_ms = 1000 * (time.process_time() - cpu) / len(all_estimated)
         for estimated in all_estimated:
             estimated.count(step)
         began, cpu = time.perf_counter(), time.process_time()
         for estimated in all_estimated:
             made = estimated.turn(estimated.closed_ms(step))
             assert made
-    return time.perf_counter() - began, 1000 * (time.process_time() - cpu) / len(all_estimated)
+        round_s, step_ms = time.perf_counter() - began, 1000 * (time.process_time() - cpu) / len(all_estimated)
+    return prepare_ms, step_ms, round_s
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
+import numpy as np
+
 from estimators.publishing.results import RedisResults
 from experiments.bench.process_costs import ProcessCosts
-from experiments.bench.service_load import Asked, write_survey
+from experiments.bench.service_load import SEED, Asked, write_survey
 from experiments.bench.service_site import Agent, BaseSite, Process, delete_keys, free_port, random_name
 from experiments.bench.surveys_results import Answer
 from runtime.settings import Settings
@@ -20,9 +22,16 @@ from stores.redis_store import RedisCountStore
 from surveys import Survey
 
 STEP_S = 3600  # of a survey without topics
-ATTRIBUTES: tuple[Asked, ...] = (
-    ("browser", 8, "L-GRR"), ("region", 25, "L-OUE"), ("screen", 50, "L-OLH"), ("page", 100, "L-OSUE"),
-)  # fmt: skip
+PRESENT_STEP = 1000  # the losses of the first steps take less time
+MECHANISMS = ("L-GRR", "L-OUE", "L-OLH", "L-OSUE")
+ATTRIBUTES = len(MECHANISMS)
+SMALLEST_K, LARGEST_K = 8, 100
+
+
+def attributes(survey: int) -> tuple[Asked, ...]:
+    """The attributes of a survey. Their sizes differ between surveys, so surveys share no cached result of a mechanism."""
+    sizes = np.random.default_rng([SEED, survey]).integers(SMALLEST_K, LARGEST_K, ATTRIBUTES, endpoint=True)
+    return tuple((f"a{i}", int(k), mechanism) for i, (k, mechanism) in enumerate(zip(sizes, MECHANISMS, strict=True)))
 
 
 class Estimator(Process):
@@ -36,7 +45,7 @@ class Estimator(Process):
 
 
 class SurveysSite(BaseSite):
-    """New surveys of the same attributes, and steps that begin and end at the same times; close the site after use.
+    """New surveys, whose steps begin and end at the same times; close the site after use.
 
     Args:
         settings: addresses of Kafka and Redis, and how to log in.
@@ -44,19 +53,20 @@ class SurveysSite(BaseSite):
         n: number of surveys.
         step_seconds: length of a step.
         partitions: number of partitions of each reports topic.
+        step: the present step of all surveys.
         apart: True if each survey has an agent and an estimator of its own.
     """
 
     patience_s = 900.0
 
     def __init__(
-        self, settings: Settings, folder: Path, n: int, step_seconds: int, partitions: int, apart: bool = False
+        self, settings: Settings, folder: Path, n: int, step_seconds: int, partitions: int, step: int, apart: bool
     ) -> None:
-        name, now_s = random_name(), time.time()
+        name, start_s = random_name(), time.time() - step * step_seconds
         self.files = folder / name
         self.files.mkdir()
         files = [self.files / f"{name}-{i}.toml" for i in range(n)]
-        surveys = [write_survey(file, file.stem, step_seconds, ATTRIBUTES, now_s) for file in files]
+        surveys = [write_survey(file, file.stem, step_seconds, attributes(i), start_s) for i, file in enumerate(files)]
         super().__init__(settings, folder, name, surveys, partitions)
         self._served = [str(file) for file in files] if apart else [str(self.files)]
         self._group = {"LDPSTREAM_GROUP": name}
@@ -97,7 +107,7 @@ class SurveysSite(BaseSite):
 
 
 class SimulatedSurveys:
-    """New surveys without topics, whose keys in Redis are deleted at the end. Step 0 began an hour ago.
+    """New surveys without topics, whose keys in Redis are deleted at the end. Step `PRESENT_STEP` begins now.
 
     Args:
         client: a client of Redis.
@@ -108,7 +118,8 @@ class SimulatedSurveys:
         self._client, self._name = client, random_name()
         with TemporaryDirectory(prefix="ldpstream-bench-") as folder:
             files = [Path(folder) / f"{self._name}-{i}.toml" for i in range(n)]
-            self.surveys = [write_survey(file, file.stem, STEP_S, ATTRIBUTES, time.time() - STEP_S) for file in files]
+            start_s = time.time() - PRESENT_STEP * STEP_S
+            self.surveys = [write_survey(f, f.stem, STEP_S, attributes(i), start_s) for i, f in enumerate(files)]
 
     def __enter__(self) -> Self:
         return self

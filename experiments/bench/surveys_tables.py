@@ -37,6 +37,7 @@ def _simulated(result: SurveysBench) -> list[Table]:
         ("agent: connections to Redis", str(agent.connections)),
         ("estimator: MiB a survey", f"{estimator.mib:.2f}"),
         ("estimator: CPU ms a turn without a due step", f"{estimator.turn_ms:.2f}"),
+        ("estimator: CPU ms to prepare a survey's step", f"{estimator.prepare_ms:.1f}"),
         ("estimator: CPU ms a turn with a step", f"{estimator.step_ms:.1f}"),
         ("estimator: seconds until a step of all surveys is published", f"{estimator.round_s:.1f}"),
     ):  # fmt: skip

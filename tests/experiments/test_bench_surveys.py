@@ -25,7 +25,7 @@ RESULT = SurveysBench(
         Served(5, 5, 1000, 4.25, 9.75, None, 7.5, 5, (1.25, 2.5, 3.75), AGENTS, ESTIMATORS, ANSWER, ANSWER, None, None),
     ],
     SimulatedAgent(500, 2000, 0.375, 0.5, 1_000_000, 2.75, 8.5, 6),
-    SimulatedEstimator(500, 1.125, 0.875, 55.5, 40.5, ANSWER, ANSWER, ANSWER),
+    SimulatedEstimator(500, 1.125, 0.875, 33.5, 55.5, 40.5, ANSWER, ANSWER, ANSWER),
 )
 
 
@@ -41,7 +41,7 @@ def test_all_results_are_shown() -> None:
     for wanted in (
         "50 1 4.2 9.8 7.5 123 k 1.25 2.50 3.75", "5 5 4.2 9.8 7.5 – 1.25", "agents 50 1 150 120 9 3 2 0.012 0.345",
         "estimators 5 5 150 120 9 3 6", "estimator / 50 1 1.5 12 8", "estimator / 5 5 – – –", "500 surveys in one process",
-        "connections to Redis 6", "a turn with a step 55.5", "2 cores",
+        "connections to Redis 6", "survey's step 33.5", "a turn with a step 55.5", "2 cores",
     ):  # fmt: skip
         assert wanted in text, (wanted, text)
     assert "without Kafka" not in shown(SurveysBench(2, RESULT.served))
