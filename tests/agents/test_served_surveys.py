@@ -9,11 +9,11 @@ from unittest.mock import patch
 import pytest
 import structlog
 
-from agents import served_surveys
 from agents.app import create_app
 from agents.countings import Countings
 from agents.log import Chunk
 from agents.served_surveys import ServedSurveys
+from runtime import survey_checks
 from runtime.settings import Settings
 from runtime.survey_watch import SurveyWatch
 from surveys import Survey
@@ -60,7 +60,7 @@ def topic(name: str) -> str:
 async def test_an_unusable_survey_is_not_counted_however_long_the_start_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_surveys, "RETRY_S", 0.0)
+    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
     rig = Rig(tmp_path)
     assert rig.surveys.check() == {topic("good")}
     await rig.surveys._reconcile(checked=True)
@@ -81,7 +81,7 @@ def test_unusable_topics_at_the_start_are_one_error_and_no_log_line(tmp_path: Pa
 async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_surveys, "RETRY_S", 0.0)
+    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
     rig = Rig(tmp_path)
     rig.unusable.clear()
     rig.surveys.check()

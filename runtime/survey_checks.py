@@ -1,0 +1,80 @@
+"""Checks whether the surveys of a process can be used, and plans the next check of a survey that cannot."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from runtime.survey_watch import SurveyWatch
+from runtime.waiting import Unreachable
+from surveys import Survey
+from surveys.errors import UserError
+
+RETRY_S = 15.0  # time between two checks of a survey that cannot be used
+
+
+class SurveyChecks:
+    """The checks of a process's surveys, and the times of their next checks.
+
+    Args:
+        watch: the survey files.
+        check: checks that the process can use a survey, for example its topics; may take seconds.
+        refused: called with each survey that cannot be used, and with the error.
+    """
+
+    def __init__(
+        self, watch: SurveyWatch, check: Callable[[Survey], None], refused: Callable[[Survey, UserError], object]
+    ) -> None:
+        self._watch, self._check, self._refused = watch, check, refused
+        self._retry_s: dict[bytes, float] = {}  # by fingerprint: time of the next check
+
+    def check_all(self) -> list[Survey]:
+        """Checks all surveys, and returns the usable surveys.
+
+        Raises:
+            Unreachable: if the server of the check is unreachable.
+            UserError: if no survey is usable: the first survey's error.
+        """
+        usable, errors = list[Survey](), list[tuple[Survey, UserError]]()
+        for text in list(self._watch.surveys.values()):
+            if (error := self._error(text.survey)) is None:
+                usable.append(text.survey)
+            else:
+                errors.append((text.survey, error))
+        for _, error in errors:
+            if isinstance(error, Unreachable) or not usable:
+                raise error
+        for survey, error in errors:
+            self._refused(survey, error)
+        return usable
+
+    def usable(self, survey: Survey) -> bool:
+        """Checks a survey. Returns False, and plans the next check, if the survey cannot be used."""
+        error = self._error(survey)
+        if error is not None:
+            self._refused(survey, error)
+        return error is None
+
+    def _error(self, survey: Survey) -> UserError | None:
+        try:
+            self._check(survey)
+        except UserError as error:
+            self.postpone(survey)
+            return error
+        self._retry_s.pop(survey.fingerprint, None)
+        return None
+
+    def postpone(self, survey: Survey) -> None:
+        """Plans the next check of a survey, in `RETRY_S`."""
+        self._retry_s[survey.fingerprint] = time.monotonic() + RETRY_S
+
+    def postponed(self, survey: Survey) -> bool:
+        """True if the survey has a planned check, due or not."""
+        return survey.fingerprint in self._retry_s
+
+    def due(self, survey: Survey) -> bool:
+        """True if a check of the survey is due now."""
+        return time.monotonic() >= self._retry_s.get(survey.fingerprint, 0.0)
+
+    def forget_others(self, fingerprints: Iterable[bytes]) -> None:
+        """Drops the planned checks of all surveys but these."""
+        kept = set(fingerprints)
+        self._retry_s = {fingerprint: at for fingerprint, at in self._retry_s.items() if fingerprint in kept}
