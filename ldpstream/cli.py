@@ -316,7 +316,7 @@ def agent(surveys: SurveyPaths) -> None:
     """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
     settings = load_settings()
     dictConfig(logging_config(settings.log_level))
-    from runtime.survey_watch import SurveyWatch  # only in agents and estimators: it registers their metric
+    from runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
 
     watch = SurveyWatch(surveys)
     from agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
@@ -357,14 +357,18 @@ def estimate(
 
 
 @app.command()
-def gateway(survey_file: SurveyFile) -> None:
-    """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them."""
-    survey, settings = load_survey(survey_file), load_settings()
+def gateway(survey_files: SurveyPaths) -> None:
+    """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them.
+
+    With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    settings = load_settings()
     dictConfig(logging_config(settings.log_level))
+    from runtime.survey_watch import SurveyWatch
+
+    watch = SurveyWatch(survey_files)
     from producers.gateway.service import serve as serve_gateway  # only here: this module loads slowly
 
-    check_topics = partial(ensure_topics, settings, survey, "producer")
-    serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)
+    serve_gateway(watch, settings, partial(ensure_topics, settings, role="producer"))
 
 
 app.add_typer(local_commands.app)

@@ -107,6 +107,26 @@ def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
     return min(max(1, (target_bytes - 32) // row_bytes), MAX_ENVELOPE_REPORTS)
 
 
+def decode_envelope(raw: bytes) -> Envelope:
+    """Decodes an envelope without any check against a survey.
+
+    Args:
+        raw: the record's value.
+
+    Raises:
+        Rejected: "too large" if the envelope has too many bytes, "undecodable" or "unknown version".
+    """
+    if len(raw) > MAX_ENVELOPE_BYTES:
+        raise Rejected("too large")
+    try:
+        envelope = _decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Rejected(_why_undecodable(raw)) from None
+    if envelope.version != VERSION:
+        raise Rejected("unknown version")
+    return envelope
+
+
 def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     """Decodes an envelope and checks everything except the payload's contents.
 
@@ -119,14 +139,12 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         Rejected: with the first reason that applies, in the order of `REASONS`. For "too large", the size in bytes is checked
             before all other reasons, and the number of reports is checked after "wrong length".
     """
-    if len(raw) > MAX_ENVELOPE_BYTES:
-        raise Rejected("too large")
-    try:
-        envelope = _decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Rejected(_why_undecodable(raw)) from None
-    if envelope.version != VERSION:
-        raise Rejected("unknown version")
+    envelope = decode_envelope(raw)
+    _check_header(survey, envelope, appended_ms)
+    return envelope
+
+
+def _check_header(survey: Survey, envelope: Envelope, appended_ms: int) -> None:
     if envelope.fingerprint != survey.fingerprint:
         raise Rejected("wrong survey")
     if not (
@@ -144,7 +162,6 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         raise Rejected("step too old")
     if survey.too_early(envelope.step, appended_ms):
         raise Rejected("step in the future")
-    return envelope
 
 
 def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
@@ -156,7 +173,18 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     Raises:
         Rejected: with the reason for which the service would reject the envelope.
     """
-    envelope = open_envelope(survey, raw, appended_ms)
+    envelope = decode_envelope(raw)
+    check_decoded(survey, envelope, appended_ms)
+    return envelope
+
+
+def check_decoded(survey: Survey, envelope: Envelope, appended_ms: int) -> None:
+    """Makes the checks of `check_envelope` that follow `decode_envelope`.
+
+    Raises:
+        Rejected: with the reason for which the service would reject the envelope.
+    """
+    _check_header(survey, envelope, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]
     row = mechanism.report_dtype
     if envelope.n == 1:
@@ -165,7 +193,6 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         valid = bool(mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all())
     if not valid:
         raise Rejected(mechanism.invalid)
-    return envelope
 
 
 def _why_undecodable(raw: bytes) -> Reason:

@@ -75,6 +75,7 @@ class SurveyFolder:
     Attributes:
         surveys: the surveys to serve, by fingerprint, in the order of the paths and of the names in a folder.
         broken: broken files and folders, and the reason.
+        incomplete: True if a broken file or folder may hold a survey that is not in `surveys`.
         only_file: the file, if there is one path and it is no folder; otherwise None.
 
     Raises:
@@ -88,6 +89,7 @@ class SurveyFolder:
         self._files: dict[Path, _File] = {}
         self.surveys: dict[bytes, SurveyText] = {}
         self.broken: dict[Path, str] = {}
+        self.incomplete = False
         self.only_file = self._paths[0] if len(self._paths) == 1 and not self._folders else None
         for path in self._paths:
             if path == self.only_file or not os.path.exists(path):
@@ -159,6 +161,8 @@ class SurveyFolder:
         for path, known in self._files.items():
             if known.good is not None and path not in twice:
                 self.surveys.setdefault(known.good.survey.fingerprint, known.good)
+        lost = any(known.why and known.good is None for known in self._files.values())
+        self.incomplete = lost or bool(unreadable) or bool(twice)
         self.broken = {**unreadable, **{path: known.why for path, known in self._files.items() if known.why}, **twice}
         return Changes(
             added=tuple(text for key, text in self.surveys.items() if key not in old_surveys),

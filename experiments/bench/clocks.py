@@ -84,7 +84,7 @@ def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
     now_ms, attempts = first_ms, 0
     while True:
         attempts += 1
-        checks = Checks(survey, now_ms)
+        checks = Checks({survey.fingerprint: survey}, now_ms)
         checks.check([envelope])
         try:
             checks.require_countable(batch=False)

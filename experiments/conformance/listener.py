@@ -22,9 +22,9 @@ from starlette.responses import Response
 from experiments.conformance.calls import ConformanceError
 from experiments.conformance.rules import KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
 from producers.gateway.bodies import Checks, idempotency_key, is_batch, largest_body, oversized, unpack
-from producers.gateway.openapi import ServedSurvey
 from producers.gateway.origins import ANSWER_HEADERS, REQUEST_HEADERS
 from producers.gateway.problems import FINAL, STATUS, Cause, Problem
+from producers.gateway.surveys import ServedSurvey
 from runtime.clock import now_ms
 from surveys import Survey
 
@@ -103,7 +103,7 @@ class Sending:
         if len(body) > largest_body(batch):
             raise oversized(batch)
         envelopes = unpack(body) if batch else [body]
-        checks = Checks(self._survey, now_ms())
+        checks = Checks({self._survey.fingerprint: self._survey}, now_ms())
         checks.check(envelopes)
         checks.require_countable(batch)
         return key, checks.reports
@@ -155,6 +155,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
         ConformanceError: if the port is in use.
     """
     sending = Sending(survey)
+    served = ("/v1/survey", f"/v1/surveys/{survey.fingerprint.hex()}")
     definition = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml)
 
     class Handler(BaseHTTPRequestHandler):
@@ -165,7 +166,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             """Logs nothing: the check prints what it finds."""
 
         def do_GET(self) -> None:
-            self._answer(_json(definition) if self.path == "/v1/survey" else _unknown())
+            self._answer(_json(definition) if self.path in served else _unknown())
 
         def do_OPTIONS(self) -> None:
             self._answer(Response(headers={
@@ -226,4 +227,4 @@ def _json(document: object, status: int = 200) -> Response:
 
 
 def _unknown() -> Response:
-    return Problem("not found", "the check serves POST /v1/reports and GET /v1/survey").response()
+    return Problem("not found", "the check serves POST /v1/reports, GET /v1/survey and GET /v1/surveys/FINGERPRINT").response()

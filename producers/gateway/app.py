@@ -2,14 +2,21 @@
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
-    GET  /v1/survey       the device survey (`surveys.device_survey`), and the text of the survey's file
-    GET  /health, /ready  liveness of the process; readiness to accept reports
+    GET  /v1/surveys      the name, fingerprint, title and end of each survey
+    GET  /v1/surveys/FINGERPRINT   the device survey (`surveys.device_survey`), and the text of the survey's file
+    GET  /v1/survey       the same for a gateway with exactly one survey; otherwise 404
+    GET  /health, /ready  liveness of the process; readiness to accept reports of a survey
     GET  /openapi.json    this API as an OpenAPI document
 
-**Batches.** A batch is one msgpack array of envelopes, each a msgpack binary: 1 to 10 000 of them and at most 650 000 bytes in
-all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope cannot be
-counted, the gateway refuses the batch. The problem document lists the index and the reason of each such envelope (`elements`,
-the first 100). A single envelope may have at most 1 000 000 bytes.
+**Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey for good
+(``wrong survey``). A survey whose topic cannot be used gets 503 (``survey unavailable``), and the other surveys are served.
+While a survey file is broken, an unknown fingerprint also gets this 503: the survey may be in that file.
+
+**Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
+000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
+cannot be counted, the gateway refuses the batch. The problem document lists the index and the reason of each such envelope
+(`elements`, the first 100). A batch of two surveys is refused too (``several surveys``), because one append reaches one topic.
+A single envelope may have at most 1 000 000 bytes.
 
 **Checks.** The gateway makes the same checks as the agents, but by the gateway's own clock. The log's timestamp decides: an
 envelope accepted just before its step closes may be too late in the log, and the agents then reject the envelope. An envelope
@@ -40,7 +47,7 @@ address.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -54,7 +61,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from producers.gateway.intake import Intake
-from producers.gateway.openapi import ServedSurvey, description
+from producers.gateway.openapi import description
 from producers.gateway.origins import allow
 from producers.gateway.problems import Cause, Problem
 from runtime.security_headers import SecurityHeaders
@@ -68,19 +75,16 @@ SECURITY = {
 }
 
 
-def create_gateway(intake: Intake, toml: str, origins: Sequence[str] = ()) -> Starlette:
+def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
     """Returns the ASGI application.
 
     The application uses no validating framework: validation would take longer than the request itself.
 
     Args:
         intake: receives the reports.
-        toml: text of the survey's file, for devices.
         origins: web origins whose pages may report.
     """
-    survey = intake.survey
-    served = msgspec.json.encode(ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml))
-    openapi = description(survey.name, intake.tokens.required)
+    surveys, openapi = intake.surveys, description(intake.tokens.required)
 
     async def reports(request: Request) -> Response:
         try:
@@ -88,12 +92,21 @@ def create_gateway(intake: Intake, toml: str, origins: Sequence[str] = ()) -> St
         except Problem as problem:
             return problem.response()
 
-    async def asked(request: Request) -> Response:
+    def document(request: Request, find: Callable[[], bytes]) -> Response:
         try:
             intake.admit(request)
+            return Response(find(), media_type="application/json")
         except Problem as problem:
             return problem.response()
-        return Response(served, media_type="application/json")
+
+    async def only(request: Request) -> Response:
+        return document(request, surveys.only_document)
+
+    async def listing(request: Request) -> Response:
+        return document(request, surveys.listing)
+
+    async def one(request: Request) -> Response:
+        return document(request, lambda: surveys.document(request.path_params["fingerprint"]))
 
     async def health(_: Request) -> Response:
         return _json({"status": "alive"})
@@ -101,7 +114,7 @@ def create_gateway(intake: Intake, toml: str, origins: Sequence[str] = ()) -> St
     async def ready(_: Request) -> Response:
         if intake.ready:
             return _json({"status": "ready"})
-        return Problem("log unavailable", "the log does not answer, or this gateway is shutting down").response()
+        return Problem("log unavailable", "no survey's log answers, or this gateway is shutting down").response()
 
     async def describe(_: Request) -> Response:
         return _json(openapi)
@@ -115,7 +128,9 @@ def create_gateway(intake: Intake, toml: str, origins: Sequence[str] = ()) -> St
     app = Starlette(
         routes=[
             Route("/v1/reports", reports, methods=["POST"]),
-            Route("/v1/survey", asked),
+            Route("/v1/survey", only),
+            Route("/v1/surveys", listing),
+            Route("/v1/surveys/{fingerprint}", one),
             Route("/health", health),
             Route("/ready", ready),
             Route("/openapi.json", describe),

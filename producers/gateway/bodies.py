@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
+from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem, unknown_at_present
 from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from surveys import Rejected, Survey, check_envelope
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys import Rejected, Survey
+from surveys.envelope import MAX_ENVELOPE_BYTES, check_decoded, decode_envelope
 
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")
@@ -90,30 +90,43 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 class Checks:
-    """The checks of a request's envelopes: the same as the agents', by the gateway's clock.
+    """The checks of a request's envelopes: the same as the agents', by the gateway's clock. All envelopes must belong to one
+    survey.
 
     Args:
-        survey: the survey.
+        surveys: the surveys, by fingerprint.
         now_ms: the gateway's time.
+        incomplete: True if there are surveys that the gateway does not know at present.
 
     Attributes:
         now_ms: as given.
+        survey: the survey of the envelopes; None before an envelope of one of the surveys.
         reports: number of reports in the envelopes checked so far.
         earliest_step: the earliest step of these envelopes.
     """
 
-    __slots__ = ("_refused", "_survey", "earliest_step", "now_ms", "reports")
+    __slots__ = ("_incomplete", "_refused", "_several", "_surveys", "_unknown", "earliest_step", "now_ms", "reports", "survey")
 
-    def __init__(self, survey: Survey, now_ms: int) -> None:
-        self._survey, self.now_ms = survey, now_ms
+    def __init__(self, surveys: Mapping[bytes, Survey], now_ms: int, incomplete: bool = False) -> None:
+        self._surveys, self.now_ms, self._incomplete = surveys, now_ms, incomplete
+        self.survey: Survey | None = None
         self.reports, self.earliest_step = 0, 2**63
         self._refused = list[Element]()
+        self._several = self._unknown = False
 
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
         """Checks envelopes of the request; the index of the first one is `first`."""
         for index, raw in enumerate(envelopes, first):
             try:
-                envelope = check_envelope(self._survey, raw, self.now_ms)
+                envelope = decode_envelope(raw)
+                survey = self._surveys.get(envelope.fingerprint)
+                if survey is None:
+                    self._unknown = True
+                    raise Rejected("wrong survey")
+                if survey is not self.survey:
+                    self._several = self.survey is not None
+                    self.survey = survey
+                check_decoded(survey, envelope, self.now_ms)
             except Rejected as rejected:
                 element: Element = {"index": index, "reason": rejected.reason}
                 if rejected.reason == "step in the future":
@@ -124,15 +137,27 @@ class Checks:
                 if envelope.step < self.earliest_step:
                     self.earliest_step = envelope.step
 
-    def require_countable(self, batch: bool) -> None:
-        """Raises the problem of the refused envelopes, if any."""
-        if self._refused:
-            raise _refusal(self._refused, batch)
+    def require_countable(self, batch: bool) -> Survey:
+        """Returns the survey of the envelopes.
 
-    def _opens_in_s(self, envelope: bytes) -> int:
+        Raises:
+            Problem: if the envelopes belong to several surveys, if the survey may be one that the gateway does not know at
+                present, or if an envelope is refused.
+        """
+        if self._several:
+            detail = "a batch must hold envelopes of one survey; post the envelopes of each survey as a batch of its own"
+            raise Problem("several surveys", detail)
+        if self._unknown and self._incomplete:
+            raise unknown_at_present()
+        if self._refused or self.survey is None:
+            raise _refusal(self._refused, batch)
+        return self.survey
+
+    def _opens_in_s(self, raw: bytes) -> int:
         """Returns the seconds until a report of the envelope's step may count, at most a day."""
-        step = msgspec.msgpack.decode(envelope)[4]
-        wait_ms = self._survey.opens_ms(step) - self._survey.skew_ms - self.now_ms
+        envelope = decode_envelope(raw)
+        survey = self._surveys[envelope.fingerprint]
+        wait_ms = survey.opens_ms(envelope.step) - survey.skew_ms - self.now_ms
         return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind the gateway's clock
 
 

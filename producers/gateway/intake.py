@@ -3,7 +3,7 @@
 A request takes one of two paths. The direct path (`Intake.take`) handles a request that arrived in one piece, without a task.
 The application (`Intake.accept`) handles every other request. Both paths make the same checks and answer the same.
 
-This module does not depend on Kafka: the log is an argument.
+This module does not depend on Kafka: the surveys' logs are an argument.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from producers.gateway import metrics
 from producers.gateway.admission import Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
 from producers.gateway.bodies import Checks, Headers, idempotency_key, is_batch, largest_body, oversized, unpack
-from producers.gateway.kafka_log import GatewayLog, Keyed, NotAppended
 from producers.gateway.problems import MAX_RETRY_S, Problem
 from producers.gateway.record_batches import Outcome
 from producers.gateway.report_keys import request_hash
+from producers.gateway.surveys import GatewaySurveys
+from producers.gateway.topic_log import GatewayLog, Keyed, NotAppended
 from runtime.clock import now_ms
-from surveys import Survey
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
@@ -50,8 +50,7 @@ class Intake:
     """Accepts requests with reports, and answers them.
 
     Args:
-        survey: the survey whose reports are accepted.
-        log: the log that receives the reports.
+        surveys: the surveys whose reports are accepted, and their logs.
         tokens: accepted bearer tokens; if the list is empty, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
@@ -60,14 +59,13 @@ class Intake:
 
     def __init__(
         self,
-        survey: Survey,
-        log: GatewayLog,
+        surveys: GatewaySurveys,
         tokens: Iterable[str] = (),
         limits: Limits = DEFAULT_LIMITS,
         memory_bytes: int = MEMORY_BYTES,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
-        self.survey, self.log, self.tokens = survey, log, Tokens(tokens)
+        self.surveys, self.tokens = surveys, Tokens(tokens)
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
         self._memory = MemoryLimit(memory_bytes)
         self._now_ms = now_ms
@@ -76,12 +74,13 @@ class Intake:
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
-        metrics.log_available.set_function(lambda: self.log.ready)
+        metrics.log_available.set_function(lambda: self.surveys.ready)
+        metrics.survey_ready.states = self.surveys.states
 
     @property
     def ready(self) -> bool:
-        """True if the gateway accepts reports."""
-        return self.log.ready and not self._stopping
+        """True if the gateway accepts reports of a survey."""
+        return self.surveys.ready and not self._stopping
 
     def stop(self) -> None:
         """Accepts no further reports, and shortens all time limits: to 0.5 s for a body, to 3 s for an acknowledgement."""
@@ -122,10 +121,10 @@ class Intake:
             self._bytes.charge(client, len(body), begun_s)
             reservation.grow(OVERHEAD_BYTES + len(body))
             envelopes = unpack(body) if batch else [body]
-            checks = Checks(self.survey, self._now_ms())
+            checks = self._checks()
             checks.check(envelopes)
-            checks.require_countable(batch)
-            self._append(envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer))
+            log = self.surveys.log_of(checks.require_countable(batch))
+            self._append(log, envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer))
         except Busy:
             _answer(_busy(), begun_s, answer)
         except Problem as problem:
@@ -158,14 +157,14 @@ class Intake:
             batch, key = is_batch(headers), idempotency_key(headers)
             body = await self._read(request, headers, batch, reservation, client)
             envelopes = unpack(body) if batch else [body]
-            checks = Checks(self.survey, self._now_ms())
+            checks = self._checks()
             for first in range(0, len(envelopes), BREATH):
                 if first:
                     await asyncio.sleep(0)  # let other tasks run
                 checks.check(envelopes[first : first + BREATH], first)
-            checks.require_countable(batch)
+            log = self.surveys.log_of(checks.require_countable(batch))
             waiting = _Waiting(begun_s, time.monotonic(), reservation, answer)
-            self._append(envelopes, body, key, checks, client, waiting)
+            self._append(log, envelopes, body, key, checks, client, waiting)
         except Problem as problem:
             reservation.release()
             _answer(problem, begun_s, answer)
@@ -232,10 +231,14 @@ class Intake:
             raise Problem("too slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
         return b"".join(parts)
 
+    def _checks(self) -> Checks:
+        return Checks(self.surveys.by_fingerprint, self._now_ms(), self.surveys.incomplete)
+
     # ---- to the log
 
     def _append(
         self,
+        log: GatewayLog,
         envelopes: Sequence[bytes],
         body: bytes,
         key: bytes | None,
@@ -248,7 +251,7 @@ class Intake:
         keyed = None if key is None else Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
         self._reports.charge(client, checks.reports, waiting.since_s)
         try:
-            self.log.append(envelopes, keyed, waiting.done)
+            log.append(envelopes, keyed, waiting.done)
         except NotAppended:
             raise _unavailable() from None
         while self._waiting and self._waiting[0].answer is None:

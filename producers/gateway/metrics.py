@@ -1,9 +1,9 @@
 """The gateway's Prometheus metrics. No metric identifies a client. The counters start at zero when the process starts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from producers.gateway.problems import STATUS
@@ -31,9 +31,29 @@ class Counts(Collector):
         yield CounterMetricFamily("ldpstream_gateway_reports", "Reports that the log has acknowledged", self.reports)
 
 
-counts = Counts()
+class SurveyReady(Collector):
+    """The gauge of the surveys. A removed survey leaves no series behind.
+
+    Attributes:
+        states: returns the name of each survey, and True if the survey's log takes reports.
+    """
+
+    def __init__(self) -> None:
+        self.states: Callable[[], Iterable[tuple[str, bool]]] = tuple
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "ldpstream_gateway_survey_ready", "1 while the gateway takes reports of the survey, else 0", labels=["survey"]
+        )
+        for name, ready in self.states():
+            family.add_metric([name], ready)
+        yield family
+
+
+counts, survey_ready = Counts(), SurveyReady()
 REGISTRY.register(counts)
+REGISTRY.register(survey_ready)
 request_seconds = Histogram("ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer")
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
-log_available = Gauge("ldpstream_gateway_log_available", "1 while the log answers, else 0")
+log_available = Gauge("ldpstream_gateway_log_available", "1 while the log of a survey answers, else 0")
 connections_refused = Counter("ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address")

@@ -6,16 +6,9 @@ import msgspec
 
 from producers.gateway.bodies import BATCH, ENVELOPES, KEY
 from producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
+from producers.gateway.surveys import ServedSurvey, SurveyList
 from runtime.openapi import with_formats
 from surveys import REASONS
-from surveys.device_survey import DeviceSurvey
-
-
-class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):
-    """The device survey, and the text of the survey's file (`toml`)."""
-
-    toml: str
-
 
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer", "format": "int64"}  # without a format, code generators assume 32 bits
@@ -31,11 +24,10 @@ _ELEMENT = {
 }  # fmt: skip
 
 
-def description(survey: str, tokens_required: bool) -> dict[str, Any]:
+def description(tokens_required: bool) -> dict[str, Any]:
     """Returns the document.
 
     Args:
-        survey: the survey's name.
         tokens_required: true if requests need a bearer token.
     """
     guarded: dict[str, Any] = {"security": [{"bearer": []}]} if tokens_required else {}
@@ -54,15 +46,32 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         },
         **guarded,
     }
-    (served,), schemas = msgspec.json.schema_components([ServedSurvey], ref_template="#/components/schemas/{name}")
+    (served, listed), schemas = msgspec.json.schema_components(
+        [ServedSurvey, SurveyList], ref_template="#/components/schemas/{name}"
+    )
+    about = "`fingerprint`: the first 8 bytes of the SHA-256 of `canonical`, in hex; `toml`: the survey's file."
     asked = {
-        "summary": "The survey, as devices need it.",
-        "description": "`fingerprint`: the first 8 bytes of the SHA-256 of `canonical`, in hex; `toml`: the survey's file.",
+        "summary": "The survey of a gateway with one survey, as devices need it.",
+        "description": f"{about} A gateway with another number of surveys answers 404.",
         "operationId": "getSurvey",
-        "responses": {
-            "200": {"description": "The survey.", "content": {"application/json": {"schema": served}}},
-            **_problems(401, 429, 503),
-        },
+        "responses": {"200": _document("The survey.", served), **_problems(401, 404, 429, 503)},
+        **guarded,
+    }
+    one = {
+        "summary": "The survey with this fingerprint, as devices need it.",
+        "description": about,
+        "operationId": "getSurveyByFingerprint",
+        "parameters": [{
+            "name": "fingerprint", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+            "description": "16 hexadecimal digits",
+        }],
+        "responses": {"200": _document("The survey.", served), **_problems(401, 404, 429, 503)},
+        **guarded,
+    }  # fmt: skip
+    every = {
+        "summary": "All surveys of this gateway.",
+        "operationId": "listSurveys",
+        "responses": {"200": _document("The surveys, by name.", listed), **_problems(401, 429, 503)},
         **guarded,
     }
     health = {
@@ -73,18 +82,20 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
     ready = {
         "summary": "Readiness to take reports.",
         "operationId": "getReady",
-        "responses": {"200": _answer("The gateway takes reports.", status=_STRING), **_problems(503)},
+        "responses": {"200": _answer("The gateway takes reports of a survey.", status=_STRING), **_problems(503)},
     }
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": f"ldpstream gateway: {survey}",
+            "title": "ldpstream gateway",
             "version": "1",
             "description": "Receives locally private reports from devices. Accepts reports once the log has acknowledged them.",
         },
         "paths": {
             "/v1/reports": {"post": reports},
             "/v1/survey": {"get": asked},
+            "/v1/surveys": {"get": every},
+            "/v1/surveys/{fingerprint}": {"get": one},
             "/health": {"get": health},
             "/ready": {"get": ready},
         },
@@ -93,9 +104,13 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
     }
 
 
+def _document(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
 def _answer(text: str, **properties: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object", "required": list(properties), "properties": properties, "additionalProperties": False}
-    return {"description": text, "content": {"application/json": {"schema": schema}}}
+    return _document(text, schema)
 
 
 def _problems(*statuses: int) -> dict[str, dict[str, Any]]:

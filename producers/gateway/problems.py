@@ -32,10 +32,12 @@ Cause = (
         "method not allowed",
         "too slow",
         "unsupported content type",
+        "several surveys",
         "too many requests",
         "internal error",
         "busy",
         "log unavailable",
+        "survey unavailable",
         "outcome unknown",
         "stopping",
     ]
@@ -52,6 +54,7 @@ STATUS: Final[dict[Cause, int]] = {
     "too large": 413,
     "unsupported content type": 415,
     "wrong survey": 422,
+    "several surveys": 422,
     "unknown attribute or level": 422,
     "wrong length": 422,
     "symbol out of range": 422,
@@ -62,13 +65,14 @@ STATUS: Final[dict[Cause, int]] = {
     "internal error": 500,
     "busy": 503,
     "log unavailable": 503,
+    "survey unavailable": 503,
     "stopping": 503,
     "outcome unknown": 504,
 }
 FINAL = (400, 413, 415, 422)  # after these statuses, the same body is never accepted
 RETRY_S: Final[dict[Cause, int]] = {
-    "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "stopping": 1,
-    "outcome unknown": 2,
+    "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "survey unavailable": 15,
+    "stopping": 1, "outcome unknown": 2,
 }  # fmt: skip
 MAX_RETRY_S = 86_400
 MAX_ELEMENTS = 100
@@ -120,6 +124,12 @@ class Problem(Exception):
         return Response(
             msgspec.json.encode(document), STATUS[self.cause], headers=headers, media_type="application/problem+json"
         )
+
+
+def unknown_at_present() -> Problem:
+    """Returns the problem of a survey that the gateway does not know while a survey file is broken."""
+    detail = "a survey file of this gateway is broken, so the gateway does not know every survey at present"
+    return Problem("survey unavailable", detail)
 
 
 def urn(cause: Cause) -> str:

@@ -27,9 +27,13 @@ from starlette.routing import Route
 
 from producers.gateway.app import SECURITY, create_gateway
 from producers.gateway.intake import Intake, Limits
-from producers.gateway.kafka_log import KafkaLog, kafka_consumer, kafka_producer
+from producers.gateway.kafka_clients import kafka_consumer, kafka_producer
+from producers.gateway.kafka_log import KafkaLog
 from producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
+from producers.gateway.served_surveys import ServedSurveys
+from producers.gateway.surveys import GatewaySurveys
 from runtime.settings import Settings, SettingsError, cannot_listen
+from runtime.survey_watch import SurveyWatch
 from runtime.waiting import Stopped, wait_for
 from surveys import Survey
 
@@ -39,27 +43,27 @@ MIN_TOKEN = 16
 GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
-def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[[], None]) -> None:
+def serve(watch: SurveyWatch, settings: Settings, check_topics: Callable[[Survey], None]) -> None:
     """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once Kafka has answered.
 
     Args:
-        survey: the survey.
-        toml: text of the survey's file.
+        watch: the survey files. A file that is added, changed or removed takes effect within seconds, unless there is one file.
         settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
-        check_topics: checks the topics; raises `Unreachable` while Kafka is unreachable; any other exception ends the gateway.
+        check_topics: checks a survey's topic; raises `Unreachable` while Kafka is unreachable.
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
+        UserError: if no survey's topic can be used at the start. A later check of a single survey retries.
     """
     tokens = read_tokens(settings)
     _check_tls(settings)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         if not settings.metrics_port:
-            _run(survey, toml, settings, tokens, check_topics, front, None)
+            _run(watch, settings, tokens, check_topics, front, None)
             return
         with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
-            _run(survey, toml, settings, tokens, check_topics, front, back)
+            _run(watch, settings, tokens, check_topics, front, back)
 
 
 def read_tokens(settings: Settings) -> list[str]:
@@ -113,23 +117,24 @@ def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _run(
-    survey: Survey,
-    toml: str,
+    watch: SurveyWatch,
     settings: Settings,
     tokens: list[str],
-    check_topics: Callable[[], None],
+    check_topics: Callable[[Survey], None],
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
-    kafka = KafkaLog(survey, lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+    kafka = KafkaLog(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+    surveys = GatewaySurveys()
+    served = ServedSurveys(watch, surveys, kafka, check_topics)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
-    intake = Intake(survey, kafka, tokens, limits)
+    intake = Intake(surveys, tokens, limits)
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
     origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
     protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, origins)
     config = uvicorn.Config(
-        create_gateway(intake, toml, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        create_gateway(intake, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
         lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
@@ -144,6 +149,7 @@ def _run(
         server, operator = _Server(config), _Server(operator_config)
         loop, told_to_stop = asyncio.get_running_loop(), Event()
         starting: asyncio.Task[None] | None = None
+        following: asyncio.Task[None] | None = None
 
         def end() -> None:
             server.should_exit = True
@@ -157,13 +163,17 @@ def _run(
         operating = None if back is None else asyncio.create_task(operator.serve([back]))
         try:
             with suppress(Stopped, asyncio.CancelledError):
-                await asyncio.to_thread(wait_for, f"Kafka at {settings.kafka}", check_topics, told_to_stop.wait, log.warning)
+                kafka_at = f"Kafka at {settings.kafka}"
+                served.begin(await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning))
                 starting = asyncio.create_task(kafka.start())
                 await starting
-                _tell(survey, settings, tokens, front.getsockname())
+                following = asyncio.create_task(served.follow())
+                _tell(surveys, settings, tokens, front.getsockname())
                 await server.serve([front])
         finally:
             operator.should_exit = True
+            if following is not None:
+                following.cancel()
             await kafka.close()
             if operating is not None:
                 await operating
@@ -173,8 +183,8 @@ def _run(
         runner.run(main())
 
 
-def _tell(survey: Survey, settings: Settings, tokens: list[str], address: tuple[str, int]) -> None:
-    log.info("serving", survey=survey.name, host=address[0], port=address[1], tokens=len(tokens))
+def _tell(surveys: GatewaySurveys, settings: Settings, tokens: list[str], address: tuple[str, int]) -> None:
+    log.info("serving", surveys=len(surveys.by_fingerprint), host=address[0], port=address[1], tokens=len(tokens))
     try:
         local = ip_address(address[0]).is_loopback
     except ValueError:

@@ -228,7 +228,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
     """Checks the API of estimates and the gateway's API. Generated clients assume 32 bits if there is no format."""
     widths = {"integer": "int64", "number": "double"}
-    for document in (api_of(demo).openapi(), description("demo", tokens_required=True)):
+    for document in (api_of(demo).openapi(), description(tokens_required=True)):
         numbers = [schema for schema in schemas(document) if schema["type"] in widths]
         assert numbers
         assert all(schema.get("format") == widths[schema["type"]] for schema in numbers)

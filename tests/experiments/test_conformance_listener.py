@@ -198,7 +198,9 @@ def test_a_step_in_the_future_is_no_fault(served: Served) -> None:
 def test_the_survey_and_other_paths_are_answered() -> None:
     with listening(SURVEY, "# toml\n", 0) as (_, url):
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
-        for method, path, status in (("GET", "/v1/survey", 200), ("GET", "/", 404), ("POST", "/", 404)):
+        named = f"/v1/surveys/{SURVEY.fingerprint.hex()}"
+        asked = (("GET", "/v1/survey", 200), ("GET", named, 200), ("GET", "/", 404), ("POST", "/", 404))
+        for method, path, status in asked:
             connection.request(method, path, b"" if method == "POST" else None)
             answer = connection.getresponse()
             document = msgspec.json.decode(answer.read())

@@ -40,7 +40,7 @@ def surface() -> dict[str, Any]:
         "metrics": _metrics(),
         "redis keys": sorted(_strings(r"\{?ldpstream:[^\"]*")),
         "estimates over HTTP": _api(create_api(survey, MemoryResults(), dict).openapi()),
-        "gateway": _api(description(survey.name, False)),
+        "gateway": _api(description(False)),
         "publication": sorted(field.encode_name for field in msgspec.structs.fields(Publication)),
         "envelope": {"version": VERSION, "reasons": list(REASONS)},
     }

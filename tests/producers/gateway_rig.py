@@ -15,11 +15,12 @@ from starlette.applications import Starlette
 from producers.gateway.app import SECURITY, create_gateway
 from producers.gateway.bodies import BATCH, ENVELOPE
 from producers.gateway.intake import Intake, Limits
-from producers.gateway.kafka_log import Keyed, NotAppended
 from producers.gateway.problems import MAX_RETRY_S, RETRY_S
 from producers.gateway.protocol import gateway_protocol
 from producers.gateway.record_batches import Done, Outcome
 from producers.gateway.service import _Server
+from producers.gateway.surveys import GatewaySurveys
+from producers.gateway.topic_log import Keyed, NotAppended
 from surveys import Survey
 from tests.agents.samples import during, make_survey, sound
 
@@ -84,18 +85,26 @@ class FakeLog:
 
 
 class Rig:
-    """An intake over a `FakeLog`, and its application.
+    """An intake over a `FakeLog` for each survey, and its application.
 
     Args:
-        survey: the survey.
+        survey: the first survey; `log` is its log.
         origins: web origins whose pages may report.
         options: arguments of the `Intake`.
     """
 
     def __init__(self, survey: Survey = SURVEY, origins: Sequence[str] = (), **options: Any) -> None:
-        self.log = FakeLog()
-        self.intake = Intake(survey, self.log, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
-        self.app: Starlette = create_gateway(self.intake, TOML, origins)
+        self.surveys = GatewaySurveys()
+        self.log = self.add(survey)
+        self.intake = Intake(self.surveys, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
+        self.app: Starlette = create_gateway(self.intake, origins)
+
+    def add(self, survey: Survey) -> FakeLog:
+        """Adds a survey, and returns its log."""
+        log = FakeLog()
+        self.surveys.put(survey, TOML)
+        self.surveys.attach(survey, log)
+        return log
 
     async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:
         transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 1))
@@ -145,10 +154,10 @@ class Served:
         assert not self._thread.is_alive()
 
 
-def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1) -> list[bytes]:
+def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1, survey: Survey = SURVEY) -> list[bytes]:
     """Returns valid envelopes of n reports each, one pane after the other."""
     rng = np.random.default_rng(seed)
-    return [sound(SURVEY, rng, step, index % 3, n) for index in range(count)]
+    return [sound(survey, rng, step, index % 3, n) for index in range(count)]
 
 
 def title(answer: httpx2.Response) -> str:

@@ -7,9 +7,9 @@ import pytest
 from producers.gateway import intake
 from producers.gateway.bodies import ENVELOPE
 from producers.gateway.intake import BREATH, MEMORY_BYTES
-from producers.gateway.kafka_log import Keyed
 from producers.gateway.record_batches import Outcome
 from producers.gateway.report_keys import request_hash
+from producers.gateway.topic_log import Keyed
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .gateway_rig import KEYS, NOW, STEP, SURVEY, Rig, chunks, envelopes, title

@@ -13,10 +13,13 @@ import trustme
 from producers.gateway import protocol
 from producers.gateway.service import operations, read_tokens, serve
 from runtime.settings import Settings, SettingsError
+from runtime.survey_watch import SurveyWatch
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.services.rig import PATIENCE_S, wait_until
 
-from .gateway_rig import SURVEY, TOKEN, TOML, MakeServed, Rig, envelopes
+from .gateway_rig import TOKEN, MakeServed, Rig, envelopes
+
+SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 
 # ---- on a socket
 
@@ -152,7 +155,7 @@ def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 def test_unusable_settings_are_one_clear_error(tmp_path: Path) -> None:
-    ca = trustme.CA()
+    ca, watch = trustme.CA(), SurveyWatch([SAMPLE])
     cert, key, other = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "other.pem"
     issued = ca.issue_cert("localhost")
     issued.cert_chain_pems[0].write_to_path(cert)
@@ -169,7 +172,7 @@ def test_unusable_settings_are_one_clear_error(tmp_path: Path) -> None:
             ({"gateway_host": "no.such.host.invalid"}, "LDPSTREAM_GATEWAY_HOST"),
         ]:
             with pytest.raises(SettingsError, match=said):
-                serve(SURVEY, TOML, Settings.model_validate({"gateway_tls_cert": None, **settings}), lambda: None)
+                serve(watch, Settings.model_validate({"gateway_tls_cert": None, **settings}), lambda survey: None)
 
 
 async def test_operators_see_metrics_and_readiness() -> None:
@@ -179,7 +182,8 @@ async def test_operators_see_metrics_and_readiness() -> None:
     rig.app = operations(rig.intake)
     text = (await rig.ask("GET", "/metrics")).text
     for name in ('requests_total{outcome="accepted"}', 'requests_total{outcome="step too old"}', "reports_total",
-                 "envelopes_total", "request_seconds_bucket", "waiting_bytes 0.0", "log_available 1.0"):  # fmt: skip
+                 "envelopes_total", "request_seconds_bucket", "waiting_bytes 0.0", "log_available 1.0",
+                 'survey_ready{survey="sample"} 1.0'):  # fmt: skip
         assert f"ldpstream_gateway_{name}" in text
     assert "192.0.2.1" not in text
     assert ((await rig.ask("GET", "/health")).status_code, (await rig.ask("GET", "/ready")).status_code) == (200, 200)

@@ -24,8 +24,10 @@ from estimators.publishing.publishers import KafkaPublisher
 from ldpstream.embedded import MemoryLog
 from ldpstream.local.kafka_jars import JarsError
 from ldpstream.rehearse import rehearse
-from producers.gateway.kafka_log import KafkaLog, Keyed, kafka_consumer, kafka_producer
+from producers.gateway.kafka_clients import kafka_consumer, kafka_producer
+from producers.gateway.kafka_log import KafkaLog
 from producers.gateway.record_batches import Outcome
+from producers.gateway.topic_log import Keyed
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, MemorySink, SinkError
@@ -292,8 +294,9 @@ def test_every_way_to_log_in_works(site: Site) -> None:
 async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, tmp_path: Path) -> None:
     survey = site.survey(f"g{secrets.token_hex(4)}", tmp_path)
     settings = site.user("producer", survey.name)
-    log = KafkaLog(survey, lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
-    await log.start()
+    kafka = KafkaLog(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+    log = kafka.add(survey)
+    await kafka.start()
     outcome = asyncio.get_running_loop().create_future()
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -302,7 +305,7 @@ async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, t
             log.append([b"one", b"two"], Keyed(bytes(16), survey.step_at(now_ms()), now_ms()), outcome.set_result)
             assert await outcome is Outcome.APPENDED
     finally:
-        await log.close()
+        await kafka.close()
 
 
 def test_a_refused_client_gets_the_reason(site: Site, tmp_path: Path) -> None:

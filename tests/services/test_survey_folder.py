@@ -1,20 +1,30 @@
-"""Agents that count a folder of surveys, as real processes with a real Kafka and a real Redis, while the folder changes."""
+"""Agents and a gateway of a folder of surveys, as real processes with real Kafka and Redis, while the folder changes."""
 
+import json
 import os
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
+from runtime.clock import now_ms
 from runtime.settings import Settings
 from stores.redis_store import RedisCountStore
 from surveys import load_survey
+from surveys.envelope import decode_envelope
+from tests.agents.samples import sound
 
 from .agent_site import PARTITIONS, SURVEY, Site
+from .rig import ENDED_S, PATIENCE_S, free_ports, wait_until
 
 MakeFolderSite = Callable[[str], "FolderSite"]
 
@@ -116,3 +126,72 @@ def test_a_folder_without_surveys_is_one_line_and_exit_code_2(tmp_path: Path, ma
     assert worker.log.read_text() == (
         f"ldpstream agent: {tmp_path / 'surveys'}: no survey found; a folder's surveys are its files *.toml\n"
     )
+
+
+class Gateway:
+    """A gateway of the folder, as a process."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self.port, self.log = free_ports(1)[0], folder / "gateway.log"
+        given = environment | {"LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
+        command = [sys.executable, "-m", "ldpstream", "gateway", str(folder / "surveys")]
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(command, env=given, stdout=out, stderr=out)
+
+    def post(self, envelope: bytes) -> tuple[int, str]:
+        """Posts an envelope, and returns the status and the title of the problem, if any; (0, "") without an answer."""
+        kind = {"Content-Type": "application/octet-stream"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/reports", envelope, kind)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as refused:
+            return refused.code, json.load(refused)["title"]
+        except OSError:
+            return 0, ""
+
+    def until(self, envelope: bytes, *wanted: object) -> None:
+        """Posts an envelope until the answer is the wanted one."""
+        wait_until(lambda: self.post(envelope) == wanted, self.log.read_text)
+
+    def surveys(self) -> dict[str, str]:
+        """Returns the fingerprint of each survey, by name."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/surveys", timeout=PATIENCE_S) as answer:
+            return {survey["name"]: survey["fingerprint"] for survey in json.load(answer)["surveys"]}
+
+
+def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: MakeFolderSite, tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    kept, removed, bad = (make_folder_site(name) for name in ("kept", "removed", "bad"))
+    with KafkaAdminClient(bootstrap_servers=bad.settings.kafka) as admin:
+        late = {"num_partitions": 1, "replication_factor": 1, "configs": {"message.timestamp.type": "CreateTime"}}
+        admin.create_topics({bad.survey.reports_topic: late})
+
+    def envelope(site: FolderSite) -> bytes:
+        return sound(site.survey, rng, site.survey.step_at(now_ms()), 0)
+
+    gateway = Gateway(kept.environment, tmp_path)
+    try:
+        gateway.until(envelope(kept), 202, "")
+        gateway.until(envelope(removed), 202, "")
+        gateway.until(envelope(bad), 503, "survey unavailable")
+        added = make_folder_site("added")
+        gateway.until(envelope(added), 202, "")
+        removed.file.unlink()
+        gateway.until(envelope(removed), 422, "wrong survey")
+        assert gateway.surveys() == {site.survey.name: site.survey.fingerprint.hex() for site in (kept, bad, added)}
+        sent = [(site, envelope(site)) for site in (kept, added) * 10]
+        for _, value in sent:
+            gateway.until(value, 202, "")
+        for site in (kept, added):
+            values = [record.value for record in site.read(site.survey.reports_topic) if record.value]
+            assert Counter(value for one, value in sent if one is site) < Counter(values)  # and the report of before
+            assert {decode_envelope(value).fingerprint for value in values} == {site.survey.fingerprint}
+        gateway.process.terminate()
+        assert gateway.process.wait(ENDED_S) == 0
+    finally:
+        gateway.process.kill()
+        gateway.process.wait()
+    text = gateway.log.read_text()
+    assert "Traceback" not in text
+    assert '"event": "survey not served"' in text

@@ -1,0 +1,91 @@
+"""The gateway's clients of Kafka: an idempotent producer, and a consumer that reads offsets and no records.
+
+aiokafka's idempotent producer never drops a record batch: while the broker is unreachable the producer retries in order,
+without duplicates. An envelope that was not acknowledged in time may thus reach the log later.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from runtime.settings import Settings
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+REQUEST_MS = 10_000
+CLOSE_S = 1.5
+
+
+def kafka_producer(settings: Settings) -> AIOKafkaProducer:
+    """Returns an idempotent producer, not yet connected. Call it within a running event loop."""
+    return AIOKafkaProducer(
+        **settings.kafka_options(),
+        enable_idempotence=True,
+        acks="all",
+        max_batch_size=MAX_ENVELOPE_BYTES,
+        max_request_size=2 * MAX_ENVELOPE_BYTES,
+        request_timeout_ms=REQUEST_MS,
+    )
+
+
+def kafka_consumer(settings: Settings) -> AIOKafkaConsumer:
+    """Returns a client that reads offsets and no records, not yet connected. Call it within a running event loop."""
+    return AIOKafkaConsumer(**settings.kafka_options(), enable_auto_commit=False)
+
+
+class Clients:
+    """A producer and a consumer that start and end together.
+
+    Attributes:
+        producer, consumer: the clients.
+        pending: appends of the producer that are not yet acknowledged.
+    """
+
+    def __init__(self, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer) -> None:
+        self.producer, self.consumer = producer, consumer
+        self.pending = set[asyncio.Future[Any]]()
+
+    async def start(self) -> None:
+        """Connects within `REQUEST_MS`.
+
+        Raises:
+            KafkaError, TimeoutError: if the broker does not answer. The clients are then closed.
+        """
+        try:
+            async with asyncio.timeout(REQUEST_MS / 1000):
+                await self.producer.start()
+                await self.consumer.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    def follow(self, topics: set[str]) -> None:
+        """Makes these topics, at least one, the only ones whose partitions the clients ask for.
+
+        A broker may create a topic for which a client asks, so the clients must not ask for the topic of a removed survey.
+        """
+        self.producer.client.set_topics(topics)
+        self.consumer._client.set_topics(topics)
+
+    async def finish(self) -> None:
+        """Waits up to `REQUEST_MS` for the pending appends, then closes the clients. Closes at once if it is cancelled."""
+        try:
+            if self.pending:
+                await asyncio.wait(self.pending, timeout=REQUEST_MS / 1000)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Closes the clients within three times `CLOSE_S`. The outcome of appends still pending is unknown."""
+        stopping = asyncio.create_task(self.producer.stop())
+        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records
+            self.producer._sender.sender_task.cancel()
+            await self.producer.client.close()
+            await asyncio.wait({stopping}, timeout=CLOSE_S)
+            stopping.cancel()
+        for future in list(self.pending):
+            future.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.consumer.stop()

@@ -1,0 +1,107 @@
+"""Keeps the surveys of a gateway equal to the survey files, while the gateway runs."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from producers.gateway.surveys import GatewaySurveys
+from producers.gateway.topic_log import GatewayLog
+from runtime.survey_checks import SurveyChecks
+from runtime.survey_watch import LOOK_S, SurveyWatch
+from surveys import Survey
+from surveys.errors import UserError
+from surveys.folder import Changes
+
+log = structlog.get_logger("ldpstream.gateway")
+
+
+class SurveyLog(GatewayLog, Protocol):
+    """The log of one survey, which can end."""
+
+    def close(self) -> None:
+        """Takes no further append; continues the appends so far."""
+
+
+class Logs(Protocol):
+    """The logs of all surveys."""
+
+    @property
+    def answers(self) -> bool:
+        """True if the broker answers."""
+
+    def add(self, survey: Survey) -> SurveyLog:
+        """Returns the log of a survey whose topic exists."""
+
+
+class ServedSurveys:
+    """The surveys of the files, as surveys of a gateway. `check` runs in a thread before the start, `follow` afterwards.
+
+    Args:
+        watch: the survey files.
+        surveys: the gateway's surveys, without any survey yet.
+        logs: the logs of all surveys.
+        check: checks that a survey's topic is usable; runs in a thread.
+    """
+
+    def __init__(self, watch: SurveyWatch, surveys: GatewaySurveys, logs: Logs, check: Callable[[Survey], None]) -> None:
+        self._watch, self._surveys, self._logs = watch, surveys, logs
+        self._checks = SurveyChecks(watch, check, _report)
+        self._open: dict[bytes, SurveyLog] = {}
+        for text in watch.surveys.values():
+            surveys.put(text.survey, text.text)
+        surveys.incomplete = watch.incomplete
+
+    def check(self) -> list[Survey]:
+        """Checks all surveys. Returns the usable surveys; `follow` retries the other surveys.
+
+        Raises:
+            Unreachable: if the broker is unreachable.
+            UserError: if no survey is usable: the first survey's error.
+        """
+        return self._checks.check_all()
+
+    def begin(self, usable: list[Survey]) -> None:
+        """Gives each of these surveys its log."""
+        for survey in usable:
+            self._begin(survey)
+
+    async def follow(self) -> None:
+        """Follows the survey files until it is cancelled. Ends at once if there is only one file and no folder."""
+        while self._watch.only_file is None:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Looks at the survey files, ends removed surveys, and starts new surveys and those that had no usable topic."""
+        changes = await asyncio.to_thread(self._look_at_files)
+        for text in changes.removed:
+            self._surveys.remove(text.survey.fingerprint)
+            if (ended := self._open.pop(text.survey.fingerprint, None)) is not None:
+                ended.close()
+        for text in (*changes.added, *changes.updated):  # a new survey has no log yet: its reports are not refused for good
+            self._surveys.put(text.survey, text.text)
+        self._surveys.incomplete = self._watch.incomplete
+        self._checks.forget_others(self._surveys.by_fingerprint)
+        for survey in list(self._surveys.by_fingerprint.values()):
+            if survey.fingerprint in self._open or not self._checks.due(survey):
+                continue
+            if not self._logs.answers:
+                return  # the check would wait for the broker
+            if await asyncio.to_thread(self._checks.usable, survey):
+                self._begin(survey)
+
+    def _look_at_files(self) -> Changes:
+        changes = self._watch.look()
+        for text in (*changes.added, *changes.updated):
+            _ = text.survey.device_survey  # takes long for some mechanisms; the survey keeps the result
+        return changes
+
+    def _begin(self, survey: Survey) -> None:
+        opened = self._open[survey.fingerprint] = self._logs.add(survey)
+        self._surveys.attach(survey, opened)
+
+
+def _report(survey: Survey, error: UserError) -> None:
+    log.error("survey not served", survey=survey.name, error=str(error))

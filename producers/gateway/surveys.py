@@ -1,0 +1,129 @@
+"""The surveys whose reports a gateway takes, and their documents for devices."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from producers.gateway.problems import Problem, unknown_at_present
+from producers.gateway.topic_log import GatewayLog
+from surveys import Survey
+from surveys.device_survey import DeviceSurvey
+
+
+class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):
+    """The device survey, and the text of the survey's file (`toml`)."""
+
+    toml: str
+
+
+class ListedSurvey(msgspec.Struct, frozen=True, kw_only=True):
+    """A survey in the list of surveys. `ends` is the end of the last step; None for a survey without end."""
+
+    name: str
+    fingerprint: str
+    title: str | None
+    ends: datetime | None
+
+
+class SurveyList(msgspec.Struct, frozen=True):
+    """All surveys of a gateway, by name."""
+
+    surveys: list[ListedSurvey]
+
+
+class GatewaySurveys:
+    """The surveys of a gateway. Every request reads them, and `ServedSurveys` changes them.
+
+    Attributes:
+        by_fingerprint: the surveys. The dictionary changes while the gateway runs.
+        incomplete: True if there may be further surveys, in broken files.
+    """
+
+    def __init__(self) -> None:
+        self.by_fingerprint: dict[bytes, Survey] = {}
+        self.incomplete = False
+        self._logs: dict[bytes, GatewayLog] = {}
+        self._documents: dict[bytes, bytes] = {}
+
+    @property
+    def ready(self) -> bool:
+        """True if the log of a survey takes reports."""
+        return any(log.ready for log in self._logs.values())
+
+    def states(self) -> Iterator[tuple[str, bool]]:
+        """Yields the name of each survey, and True if the survey's log takes reports."""
+        for fingerprint, survey in list(self.by_fingerprint.items()):
+            log = self._logs.get(fingerprint)
+            yield survey.name, log is not None and log.ready
+
+    # ---- changes
+
+    def put(self, survey: Survey, toml: str) -> None:
+        """Adds a survey, without a log, or replaces the survey with the same fingerprint.
+
+        Args:
+            survey: the survey.
+            toml: the text of its file.
+        """
+        self.by_fingerprint[survey.fingerprint] = survey
+        served = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml)
+        self._documents[survey.fingerprint] = msgspec.json.encode(served)
+
+    def attach(self, survey: Survey, log: GatewayLog) -> None:
+        """Lets a survey's reports go to a log."""
+        self._logs[survey.fingerprint] = log
+
+    def remove(self, fingerprint: bytes) -> None:
+        """Removes a survey."""
+        del self.by_fingerprint[fingerprint], self._documents[fingerprint]
+        self._logs.pop(fingerprint, None)
+
+    # ---- for requests
+
+    def log_of(self, survey: Survey) -> GatewayLog:
+        """Returns the survey's log.
+
+        Raises:
+            Problem: survey unavailable, if the survey has no log at present.
+        """
+        log = self._logs.get(survey.fingerprint)
+        if log is None:
+            detail = "this gateway cannot use the survey's topic; no report of this attempt is in the log"
+            raise Problem("survey unavailable", detail)
+        return log
+
+    def listing(self) -> bytes:
+        """Returns a `SurveyList` as JSON."""
+        surveys = sorted(self.by_fingerprint.values(), key=lambda survey: survey.name)
+        return msgspec.json.encode(SurveyList([_listed(survey) for survey in surveys]))
+
+    def document(self, fingerprint: str) -> bytes:
+        """Returns the `ServedSurvey` with this fingerprint, in hexadecimal digits, as JSON.
+
+        Raises:
+            Problem: not found; survey unavailable, if the survey may be in a broken file.
+        """
+        try:
+            return self._documents[bytes.fromhex(fingerprint)]
+        except (KeyError, ValueError):
+            if self.incomplete:
+                raise unknown_at_present() from None
+            raise Problem("not found", "this gateway has no such survey; GET /v1/surveys lists its surveys") from None
+
+    def only_document(self) -> bytes:
+        """Returns the only survey's `ServedSurvey` as JSON.
+
+        Raises:
+            Problem: not found, unless the gateway has exactly one survey.
+        """
+        if len(self._documents) != 1:
+            detail = f"this gateway has {len(self._documents)} surveys; GET /v1/surveys lists them"
+            raise Problem("not found", detail)
+        (document,) = self._documents.values()
+        return document
+
+
+def _listed(survey: Survey) -> ListedSurvey:
+    ends = None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC)
+    return ListedSurvey(name=survey.name, fingerprint=survey.fingerprint.hex(), title=survey.title, ends=ends)
