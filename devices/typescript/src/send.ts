@@ -28,13 +28,14 @@ export interface Attempt {
 }
 
 /**
- * Returns the survey that a gateway serves.
+ * Returns a survey that a gateway serves.
  *
- * @param pin the fingerprint that the application expects: see `openSurvey`.
+ * @param pin the fingerprint that the application expects: see `openSurvey`. A gateway with several surveys needs it.
  * @throws DeviceError if the gateway does not answer with a survey; `UnknownSurvey` and others as in `openSurvey`.
  */
 export async function fetchSurvey(gateway: GatewayOptions, pin?: string): Promise<Survey> {
-  const answer = await post(gateway, "/v1/survey", { signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => null);
+  const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${encodeURIComponent(pin)}`;
+  const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => null);
   if (!answer?.ok) throw new DeviceError(`the gateway gave no survey: ${answer ? await problemOf(answer) : "no answer"}`);
   const document: unknown = await answer.json().catch(() => null);
   return openSurvey(document, pin);

@@ -1,4 +1,4 @@
-/** The survey, from the device survey that the gateway serves at `GET /v1/survey`. */
+/** The survey, from the device survey that the gateway serves at `GET /v1/surveys/FINGERPRINT`. */
 
 import { fromHex, toHex } from "./bytes.js";
 import { DeviceError, UnknownSurvey, UnsafeSurvey, WrongSurvey } from "./errors.js";

@@ -14,7 +14,7 @@ test("the program for a page reports and delivers once", async (context) => {
   const served = document([question], { start: Date.now() - 90_000 });
   const posted: string[] = [];
   context.mock.method(globalThis, "fetch", async (url: string, options: RequestInit) => {
-    if (url.endsWith("/v1/survey")) return Response.json(served);
+    if (url.endsWith(`/v1/surveys/${served.fingerprint}`)) return Response.json(served);
     posted.push(new Headers(options.headers).get("Idempotency-Key")!);
     return new Response(null, { status: 202 });
   });

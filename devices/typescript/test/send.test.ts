@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { toHex } from "../src/bytes.js";
-import { Device, DeviceError, fetchSurvey, MemoryStore, Sender, UnsafeSurvey, type GatewayOptions } from "../src/index.js";
+import { Device, DeviceError, fetchSurvey, MemoryStore, Sender, UnsafeSurvey, WrongSurvey, type GatewayOptions } from "../src/index.js";
 import { document, LONG, survey } from "./fixtures.js";
 
 interface Request {
@@ -123,9 +123,12 @@ test("a last attempt outlives the page, has the same key, and settles if the pag
 
 test("the survey of a gateway, checked", async () => {
   const made = document([{ k: 5, levels: [LONG] }]);
-  const served = gateway(Response.json(made));
-  assert.equal((await fetchSurvey(served, made.fingerprint)).name, "study");
-  assert.deepEqual([served.requests[0]!.url, served.requests[0]!.token], ["https://gateway.example/v1/survey", "Bearer secret"]);
+  for (const [pin, path] of [[made.fingerprint, `/v1/surveys/${made.fingerprint}`], [undefined, "/v1/survey"]] as const) {
+    const served = gateway(Response.json(made));
+    assert.equal((await fetchSurvey(served, pin)).name, "study");
+    assert.deepEqual([served.requests[0]!.url, served.requests[0]!.token], [`https://gateway.example${path}`, "Bearer secret"]);
+  }
+  await assert.rejects(fetchSurvey(gateway(Response.json(made)), "0123456789abcdef"), WrongSurvey);
   await assert.rejects(fetchSurvey(gateway(Response.json({ ...made, canonical: "{}" }))), UnsafeSurvey);
   await assert.rejects(fetchSurvey(gateway(401)), (error: Error) => error instanceof DeviceError && /problem 401 \(401\)/.test(error.message));
 });
