@@ -2,11 +2,7 @@
 
 import copy
 import functools
-import os
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +13,10 @@ import trustme
 
 from producers.gateway.service import read_tokens
 from runtime.settings import Settings, load_settings
-from runtime.topics import RIGHTS, Role, group_id
+from runtime.topics import RIGHTS, Role
 from surveys import Survey, parse_survey
 from tests.deploy.conftest import wanted
-from tests.deploy.manifests import KUBERNETES, ROOT, Resource, is_custom, refused, refused_customs, rendered, resources
+from tests.deploy.manifests import KUBERNETES, Resource, is_custom, refused, refused_customs, rendered, resources
 
 OVERLAYS = ["overlays/dev", "overlays/production"]
 FOLDERS = [*OVERLAYS, "strimzi"]
@@ -50,9 +46,10 @@ def pods(folder: str) -> Iterator[tuple[str, Resource]]:
         yield resource["metadata"]["name"], resource["spec"]["template"]
 
 
-def survey(folder: str) -> Survey:
-    [config] = [r for r in found(folder, "ConfigMap") if r["metadata"]["name"].startswith("ldpstream-survey-")]
-    return parse_survey(tomllib.loads(config["data"]["survey.toml"]))
+def surveys(folder: str) -> list[Survey]:
+    [config] = [r for r in found(folder, "ConfigMap") if r["metadata"]["name"] == "ldpstream-surveys"]
+    assert all(name.endswith(".toml") for name in config["data"])
+    return [parse_survey(tomllib.loads(text)) for text in config["data"].values()]
 
 
 def spoilt(resource: Resource) -> Resource:
@@ -88,36 +85,45 @@ def test_the_operators_schemas_accept_only_the_manifests() -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_scaler_watches_the_surveys_consumer_group(folder: str) -> None:
+def test_the_scaler_watches_all_topics_of_the_agents_group(folder: str) -> None:
     [scaled] = found(folder, "ScaledObject")
     [trigger] = scaled["spec"]["triggers"]
-    assert trigger["metadata"]["consumerGroup"] == group_id(survey(folder))
-    assert trigger["metadata"]["topic"] == survey(folder).reports_topic
+    assert trigger["metadata"]["consumerGroup"] == Settings().group
+    assert "LDPSTREAM_GROUP" not in settings_of(folder, "agent")
+    assert "topic" not in trigger["metadata"]
     assert scaled["spec"]["minReplicaCount"] <= scaled["spec"]["maxReplicaCount"] <= partitions(folder)
 
 
 def partitions(folder: str) -> int:
-    """Returns the reports topic's number of partitions."""
+    """Returns the number of partitions of each reports topic."""
     if folder == "overlays/dev":
         return int(settings_of(folder, "agent")["LDPSTREAM_PARTITIONS"])
-    [topic] = [t for t in found("strimzi", "KafkaTopic") if t["metadata"]["name"] == survey(folder).reports_topic]
-    return int(topic["spec"]["partitions"])
+    topics = {topic["metadata"]["name"]: topic["spec"]["partitions"] for topic in found("strimzi", "KafkaTopic")}
+    [number] = {int(topics[survey.reports_topic]) for survey in surveys(folder)}
+    return number
 
 
-def test_name_group_writes_the_changed_surveys_group(tmp_path: Path) -> None:
-    made = tmp_path / "overlay"
-    made.mkdir()
-    text = (KUBERNETES / "overlays" / "production" / "survey.toml").read_text().replace('"demo"', '"other.one"')
-    (made / "survey.toml").write_text(text)
-    shutil.copy(KUBERNETES / "overlays" / "production" / "scaling.yaml", made)
-    (tmp_path / "ldpstream").write_text(f'#!/bin/sh\nexec {sys.executable} -m ldpstream "$@"\n')
-    (tmp_path / "ldpstream").chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    subprocess.run(["bash", KUBERNETES / "name_group.sh", made], check=True, env=env)
-    said = (made / "scaling.yaml").read_text()
-    other = parse_survey(tomllib.loads(text))
-    assert f"consumerGroup: {group_id(other)}\n" in said
-    assert f"topic: {other.reports_topic}\n" in said
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_a_survey_is_added_without_a_restart(folder: str) -> None:
+    """Every pod has the folder itself, not a file of it, and a change of the surveys changes no pod."""
+    assert surveys(folder)
+    for name, template in pods(folder):
+        if not name.startswith("ldpstream-"):
+            continue
+        [volume] = [v for v in template["spec"]["volumes"] if v["name"] == "surveys"]
+        assert volume["configMap"] == {"name": "ldpstream-surveys"}  # no hash, no list of files
+        [container] = template["spec"]["containers"]
+        [mount] = [m for m in container["volumeMounts"] if m["name"] == "surveys"]
+        assert (mount["mountPath"], mount.get("subPath"), mount["readOnly"]) == ("/surveys", None, True)
+        assert container["args"][1] == ("/surveys/demo.toml" if name == "ldpstream-producer" else "/surveys")
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_every_survey_file_of_an_overlay_is_in_its_folder(folder: str) -> None:
+    [config] = [r for r in found(folder, "ConfigMap") if r["metadata"]["name"] == "ldpstream-surveys"]
+    assert config["data"].keys() == {file.name for file in (KUBERNETES / folder / "surveys").iterdir()}
+    names = [survey.name for survey in surveys(folder)]
+    assert len(set(names)) == len(names)
 
 
 def settings_of(folder: str, component: str) -> dict[str, str]:
@@ -175,30 +181,34 @@ def test_no_secret_is_written_down(folder: str) -> None:
 
 
 def test_users_have_rights_to_the_surveys_topics_only() -> None:
-    asked = survey("overlays/production")
-    topics = {asked.reports_topic, asked.rejected_topic, asked.estimates_topic}
+    asked = surveys("overlays/production")
+    topics = {topic for one in asked for topic in (one.reports_topic, one.rejected_topic, one.estimates_topic)}
     assert {t["metadata"]["name"] for t in found("strimzi", "KafkaTopic")} == topics
     rights: dict[str, set[tuple[str, str, str]]] = {}
     for user in found("strimzi", "KafkaUser"):
         for acl in user["spec"]["authorization"]["acls"]:
-            assert acl["resource"]["patternType"] == ("literal" if acl["resource"]["type"] == "topic" else "prefix")
-            where = (acl["resource"]["type"], acl["resource"]["name"])
-            rights.setdefault(user["metadata"]["name"], set()).update((*where, right) for right in acl["operations"])
-    assert rights == {
-        "ldpstream-agent": {
-            ("topic", asked.reports_topic, "Read"),
-            ("topic", asked.reports_topic, "DescribeConfigs"),
-            ("topic", asked.rejected_topic, "Write"),
-            ("group", f"ldpstream-{asked.name}-", "Read"),
-        },
-        "ldpstream-estimator": {
-            ("topic", asked.reports_topic, "Describe"),
-            ("topic", asked.estimates_topic, "Read"),
-            ("topic", asked.estimates_topic, "Write"),
-            ("transactionalId", f"ldpstream-{asked.name}-", "Write"),
-        },
-        "ldpstream-gateway": {("topic", asked.reports_topic, "Write")},
-    }
+            kind = acl["resource"]["type"]
+            assert acl["resource"]["patternType"] == ("prefix" if kind == "transactionalId" else "literal")
+            rights.setdefault(user["metadata"]["name"], set()).update(
+                (kind, acl["resource"]["name"], right) for right in acl["operations"]
+            )
+    wanted_rights: dict[str, set[tuple[str, str, str]]] = {"ldpstream-agent": {("group", Settings().group, "Read")}}
+    for one in asked:
+        wanted_rights["ldpstream-agent"] |= {
+            ("topic", one.reports_topic, "Read"),
+            ("topic", one.reports_topic, "DescribeConfigs"),
+            ("topic", one.rejected_topic, "Write"),
+        }
+        wanted_rights.setdefault("ldpstream-estimator", set()).update(
+            {
+                ("topic", one.reports_topic, "Describe"),
+                ("topic", one.estimates_topic, "Read"),
+                ("topic", one.estimates_topic, "Write"),
+                ("transactionalId", f"ldpstream-{one.name}-", "Write"),
+            }
+        )
+        wanted_rights.setdefault("ldpstream-gateway", set()).add(("topic", one.reports_topic, "Write"))
+    assert rights == wanted_rights
     services: dict[Role, str] = {"agent": "agent", "estimator": "estimator", "producer": "gateway"}
     for role, name in services.items():
         needed = {(topic, right) for topic, allowed in RIGHTS[role].items() for right in allowed}
