@@ -53,7 +53,7 @@ def serve(watch: SurveyWatch, settings: Settings, check_topics: Callable[[Survey
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
-        UserError: if no survey's topic can be used at the start. A later check of a single survey retries.
+        UserError: if no survey's topic can be used at the start.
     """
     tokens = read_tokens(settings)
     _check_tls(settings)

@@ -37,7 +37,7 @@ class Topic:
         self.batches: list[tuple[int, list[Record]]] = []
         self.markers: list[int] = []
         self.away: set[int] = set()  # partitions that acknowledge no marker
-        self.exists = True
+        self.exists, self.hangs = True, False
         self.ack_error: Exception | None = None
         self.holds = False
 
@@ -126,6 +126,8 @@ class FakeConsumer:
 
     async def offsets_for_times(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         assert set(times.values()) == {0}
+        if any(self.topics[partition.topic].hangs for partition in times):
+            await asyncio.get_running_loop().create_future()
         found = {partition: self.topics[partition.topic].first[partition.partition] for partition in times}
         return {partition: None if first is None else OffsetAndTimestamp(*first) for partition, first in found.items()}
 
@@ -141,9 +143,10 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     for name in ("ANSWER_S", "QUEUE_S", "OVERDUE_S"):
         monkeypatch.setattr(topic_log, name, 600.0)
     topic = Topic()
+    topics = {SURVEY.reports_topic: topic, OTHER.reports_topic: Topic()}
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)
     for fake in (FakeProducer, FakeConsumer):
-        monkeypatch.setattr(fake, "topics", {SURVEY.reports_topic: topic, OTHER.reports_topic: Topic()}, raising=False)
+        monkeypatch.setattr(fake, "topics", topics, raising=False)
     return topic
 
 
@@ -156,7 +159,7 @@ async def started(make: Callable[[], Any] = FakeProducer, ready: bool = True) ->
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
+    for _ in range(48_000):  # minutes
         if condition():
             return
         await asyncio.sleep(0.005)
@@ -447,6 +450,18 @@ async def test_a_missing_topic_stops_only_its_survey(topic: Topic) -> None:
         ("the topic does not answer", OTHER.reports_topic), ("the topic answers again", OTHER.reports_topic)
     ]  # fmt: skip
     assert len(FakeProducer.made) == 1
+    await kafka.close()
+
+
+async def test_a_topic_without_an_answer_delays_no_look_at_another_topic(topic: Topic) -> None:
+    log, kafka = await started()
+    FakeProducer.topics[OTHER.reports_topic].hangs = True
+    other = kafka.add(OTHER)
+    await until(lambda: other._looking is not None)
+    for _ in range(3):
+        topic.now_ms += 1
+        await until(lambda: log._view.began_ms == topic.now_ms)
+        assert (log.ready, other.ready) == (True, False)
     await kafka.close()
 
 
