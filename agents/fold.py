@@ -2,9 +2,9 @@
 
 The fold tracks the next offset. The fold therefore counts a record once even if the log delivers the record twice, and detects
 missing records. A record that was sent several times is also counted once if it has a report key (`agents.report_keys`). A
-pane is the count table of one attribute, level and step. The fold keeps only the panes that may still change, and drops a
-closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the fold's changes to a
-store, and confirms the writes.
+pane is the count table of one attribute, level, step and cohort. The fold keeps only the panes that may still change, and
+drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the fold's
+changes to a store, and confirms the writes.
 
 Some records can never be counted: they expired before they were counted, or their topic was deleted. The fold keeps the range
 of these records' append times (`Missing`). An estimator uses the range to find the steps that may lack records.

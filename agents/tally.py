@@ -16,7 +16,8 @@ import numpy as np
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import IntArray
 from stores import PaneKey
-from surveys import Envelope, Reason, Rejected, Survey, open_envelope
+from surveys import Reason, Rejected, Survey, open_envelope
+from surveys.envelope import AnyEnvelope
 from surveys.envelope_groups import open_groups
 
 
@@ -144,11 +145,11 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
         records: envelopes with their append times. The append time determines whether a report is late. Markers are skipped.
     """
     batch = Records.of(records)
-    panes: dict[tuple[int, int, int], _Pane] = {}
+    panes: dict[PaneKey, _Pane] = {}
     refused: list[tuple[int, Reason]] = []
 
-    def add(envelope: Envelope, positions: IntArray | list[int], payload: bytes) -> None:
-        key = (envelope.attribute, envelope.level, envelope.step)
+    def add(envelope: AnyEnvelope, positions: IntArray | list[int], payload: bytes) -> None:
+        key = PaneKey(envelope.attribute, envelope.level, envelope.step, envelope.cohort)
         if (pane := panes.get(key)) is None:
             pane = panes[key] = _Pane()
         pane.positions.append(positions)
@@ -168,11 +169,11 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
         else:
             add(envelope, [position], envelope.payload)
     counts: dict[PaneKey, CountTable] = {}
-    for (attribute, level, step), pane in panes.items():
-        mechanism = survey.mechanisms[attribute][level]
+    for key, pane in panes.items():
+        mechanism = survey.mechanisms[key.attribute][key.level]
         table, bad = _count(mechanism, pane)
         if table.n:
-            counts[PaneKey(attribute, level, step)] = table
+            counts[key] = table
         refused += [(position, mechanism.invalid) for position in bad]
     refused.sort()
     return Tally(counts, [(batch.offsets[position], reason) for position, reason in refused])

@@ -29,7 +29,7 @@ from ldpstream import (
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
-from ldpstream.promise import promise
+from ldpstream.promise import cohort_line, promise
 from ldpstream.rehearse import rehearse
 from ldpstream.terminal import console, fail, progress_bar, say, tell
 from producers.people_file import open_data
@@ -223,6 +223,8 @@ def ledger(
     console.print("Privacy loss in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
     if not all(row["eps_sequence_exact"] for row in rows):
         console.print("* an upper bound; the other numbers of that column are exact")
+    if survey.cohort is not None:
+        console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
     if horizon is not None and budget is not None:
         try:
             solved = tables.solved_rows(survey, horizon, budget)
@@ -274,10 +276,11 @@ def produce(
         task = bar.add_task("steps", total=source.n_steps)
         for step, truths in produce_live(survey, population, sink, now_ms, sleep):
             bar.advance(task)
-            for (attribute, level), truth in truths.items():
+            for (attribute, level, cohort), truth in truths.items():
                 asked = survey.attributes[attribute]
                 answered.append({
-                    "attribute": asked.name, "level": asked.levels[level].name, "step": step,
+                    "attribute": asked.name, "level": asked.levels[level].name, "cohort": survey.cohort_name(cohort),
+                    "step": step,
                     "reports": truth.reports, "truth": truth.truth.tolist(),
                 })  # fmt: skip
     by = "broker" if gateway is None else "gateway"

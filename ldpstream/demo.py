@@ -70,7 +70,7 @@ class Demo:
         n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)
         for step in range(n_steps):
             log.now_ms = survey.opens_ms(step)
-            for (attribute, _), answered in produce_step(survey, self._population, sink, step).items():
+            for (attribute, _, _), answered in produce_step(survey, self._population, sink, step).items():
                 self.truth.add(attribute, step, answered.truth)
             self.service.count()
             seen(step, self.service.estimate())

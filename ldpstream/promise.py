@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from mechanisms import Longitudinal, Mechanism, choose
 from mechanisms.local_hashing import LongitudinalHashing
-from surveys import Survey
+from surveys import Cohort, Survey
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
@@ -96,6 +96,8 @@ def promise(survey: Survey) -> list[str]:
             "combined estimates are biased, and no interval shows it.",
             "A report carries its level in clear: everybody who sees it knows which level the participant chose.",
         ]
+    if survey.cohort is not None:
+        lines += _cohort(survey.cohort)
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
@@ -111,6 +113,23 @@ def promise(survey: Survey) -> list[str]:
             "with few symbols (L-BLH, L-OLH) reveals the changes least: compare eps_sequence.",
         ]
     return lines
+
+
+def _cohort(cohort: Cohort) -> list[str]:
+    """Returns what a participant must know about the survey's cohorts."""
+    return [
+        f"A report carries the device's cohort in clear ({cohort.name}: one of {', '.join(cohort.values)}). Everybody who sees "
+        "the report learns the cohort; the losses below are losses about the values. The app must never choose the cohort by a "
+        "value.",
+        "A rare cohort, and a change of the cohort when few others change theirs, link the reports of a device.",
+        f"The service publishes a histogram of a cohort only from at least {cohort.least:,} reports. It publishes the number "
+        "of reports of each cohort in any case.",
+    ]
+
+
+def cohort_line(cohort: Cohort) -> str:
+    """Returns what the privacy losses leave out, in one line."""
+    return f"The losses are about the values. A report carries the device's cohort ({cohort.name}) in clear."
 
 
 def _end(survey: Survey, n_steps: int) -> str:

@@ -16,11 +16,11 @@ from surveys import Survey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneReports:
-    """All reports of one pane, that is, of one attribute, level and step. The order of the reports is random and reveals no
-    device.
+    """All reports of one pane, that is, of one attribute, level, cohort and step. The order of the reports is random and
+    reveals no device.
 
     Attributes:
-        attribute, level: indices in the survey.
+        attribute, level, cohort: indices in the survey.
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
         truth: (k,) int64, number of people with each value, including people who do not report at this step. Only a simulation
@@ -29,6 +29,7 @@ class PaneReports:
 
     attribute: int
     level: int
+    cohort: int
     step: int
     reports: Reports
     truth: IntArray
@@ -42,7 +43,8 @@ class Population:
     mechanism's own choices (`Longitudinal.enroll`). With fake data, a person answers one random attribute truthfully. For each
     other attribute the person always reports one fake value, drawn uniformly once. Without `every_steps`, a person reports at
     every step at which the person has a value of the attribute. At a level with `every_steps` the person draws a phase once and
-    reports only at the steps of this phase, at most `lifetime_reports` times.
+    reports only at the steps of this phase, at most `lifetime_reports` times. If the survey has cohorts, a person draws one
+    cohort once, whatever the values: cohort i with a probability in proportion to 1/(i+1). The cohorts change no report.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 
@@ -55,18 +57,26 @@ class Population:
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
         seed = integer("seed", seed, 0, 2**63)
         self.n_steps = source.n_steps
+        cohorts = _cohorts(survey, source.n_people, seed)
         self._groups = [
-            _Group(source, survey.mechanisms[attribute][level].device, members, fakes, seed, attribute, level)
+            _Group(source, survey.mechanisms[attribute][level].device, members, fakes, cohorts[members], seed, attribute, level)
             for attribute, level, members, fakes in _enroll(survey, source.n_people, seed)
         ]
 
     def reports(self, step: int) -> Iterator[PaneReports]:
-        """Yields the reports of a step in [0, n_steps), one pane for each attribute and level with reports."""
+        """Yields the reports of a step in [0, n_steps), one pane for each attribute, level and cohort with reports."""
         integer("step", step, 0, self.n_steps - 1)
         for group in self._groups:
-            pane = group.reports(step)
-            if pane is not None:
-                yield pane
+            yield from group.reports(step)
+
+
+def _cohorts(survey: Survey, n_people: int, seed: int) -> npt.NDArray[np.uint8]:
+    """Returns everybody's cohort."""
+    if survey.cohort is None:
+        return np.zeros(n_people, np.uint8)
+    cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
+    drawn = stream(seed, Purpose.COHORTS).random(n_people) * cumulated[-1]
+    return np.asarray(np.searchsorted(cumulated, drawn, side="right"), np.uint8)
 
 
 def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
@@ -95,12 +105,13 @@ class _Group:
         mechanism: Mechanism,
         members: IntArray,
         fakes: IntArray,
+        cohorts: npt.NDArray[np.uint8],
         seed: int,
         attribute: int,
         level: int,
     ) -> None:
         self._source, self._mechanism, self._members, self._fakes = source, mechanism, members, fakes
-        self._seed, self._attribute, self._level = seed, attribute, level
+        self._seed, self._attribute, self._level, self._cohorts = seed, attribute, level, cohorts
         phases = stream(seed, Purpose.PHASES, attribute, level)
         self._phases = phases.integers(mechanism.every_steps, size=len(members))
         self._turns, self._next_turn = np.zeros(len(members), np.int64), 0  # how often each device was due before `_next_turn`
@@ -109,12 +120,12 @@ class _Group:
             self._memos = Memos(mechanism)
             self._next_step = 0  # the memos for all steps before this step are drawn
 
-    def reports(self, step: int) -> PaneReports | None:
-        """Returns the group's reports of a step; None if there are none."""
+    def reports(self, step: int) -> Iterator[PaneReports]:
+        """Yields the group's reports of a step, one pane for each cohort with reports."""
         present, values = self._present(step)
         due = self._due(step, present)
         if not due.any():
-            return None
+            return
         rng = self._stream(Purpose.REPORTS, step)
         if isinstance(self._mechanism, Longitudinal):
             for earlier in range(self._next_step, step):
@@ -123,8 +134,11 @@ class _Group:
             self._next_step = max(self._next_step, step + 1)
         else:
             reports = self._mechanism.simulate(self._put_in(present[due], values[due]), rng)
-        truth = np.bincount(values, minlength=self._mechanism.k)
-        return PaneReports(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
+        order, k = rng.permutation(len(reports)), self._mechanism.k
+        reports, senders, cohorts = reports[order], self._cohorts[present[due]][order], self._cohorts[present]
+        for cohort in np.unique(senders).tolist():
+            truth = np.bincount(values[cohorts == cohort], minlength=k)
+            yield PaneReports(self._attribute, self._level, cohort, step, reports[senders == cohort], truth)
 
     def _due(self, step: int, present: IntArray) -> npt.NDArray[np.bool_]:
         """Returns true for each device that reports: the step has the device's phase, and the device has reports left."""

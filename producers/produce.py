@@ -14,7 +14,7 @@ ENVELOPE_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTruth:
-    """True values of the people who answer an attribute at a level, at one step.
+    """True values of the people of one cohort who answer an attribute at a level, at one step.
 
     Attributes:
         reports: number of reports, at least 1.
@@ -32,7 +32,7 @@ def produce_step(
     step: int,
     envelope_bytes: int = ENVELOPE_BYTES,
     turn: int | None = None,
-) -> dict[tuple[int, int], StepTruth]:
+) -> dict[tuple[int, int, int], StepTruth]:
     """Sends all reports of a step; returns when the sink has acknowledged every report.
 
     Args:
@@ -44,7 +44,7 @@ def produce_step(
         turn: the population's step whose reports are sent; None if it equals the survey's step.
 
     Returns:
-        (attribute, level) -> number of reports, and true values of the people who answer. Contains only pairs with reports.
+        (attribute, level, cohort) -> number of reports, and true values of the people who answer. Only for reports that exist.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived before the failure.
@@ -54,8 +54,8 @@ def produce_step(
         row_bytes = survey.mechanisms[pane.attribute][pane.level].report_dtype.itemsize
         size = reports_per_envelope(row_bytes, envelope_bytes)
         for first in range(0, len(pane.reports), size):
-            sink.send(seal(survey, pane.attribute, pane.level, step, pane.reports[first : first + size]))
-        sent[pane.attribute, pane.level] = StepTruth(len(pane.reports), pane.truth)
+            sink.send(seal(survey, pane.attribute, pane.level, step, pane.reports[first : first + size], pane.cohort))
+        sent[pane.attribute, pane.level, pane.cohort] = StepTruth(len(pane.reports), pane.truth)
     sink.flush()
     return sent
 
@@ -67,7 +67,7 @@ def produce_live(
     now_ms: Callable[[], int],
     sleep: Callable[[float], bool],
     envelope_bytes: int = ENVELOPE_BYTES,
-) -> Iterator[tuple[int, dict[tuple[int, int], StepTruth]]]:
+) -> Iterator[tuple[int, dict[tuple[int, int, int], StepTruth]]]:
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
     The population's step 0 is sent at the survey's current step, or at the survey's step 0 if the survey has not begun. If

@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     REPORTS = 5
     FAKES = 6
     PHASES = 7
+    COHORTS = 8
 
 
 def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

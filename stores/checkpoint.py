@@ -13,11 +13,12 @@ MAX_MS: Final = 2**53 - 1  # later than any real time; doubles represent all int
 
 
 class PaneKey(NamedTuple):
-    """Key of a count table: attribute, level and time step of the table's reports, with indices as in the survey."""
+    """Key of a count table: attribute, level, time step and cohort of the table's reports, with indices as in the survey."""
 
     attribute: int
     level: int
     step: int
+    cohort: int = 0  # the only cohort of a survey without cohorts
 
 
 class Missing(NamedTuple):
@@ -100,6 +101,15 @@ def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey,
     for panes in partitions:
         for key, table in panes.items():
             total[key] = total[key] + table if key in total else table
+    return total
+
+
+def sum_cohorts(tables: dict[PaneKey, CountTable]) -> dict[PaneKey, CountTable]:
+    """Adds up the tables of all cohorts. The keys of the sums have the cohort 0."""
+    total: dict[PaneKey, CountTable] = {}
+    for key, table in tables.items():
+        everybody = key._replace(cohort=0)
+        total[everybody] = total[everybody] + table if everybody in total else table
     return total
 
 

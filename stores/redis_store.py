@@ -8,7 +8,7 @@
         missing                             JSON of `Missing`; empty if no record is missing
         writer                              random name of the counting run that wrote the checkpoint
         keys                                JSON: number of report keys by generation
-        pane:<attribute>:<level>:<step>     CountTable.to_bytes()
+        pane:<attribute>:<level>:<step>:<cohort>    CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
         a string: the report keys of a generation, 8 bytes each; only agents read and write it
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
@@ -65,7 +65,7 @@ if not found[1] then return {} end
 for i = 2, #KEYS do found[#found + 1] = redis.call('GET', KEYS[i]) or '' end
 local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-  local step = string.match(field, '^pane:%d+:%d+:(%d+)$')
+  local step = string.match(field, '^pane:%d+:%d+:(%d+):%d+$')
   if step and tonumber(step) >= first and tonumber(step) <= last then
     found[#found + 1] = field
     found[#found + 1] = redis.call('HGET', KEYS[1], field)
@@ -82,7 +82,7 @@ if (stored[2] or '') ~= ARGV[2] or (stored[3] or '') ~= ARGV[1] then return 0 en
 local before = tonumber(ARGV[4])
 if before > tonumber(redis.call('GET', KEYS[2]) or 0) then redis.call('SET', KEYS[2], ARGV[4]) end
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-  local step = string.match(field, '^pane:%d+:%d+:(%d+)$')
+  local step = string.match(field, '^pane:%d+:%d+:(%d+):%d+$')
   if step and tonumber(step) < before then redis.call('HDEL', KEYS[1], field) end
 end
 return 1
@@ -186,7 +186,7 @@ class RedisCountStore(CountStore):
         for generation, keys in change.keys.items():
             arguments += ["DEL" if not keys else "SET" if change.is_whole(generation) else "APPEND", keys]
         for key, table in change.panes.items():
-            arguments += [f"pane:{key.attribute}:{key.level}:{key.step}", table.to_bytes() if table.n else b""]
+            arguments += [f"pane:{key.attribute}:{key.level}:{key.step}:{key.cohort}", table.to_bytes() if table.n else b""]
         written = [self._key(partition), *self._keys_keys(partition, change.keys)]
         return bool(self._ask(self._redis.register_script(_COMMIT), keys=written, args=arguments))
 
@@ -275,5 +275,4 @@ def _n_keys(stored: bytes | None) -> dict[int, int]:
 
 
 def _pane_key(field: bytes) -> PaneKey:
-    attribute, level, step = field.removeprefix(_PANE).split(b":")
-    return PaneKey(int(attribute), int(level), int(step))
+    return PaneKey(*map(int, field.removeprefix(_PANE).split(b":")))

@@ -6,11 +6,11 @@ and `folder` read files; no code here writes anything.
 """
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
-from surveys.questions import Attribute, Level
+from surveys.questions import Attribute, Cohort, Level
 from surveys.survey import Survey, SurveyError
 from surveys.survey_file import load_survey, parse_survey
 
 __all__ = [
-    "REASONS", "Attribute", "Envelope", "Level", "Reason", "Rejected", "Survey", "SurveyError",
+    "REASONS", "Attribute", "Cohort", "Envelope", "Level", "Reason", "Rejected", "Survey", "SurveyError",
     "check_envelope", "load_survey", "open_envelope", "parse_survey", "seal",
 ]  # fmt: skip

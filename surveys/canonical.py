@@ -24,7 +24,8 @@ def canonical(survey: "Survey") -> str:
 
     `ends` is always the number of steps. These keys are left out if they have their default: `skew_seconds` (the default is 60,
     or step_seconds if that is less), `ends` (no end), `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports`
-    (no limit). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
+    (no limit). `cohort` is left out without cohorts. Keys that devices need not know are never in the text: see `Survey` and
+    `Attribute`.
     """
     document: dict[str, Any] = {
         "name": survey.name,
@@ -39,6 +40,8 @@ def canonical(survey: "Survey") -> str:
         document["skew_seconds"] = survey.skew_seconds
     if survey.n_steps is not None:
         document["ends"] = survey.n_steps
+    if (cohort := survey.cohort) is not None:
+        document["cohort"] = {"name": cohort.name, "values": cohort.values, "least": cohort.least}
     return rfc8785.dumps(document).decode()
 
 

@@ -42,6 +42,7 @@ def _canonical(survey: Survey) -> dict[str, Any]:
     """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
     keys = json.loads(survey.canonical)
     keys["start"] = survey.start.astimezone(UTC).isoformat()
+    keys |= {f"cohort.{key}": value for key, value in keys.pop("cohort", {}).items()}
     attributes = keys.pop("attribute")
     keys["attributes"] = [attribute["name"] for attribute in attributes]
     for attribute in attributes:

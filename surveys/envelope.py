@@ -10,12 +10,17 @@ An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, 
     n            number of reports, 1 to 100 000
     payload      n rows of the mechanism's `report_dtype`, fixed width and little-endian, one after the other
 
+If the survey has cohorts, an eighth element stands before the payload, which is always the last element:
+``[version, fingerprint, attribute, level, step, n, cohort, payload]``.
+
+    cohort       index of the cohort, from 0; all reports of the envelope are from this cohort
+
 One promise holds for all versions: an envelope is a msgpack array whose first element is an integer, the version. Everything
 else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version`` and
-counts nothing. Version 1 has exactly these seven elements.
+counts nothing. Version 1 has exactly these seven or eight elements.
 
-The envelope carries no identity of a device: no id, no address, no key. A report may carry an identity: with memoized local
-hashing every report contains the device's hash function, one of S functions.
+The envelope carries no identity of a device: no id, no address, no key. Two things may still link a device's envelopes: a rare
+cohort, and a report of memoized local hashing, which contains the device's hash function, one of S functions.
 """
 
 from typing import Any, Final, Literal, get_args
@@ -35,6 +40,7 @@ EnvelopeReason = Literal[
     "unknown version",
     "wrong survey",
     "unknown attribute or level",
+    "unknown cohort",
     "wrong length",
     "symbol out of range",
     "padding bits set",
@@ -68,13 +74,33 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     n: int
     payload: bytes
 
+    @property
+    def cohort(self) -> int:
+        """Index of the only cohort of a survey without cohorts."""
+        return 0
 
+
+class CohortEnvelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A decoded envelope of a survey with cohorts. The module's docstring explains the elements."""
+
+    version: int
+    fingerprint: bytes
+    attribute: int
+    level: int
+    step: int
+    n: int
+    cohort: int
+    payload: bytes
+
+
+AnyEnvelope = Envelope | CohortEnvelope
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
+_decode_with_cohort = msgspec.msgpack.Decoder(CohortEnvelope).decode
 _take_apart = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports) -> bytes:
+def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports, cohort: int = 0) -> bytes:
     """The envelope of one or more reports of an attribute, level and step.
 
     Args:
@@ -82,13 +108,16 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
         attribute, level: indices in the survey.
         step: time step, at least 0.
         reports: rows of the mechanism's `report_dtype`, 1 to 100 000.
+        cohort: index of the reports' cohort in the survey; 0 for a survey without cohorts.
 
     Raises:
-        ValueError: if the attribute, level or step does not exist, if the rows are too many or of another type than
+        ValueError: if the attribute, level, step or cohort does not exist, if the rows are too many or of another type than
             `report_dtype`, or if the envelope would exceed 1 MB.
     """
     if not (0 <= attribute < len(survey.attributes) and 0 <= level < len(survey.attributes[attribute].levels)):
         raise ValueError(f"survey {survey.name} has no attribute {attribute!r} with a level {level!r}")
+    if not 0 <= cohort < survey.n_cohorts:
+        raise ValueError(f"survey {survey.name} has no cohort with the index {cohort!r}")
     if step < 0 or not 1 <= len(reports) <= MAX_ENVELOPE_REPORTS:
         raise ValueError(
             f"an envelope holds 1 to {MAX_ENVELOPE_REPORTS} reports of a step >= 0, got {len(reports)} of step {step!r}"
@@ -96,10 +125,17 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
     row = survey.mechanisms[attribute][level].report_dtype
     if reports.dtype != row.base or reports.shape[1:] != row.shape:
         raise ValueError(f"reports must be rows of {row}, got {reports.dtype} of shape {reports.shape}")
-    raw = encode(Envelope(VERSION, survey.fingerprint, attribute, level, step, len(reports), reports.tobytes()))
+    raw = seal_rows(survey, attribute, level, step, len(reports), reports.tobytes(), cohort)
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise ValueError(f"an envelope takes at most {MAX_ENVELOPE_BYTES} bytes, got {len(raw)}")
     return raw
+
+
+def seal_rows(survey: Survey, attribute: int, level: int, step: int, n: int, payload: bytes, cohort: int) -> bytes:
+    """Like `seal`, for n rows as bytes. Checks nothing."""
+    if survey.cohort is None:
+        return encode(Envelope(VERSION, survey.fingerprint, attribute, level, step, n, payload))
+    return encode(CohortEnvelope(VERSION, survey.fingerprint, attribute, level, step, n, cohort, payload))
 
 
 def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
@@ -107,8 +143,8 @@ def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
     return min(max(1, (target_bytes - 32) // row_bytes), MAX_ENVELOPE_REPORTS)
 
 
-def decode_envelope(raw: bytes) -> Envelope:
-    """Decodes an envelope without any check against a survey.
+def decode_envelope(raw: bytes) -> AnyEnvelope:
+    """Decodes an envelope, with or without a cohort, without any check against a survey.
 
     Args:
         raw: the record's value.
@@ -118,16 +154,18 @@ def decode_envelope(raw: bytes) -> Envelope:
     """
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise Rejected("too large")
-    try:
-        envelope = _decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Rejected(_why_undecodable(raw)) from None
-    if envelope.version != VERSION:
-        raise Rejected("unknown version")
-    return envelope
+    for decode in (_decode_with_cohort, _decode) if raw[:1] == b"\x98" else (_decode, _decode_with_cohort):
+        try:
+            envelope = decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if envelope.version != VERSION:
+            raise Rejected("unknown version")
+        return envelope
+    raise Rejected(_why_undecodable(raw))
 
 
-def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
+def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
     """Decodes an envelope and checks everything except the payload's contents.
 
     Args:
@@ -144,13 +182,15 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     return envelope
 
 
-def _check_header(survey: Survey, envelope: Envelope, appended_ms: int) -> None:
+def _check_header(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> None:
     if envelope.fingerprint != survey.fingerprint:
         raise Rejected("wrong survey")
     if not (
         0 <= envelope.attribute < len(survey.mechanisms) and 0 <= envelope.level < len(survey.mechanisms[envelope.attribute])
     ):
         raise Rejected("unknown attribute or level")
+    if (survey.cohort is None) != isinstance(envelope, Envelope) or not 0 <= envelope.cohort < survey.n_cohorts:
+        raise Rejected("unknown cohort")
     row = survey.mechanisms[envelope.attribute][envelope.level].report_dtype.itemsize
     if envelope.n < 1 or len(envelope.payload) != envelope.n * row:
         raise Rejected("wrong length")
@@ -164,7 +204,7 @@ def _check_header(survey: Survey, envelope: Envelope, appended_ms: int) -> None:
         raise Rejected("step in the future")
 
 
-def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
+def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
     """Like `open_envelope`, but also checks every report of the payload, with the same result as the agent's checks.
 
     Args:
@@ -178,7 +218,7 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     return envelope
 
 
-def check_decoded(survey: Survey, envelope: Envelope, appended_ms: int) -> None:
+def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> None:
     """Makes the checks of `check_envelope` that follow `decode_envelope`.
 
     Raises:

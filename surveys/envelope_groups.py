@@ -1,8 +1,9 @@
 """Opens envelopes with equal headers together, for speed.
 
-Most envelopes that arrive together have the same attribute, level, step and number of reports. Such envelopes differ only in
-the payload, which comes last. The bytes before the payload are the header. `open_envelope` opens one envelope of each group.
-Every other envelope with the same length and header has the same elements. The caller opens the remaining envelopes one by one.
+Most envelopes that arrive together have the same attribute, level, step, cohort and number of reports. Such envelopes differ
+only in the payload, which comes last. The bytes before the payload are the header. `open_envelope` opens one envelope of each
+group. Every other envelope with the same length and header has the same elements. The caller opens the remaining envelopes one
+by one.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import IntArray
-from surveys.envelope import Envelope, Rejected, encode, open_envelope
+from surveys.envelope import AnyEnvelope, Rejected, encode, open_envelope
 from surveys.survey import Survey
 
 FEW = 8  # up to this many envelopes, opening each envelope alone is as fast
@@ -28,7 +29,7 @@ class EnvelopeGroup(NamedTuple):
         payload: the payloads of all envelopes, in the order of `positions`.
     """
 
-    envelope: Envelope
+    envelope: AnyEnvelope
     positions: IntArray
     payload: bytes
 

@@ -1,4 +1,4 @@
-"""The questions of a survey: attributes with their values, and privacy levels with their mechanisms."""
+"""The questions of a survey: attributes with their values, privacy levels with their mechanisms, and the cohort."""
 
 import math
 from bisect import bisect_right
@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from mechanisms import Mechanism, OneTime, mechanism
 
 MAX_LABELS = 2**24
+MAX_COHORTS = 64
 NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would obey them
 Name = Annotated[str, Meta(pattern=NAME)]
@@ -61,6 +62,36 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} needs a one-time mechanism (with eps): a memo links all reports of {built.name}")
         return built
+
+
+class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A public fact about a device, such as its version, by which the service also publishes histograms.
+
+    The cohort travels in clear, in every envelope. It must never depend on a value of an attribute.
+
+    Attributes:
+        name: name of the fact, such as ``"version"``; no attribute has this name.
+        values: the cohorts, 2 to 64. An envelope has the index of one of them.
+        least: the service publishes a histogram of a cohort only if it comes from at least this number of reports.
+    """
+
+    name: Name
+    values: Annotated[tuple[Label, ...], Meta(min_length=2, max_length=MAX_COHORTS)]
+    least: Annotated[int, Meta(ge=1, le=10**9)]
+
+    def __post_init__(self) -> None:
+        if len(set(self.values)) < len(self.values):
+            raise ValueError("values must be different texts")
+
+    def index(self, value: str | None) -> int:
+        """The index of a cohort.
+
+        Raises:
+            ValueError: if there is no such cohort.
+        """
+        if value not in self.values:
+            raise ValueError(f"the cohort ({self.name}) must be one of {', '.join(self.values)}, got {value!r}")
+        return self.values.index(value)
 
 
 class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):

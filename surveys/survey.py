@@ -15,6 +15,11 @@
     retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
     replaces = "cd834f94b66f32b5"       # fingerprint of the earlier survey whose history this survey continues
 
+    [cohort]                            # a public fact about a device, in clear in each report (default: none)
+    name = "version"
+    values = ["1.0", "1.1", "other"]    # 2 to 64; list later versions in advance: a new list is a new survey
+    least = 1000                        # no histogram of a cohort comes from fewer reports
+
     [[attribute]]
     name = "mode"
     values = ["car", "bus", "bicycle"]  # or size = 100, or bins = [0, 10, 20, 50] for numbers
@@ -49,11 +54,12 @@ from surveys.canonical import canonical
 from surveys.device_survey import DeviceSurvey
 from surveys.errors import UserError, did_you_mean
 from surveys.parameters import parameters
-from surveys.questions import LABEL, Attribute, Name, distinct
+from surveys.questions import LABEL, Attribute, Cohort, Name, distinct
 
 MAX_REPORT_BYTES = 900_000  # one report must fit an envelope
 MAX_TABLE_BYTES = 2**26  # for one count table; Redis needs half a second to write a table of this size (docs/counting.md)
 MAX_OPEN_BYTES = 2**27  # for all count tables of open steps together; one commit may write all of them
+MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
 FINGERPRINT_BYTES = 8
 KEPT_STEPS = 1000  # default of `retention_steps`
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
@@ -108,6 +114,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     contact: Text | None = None
     retention_steps: Annotated[int, Meta(ge=1, le=100_000)] = KEPT_STEPS
     replaces: Annotated[str, Meta(pattern=HEX)] | None = None
+    cohort: Cohort | None = None
     attributes: Annotated[tuple[Attribute, ...], Meta(min_length=1, max_length=1000)] = field(name="attribute")
 
     def __post_init__(self) -> None:
@@ -136,11 +143,25 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                         )
                 except ValueError as error:
                     raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
-        open_bytes = tables_bytes * self.open_steps
+        self._check_cohort()
+        open_bytes = tables_bytes * self.open_steps * self.n_cohorts
         if open_bytes > MAX_OPEN_BYTES:
             raise ValueError(
                 f"the count tables of the {self.open_steps} steps that are open at a time must take at most "
-                f"{MAX_OPEN_BYTES >> 20} MiB, got {open_bytes / 2**20:.0f} MiB: use fewer attributes, values or lateness_steps"
+                f"{MAX_OPEN_BYTES >> 20} MiB, got {open_bytes / 2**20:.0f} MiB: use fewer attributes, "
+                f"values{'' if self.cohort is None else ', cohorts'} or lateness_steps"
+            )
+
+    def _check_cohort(self) -> None:
+        if self.cohort is None:
+            return
+        if self.cohort.name in [attribute.name for attribute in self.attributes]:
+            raise ValueError(f"cohort.name must not be the name of an attribute, got {self.cohort.name!r}")
+        n_values = sum(attribute.k for attribute in self.attributes)
+        if n_values * self.n_cohorts > MAX_COHORT_NUMBERS:
+            raise ValueError(
+                f"cohort.values: {self.n_cohorts} cohorts times {n_values} values of all attributes must be at most "
+                f"{MAX_COHORT_NUMBERS}, got {n_values * self.n_cohorts}: use fewer cohorts or values"
             )
 
     # ---- questions and mechanisms
@@ -173,6 +194,27 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         if self.collection == "rs+fd" and d > 1:
             built = [[m.with_fake_data(d) for m in levels] for levels in built]
         return tuple(map(tuple, built))
+
+    @property
+    def n_cohorts(self) -> int:
+        """Number of cohorts: 1 for a survey without cohorts, whose only cohort has the index 0."""
+        return 1 if self.cohort is None else len(self.cohort.values)
+
+    def cohort_index(self, cohort: str | None) -> int:
+        """The index of a cohort; 0 for None in a survey without cohorts.
+
+        Raises:
+            ValueError: if the survey has no such cohort.
+        """
+        if self.cohort is not None:
+            return self.cohort.index(cohort)
+        if cohort is not None:
+            raise ValueError(f"survey {self.name} has no cohort, got {cohort!r}")
+        return 0
+
+    def cohort_name(self, index: int) -> str | None:
+        """The cohort with this index; None for a survey without cohorts."""
+        return None if self.cohort is None else self.cohort.values[index]
 
     @cached_property
     def canonical(self) -> str:

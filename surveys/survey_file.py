@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from surveys.errors import did_you_mean
-from surveys.questions import LABEL, NAME, Attribute, Calibration, Level
+from surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level
 from surveys.survey import HEX, Collection, Survey, SurveyError
 
 _PATTERNS = {
@@ -85,6 +85,6 @@ def _explain(message: str, document: dict[str, Any]) -> str:
 
 
 def _unknown_key(path: list[int | str], key: str) -> str:
-    part: type[msgspec.Struct] = Level if "level" in path else Attribute if path else Survey
+    part: type[msgspec.Struct] = Level if "level" in path else Cohort if path == ["cohort"] else Attribute if path else Survey
     known = [field.encode_name for field in msgspec.structs.fields(part)]
     return "unknown key" + (did_you_mean(key, known) or f"; allowed are {', '.join(known)}")

@@ -36,7 +36,7 @@ from estimators.publishing.filtering import conclude_filtered, replay
 from estimators.publishing.publication import Publication, conclude, edges_of, publication_key, publication_keys, spans, spent
 from mechanisms import CountTable, Mechanism
 from stores import PaneKey
-from stores.checkpoint import Checkpoint, Missing, sum_tables
+from stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables
 from stores.count_store import CountStore
 from surveys import Survey
 
@@ -358,6 +358,7 @@ class Schedule:
         """
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
+        everybody = sum_cohorts(tables)
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
         pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
 
@@ -371,7 +372,7 @@ class Schedule:
                 return None
 
             def pane(s: int, attribute: int = attribute, mechanisms: tuple[Mechanism, ...] = mechanisms) -> list[CountTable]:
-                return [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
+                return [everybody.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
 
             panes = [pane(s) for s in range(first, step + 1)]
             before = pane(step - 1) if pruned < step else None

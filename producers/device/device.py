@@ -36,7 +36,7 @@ from producers.device.memo_file import Enrolment, MemoFile, Store, Transaction
 from producers.device.secure_random import SecureRandom
 from surveys import Attribute, Survey
 from surveys.device_survey import Parameters
-from surveys.envelope import VERSION, Envelope, encode
+from surveys.envelope import seal_rows
 
 MAX_STEP = 2**62
 KEY_BYTES = 16  # of an idempotency key
@@ -86,9 +86,11 @@ class Device:
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently, since a second level would be a second privacy budget.
         expect_enrolled: true if the application knows that this device has enrolled before.
+        cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. Reports carry the cohort in
+            clear, so it must never depend on a value. The file does not keep the cohort: a later object may have another one.
 
     Raises:
-        ValueError: if `levels` names an attribute or level that the survey doesn't have.
+        ValueError: if `levels` names an attribute or level that the survey doesn't have, or the survey doesn't have the cohort.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
         WrongSurvey: if the file belongs to another survey.
         StoreCleared: if `expect_enrolled` is true and the file is missing or has no enrolment.
@@ -105,8 +107,9 @@ class Device:
         levels: Mapping[str, str] | None = None,
         *,
         expect_enrolled: bool = False,
+        cohort: str | None = None,
     ) -> None:
-        self._survey = survey
+        self._survey, self._cohort = survey, survey.cohort_index(cohort)
         try:
             self._parameters = survey.device_survey.mechanisms
         except TypeError as error:
@@ -247,7 +250,7 @@ class Device:
             row = secure_random.report_memo(p, self._recall(memory, p, a, key, enrolment.function), self._random)
         else:
             row = secure_random.report_once(p, index, self._random)
-        envelope = encode(Envelope(VERSION, self._survey.fingerprint, a, enrolment.level, step, 1, row))
+        envelope = seal_rows(self._survey, a, enrolment.level, step, 1, row, self._cohort)
         idempotency_key = urlsafe_b64encode(self._random.bytes(KEY_BYTES)).rstrip(b"=").decode()
         # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
         memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, idempotency_key)

@@ -91,13 +91,20 @@ class Wallet:
     def __repr__(self) -> str:
         return "<Wallet>"
 
-    def device(self, survey: Survey, levels: Mapping[str, str] | None = None, *, expect_enrolled: bool = False) -> Device:
+    def device(
+        self,
+        survey: Survey,
+        levels: Mapping[str, str] | None = None,
+        *,
+        expect_enrolled: bool = False,
+        cohort: str | None = None,
+    ) -> Device:
         """Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls.
 
         The device reports no step before the present step of its enrolment.
 
         Args:
-            survey, levels: as for `Device`.
+            survey, levels, cohort: as for `Device`.
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
@@ -105,7 +112,7 @@ class Wallet:
             ValueError, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
             StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
         """
-        return Device(survey, Place(self._file, survey, _now_ms), levels, expect_enrolled=expect_enrolled)
+        return Device(survey, Place(self._file, survey, _now_ms), levels, expect_enrolled=expect_enrolled, cohort=cohort)
 
     def leave(self, fingerprint: str) -> None:
         """Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same.

@@ -56,6 +56,7 @@ STATUS: Final[dict[Cause, int]] = {
     "wrong survey": 422,
     "several surveys": 422,
     "unknown attribute or level": 422,
+    "unknown cohort": 422,
     "wrong length": 422,
     "symbol out of range": 422,
     "padding bits set": 422,

@@ -19,9 +19,12 @@ MAX_DEPTH = 200  # limit of nested arrays and maps: far above any real envelope,
 
 
 class Counted(NamedTuple):
-    """One sound envelope: its pane, its number of reports, and its counts as a flat list in the table's order."""
+    """One sound envelope: its pane, its number of reports, and its counts as a flat list in the table's order.
 
-    pane: tuple[int, int, int]
+    The pane is attribute, level, step and cohort; the cohort is 0 in a survey without cohorts.
+    """
+
+    pane: tuple[int, int, int, int]
     n: int
     counts: list[int]
 
@@ -75,15 +78,20 @@ def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:
         return "undecodable"
     if found[0] != 1:
         return "unknown version"
-    if [type(element) for element in found] != [int, bytes, int, int, int, int, bytes]:
+    types = [type(element) for element in found]
+    if types not in ([int, bytes, int, int, int, int, bytes], [int, bytes, int, int, int, int, int, bytes]):
         return "undecodable"
-    _, fingerprint, attribute, level, step, n, payload = found
-    if any(not -(2**63) <= number < 2**64 for number in (attribute, level, step, n)):
+    _, fingerprint, attribute, level, step, n, *cohorts, payload = found
+    if any(not -(2**63) <= number < 2**64 for number in (attribute, level, step, n, *cohorts)):
         return "undecodable"
     if fingerprint != survey.fingerprint:
         return "wrong survey"
     if attribute not in range(len(survey.attributes)) or level not in range(len(survey.attributes[attribute].levels)):
         return "unknown attribute or level"
+    if len(cohorts) != (survey.cohort is not None):
+        return "unknown cohort"
+    if survey.cohort is not None and cohorts[0] not in range(len(survey.cohort.values)):
+        return "unknown cohort"
     mechanism = survey.mechanisms[attribute][level]
     width = row_bytes(mechanism)
     if n < 1 or len(payload) != n * width:
@@ -102,7 +110,7 @@ def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:
             return hit
         for cell in hit:
             counts[cell] += 1
-    return Counted((attribute, level, step), n, counts)
+    return Counted((attribute, level, step, *(cohorts or [0])), n, counts)
 
 
 # ---- rows

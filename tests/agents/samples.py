@@ -17,9 +17,17 @@ N_STEPS = 10**8  # of the survey
 Fields = list[object]
 
 
-def make_survey(name: str = "sample", start: datetime = START, step_seconds: int = 10, lateness_steps: int = 1) -> Survey:
-    """Makes a survey with two attributes and three levels. A device's clock may run ahead by one step."""
-    return parse_survey(survey_document(name, start, step_seconds, lateness_steps))
+def make_survey(
+    name: str = "sample", start: datetime = START, step_seconds: int = 10, lateness_steps: int = 1, cohorts: int = 0
+) -> Survey:
+    """Makes a survey with two attributes and three levels. A device's clock may run ahead by one step.
+
+    The survey has `cohorts` cohorts, whose histograms need 20 reports.
+    """
+    document = survey_document(name, start, step_seconds, lateness_steps)
+    if cohorts:
+        document["cohort"] = {"name": "version", "values": [f"1.{i}" for i in range(cohorts)], "least": 20}
+    return parse_survey(document)
 
 
 def survey_document(name: str, start: datetime, step_seconds: int, lateness_steps: int) -> dict[str, object]:
@@ -44,11 +52,11 @@ def survey_document(name: str, start: datetime, step_seconds: int, lateness_step
 
 
 def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int = 1) -> bytes:
-    """Makes an envelope of n reports of random values; `pane` is an index into PANES."""
+    """Makes an envelope of n reports of random values, of a random cohort; `pane` is an index into PANES."""
     attribute, level = PANES[pane]
     mechanism = survey.mechanisms[attribute][level]
     reports = mechanism.simulate(rng.integers(0, mechanism.k, n), rng)
-    return seal(survey, attribute, level, step, reports)
+    return seal(survey, attribute, level, step, reports, 0 if survey.cohort is None else int(rng.integers(survey.n_cohorts)))
 
 
 def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) -> bytes:
@@ -61,21 +69,25 @@ def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) 
     steps = {"survey ended": survey.n_steps, "step too old": too_old, "step in the future": step + 1000}
     fields: Fields = msgspec.msgpack.decode(sound(survey, rng, 0, pane, n=3))
     fields[4] = steps.get(reason, step)
-    payload = fields[6]
+    payload = fields[-1]
     assert isinstance(payload, bytes)
     changes: dict[Reason, tuple[int, object]] = {
         "unknown version": (0, 2),
         "wrong survey": (1, bytes(8)),
         "unknown attribute or level": (3, 7),
-        "wrong length": (6, payload[:-1]),
-        "symbol out of range": (6, payload[:-1] + b"\xff"),
-        "padding bits set": (6, payload[:2] + b"\xff\xff" + payload[4:]),
+        "wrong length": (-1, payload[:-1]),
+        "symbol out of range": (-1, payload[:-1] + b"\xff"),
+        "padding bits set": (-1, payload[:2] + b"\xff\xff" + payload[4:]),
     }
     if reason == "undecodable":
         return b"\xc1 not msgpack"
     if reason == "too large":
         return bytes(MAX_ENVELOPE_BYTES + 1)
-    if reason in changes:
+    if reason == "unknown cohort" and survey.cohort is None:
+        fields.insert(6, 0)
+    elif reason == "unknown cohort":
+        fields[6] = survey.n_cohorts
+    elif reason in changes:
         index, value = changes[reason]
         fields[index] = value
     return msgspec.msgpack.encode(fields)

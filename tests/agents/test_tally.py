@@ -51,7 +51,7 @@ def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
         if not mechanism.valid(reports).all():
             rejected.append((record.offset, mechanism.invalid))
             continue
-        key = PaneKey(envelope.attribute, envelope.level, envelope.step)
+        key = PaneKey(envelope.attribute, envelope.level, envelope.step, envelope.cohort)
         counts[key] = counts.get(key, mechanism.empty_table()) + mechanism.tabulate(reports)
     return Tally(counts, rejected)
 

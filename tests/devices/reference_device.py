@@ -269,9 +269,10 @@ def once(p: Json, value: int, random: Random) -> bytes:
 # ---- envelopes
 
 
-def seal(fingerprint: str, attribute: int, level: int, step: int, n: int, rows: bytes) -> bytes:
-    numbers = [_integer(number) for number in (attribute, level, step, n)]
-    return b"\x97\x01" + _binary(bytes.fromhex(fingerprint)) + b"".join(numbers) + _binary(rows)
+def seal(fingerprint: str, attribute: int, level: int, step: int, n: int, rows: bytes, cohort: int | None) -> bytes:
+    numbers = [attribute, level, step, n] if cohort is None else [attribute, level, step, n, cohort]
+    head = bytes([0x93 + len(numbers), 1]) + _binary(bytes.fromhex(fingerprint))
+    return head + b"".join(map(_integer, numbers)) + _binary(rows)
 
 
 def _integer(number: int) -> bytes:
@@ -326,8 +327,9 @@ class ReferenceDevice:
         self.forgotten = [-1] * len(self.attributes)
         self.sent: list[dict[int, tuple[bytes, str]]] = [{} for _ in self.attributes]
 
-    def report(self, name: str, value: Any, step: int) -> tuple[bytes, str] | None:
+    def report(self, name: str, value: Any, step: int, cohort: str | None = None) -> tuple[bytes, str] | None:
         """Returns the envelope and its key, or None."""
+        cohort_index = self.canonical["cohort"]["values"].index(cohort) if "cohort" in self.canonical else None
         a = [attribute["name"] for attribute in self.attributes].index(name)
         v, p, sent = index_of(self.attributes[a], value), self.parameters[a], self.sent[a]
         if not self.answers[a] or step % p["every_steps"] != self.phases[a] or step >= self.canonical.get("ends", math.inf):
@@ -341,7 +343,7 @@ class ReferenceDevice:
         fake = self.fakes[a]
         row = self._row(a, p, v if fake is None else fake)
         key = urlsafe_b64encode(self.random.bytes(16)).rstrip(b"=").decode()
-        made = sent[step] = seal(self.fingerprint, a, self.levels[a], step, 1, row), key
+        made = sent[step] = seal(self.fingerprint, a, self.levels[a], step, 1, row, cohort_index), key
         self.counts[a] += 1
         while len(sent) > self.canonical["lateness_steps"] + 2:
             self.forgotten[a] = max(self.forgotten[a], min(sent))

@@ -23,13 +23,17 @@ def refused(survey: Survey) -> dict[str, Any]:
 
     `zeros` is the number of zero bytes that follow the stored bytes, to keep large envelopes small in the file.
     """
-    cases = [_case(raw, zeros, reason) for raw, zeros, reason in _refused(survey)]
-    accepted = [_case(raw, zeros, None) for raw, zeros in _accepted(survey)]
+    if survey.cohort is None:
+        cases = [_case(raw, zeros, reason) for raw, zeros, reason in _refused(survey)]
+        accepted = [_case(raw, zeros, None) for raw, zeros in _accepted(survey)]
+    else:
+        cases = [_case(raw, 0, reason) for raw, reason in _without_its_cohort(survey)]
+        accepted = [_case(pack(_with_cohort(survey, cohort)), 0, None) for cohort in range(survey.n_cohorts)]
     return {
         "survey": survey.device_survey,
         "appended_ms": survey.opens_ms(STEP) + survey.step_ms // 2,
         "refused": cases,
-        "at_the_ends_of_steps": list(_ends(survey)),
+        "at_the_ends_of_steps": [] if survey.cohort else list(_ends(survey)),
         "accepted": accepted,
     }
 
@@ -70,6 +74,8 @@ def _refused(survey: Survey) -> Iterator[tuple[bytes, int, Reason]]:
         yield _with(_good(survey), fingerprint=fingerprint), 0, "wrong survey"
     for attribute, level in ((3, 0), (-1, 0), (0, 1), (0, -1), (1, 3), (2**40, 0)):
         yield _with(_good(survey), attribute=attribute, level=level), 0, "unknown attribute or level"
+    for cohort in (0, 1, -1, 2**40):
+        yield pack([*good[:6], cohort, good[6]]), 0, "unknown cohort"  # the survey has no cohorts
     for n, rows in ((0, b""), (-1, b""), (2, b"\x00\x05\x03"), (4, b"\x00\x05\x03"), (1, b"")):
         yield _with(_good(survey), n=n, payload=rows), 0, "wrong length"
     yield pack(_good(survey, 1, 0, b"\x00\x01\x02", 3)), 0, "wrong length"  # one byte a row in place of two
@@ -98,11 +104,37 @@ def _refused(survey: Survey) -> Iterator[tuple[bytes, int, Reason]]:
     yield pack([3, bytes(8), 9, 9, -5, 0, b"\xff"]), 0, "unknown version"
     yield pack([1, bytes(8), 9, 9, -5, 0, b"\xff"]), 0, "wrong survey"
     yield pack([1, survey.fingerprint, 9, 9, -5, 0, b"\xff"]), 0, "unknown attribute or level"
+    yield pack([1, bytes(8), 9, 9, -5, 0, 9, b"\xff"]), 0, "wrong survey"
+    yield pack([1, survey.fingerprint, 9, 9, -5, 0, 9, b"\xff"]), 0, "unknown attribute or level"
+    yield pack([1, survey.fingerprint, 0, 0, -5, 0, 9, b"\xff"]), 0, "unknown cohort"
     yield pack([1, survey.fingerprint, 0, 0, -5, 0, b"\xff"]), 0, "wrong length"
     yield pack([1, survey.fingerprint, 0, 0, -5, 1, b"\xff"]), 0, "step too old"
     yield pack([1, survey.fingerprint, 0, 0, ENDS, 0, b"\xff"]), 0, "wrong length"
     yield pack([1, survey.fingerprint, 0, 0, ENDS, 1, b"\xff"]), 0, "survey ended"
     yield pack([1, survey.fingerprint, 0, 0, 99, 1, b"\xff"]), 0, "step in the future"
+
+
+def _with_cohort(survey: Survey, cohort: Any) -> Fields:
+    fields = _good(survey, rows=b"\x00\x02\x01")
+    return [*fields[:6], cohort, fields[6]]
+
+
+def _without_its_cohort(survey: Survey) -> Iterator[tuple[bytes, Reason]]:
+    """Envelopes for a survey with cohorts, whose cohort is missing, unknown or in another place."""
+    good = _with_cohort(survey, 0)
+    yield pack(_good(survey, rows=b"\x00\x02\x01")), "unknown cohort"  # seven elements
+    for unknown in (survey.n_cohorts, -1, 64, 255, 2**40, 2**63):
+        yield pack(_with_cohort(survey, unknown)), "unknown cohort"
+    for wrong in ("1.0", None, 0.5, True, b"\x00"):
+        yield pack(_with_cohort(survey, wrong)), "undecodable"
+    yield pack([*good[:6], good[7], 0]), "undecodable"  # the payload is the last element
+    yield pack([*good, 0]), "undecodable"
+    yield pack([1, bytes(8), *good[2:]]), "wrong survey"
+    yield pack([1, bytes(8), *_good(survey)[2:]]), "wrong survey"  # seven elements
+    yield pack([2, *good[1:]]), "unknown version"
+    yield pack([1, survey.fingerprint, 9, 0, STEP, 3, 9, good[7]]), "unknown attribute or level"
+    yield pack([1, survey.fingerprint, 0, 0, -5, 9, 9, good[7]]), "unknown cohort"
+    yield pack([1, survey.fingerprint, 0, 0, -5, 9, 0, good[7]]), "wrong length"
 
 
 def _accepted(survey: Survey) -> Iterator[tuple[bytes, int]]:

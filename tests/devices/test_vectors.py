@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mechanisms import NAMES, NUMERIC
-from surveys import REASONS, Rejected, check_envelope, load_survey
+from surveys import REASONS, Rejected, Survey, check_envelope, load_survey
 from tests.devices import reference_device as reference
 from tests.devices.reference_device import Json, Random, ReferenceDevice
 from tests.devices.vectors import SURVEYS, VECTORS, files
@@ -35,25 +35,27 @@ def test_the_vectors_are_the_codes() -> None:
     assert sum(map(len, written.values())) < MAX_BYTES
 
 
-def reason_of(raw: bytes, appended_ms: int) -> str | None:
+def reason_of(survey: Survey, raw: bytes, appended_ms: int) -> str | None:
     try:
-        check_envelope(load_survey(VECTORS / "surveys" / "refusing.toml"), raw, appended_ms)
+        check_envelope(survey, raw, appended_ms)
     except Rejected as rejected:
         return rejected.reason
     return None
 
 
 def test_the_service_refuses_the_refused_envelopes_and_no_others() -> None:
-    document = read("refused.json")
-    cases = [*document["refused"], *document["accepted"]]
-    for case in cases:
-        raw = bytes.fromhex(case["envelope"]) + bytes(case["zeros"])
-        assert reason_of(raw, document["appended_ms"]) == case["reason"], case
-    for case in document["at_the_ends_of_steps"]:
-        assert reason_of(bytes.fromhex(case["envelope"]), case["appended_ms"]) == case["reason"], case
-    assert {case["reason"] for case in document["refused"]} == set(REASONS)
-    assert len(document["refused"]) >= 40
-    assert document["survey"]["fingerprint"] == load_survey(VECTORS / "surveys" / "refusing.toml").fingerprint.hex()
+    surveys = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS)}
+    for document in read("refused.json"):
+        survey = surveys[document["survey"]["fingerprint"]]
+        for case in [*document["refused"], *document["accepted"]]:
+            raw = bytes.fromhex(case["envelope"]) + bytes(case["zeros"])
+            assert reason_of(survey, raw, document["appended_ms"]) == case["reason"], case
+        for case in document["at_the_ends_of_steps"]:
+            assert reason_of(survey, bytes.fromhex(case["envelope"]), case["appended_ms"]) == case["reason"], case
+    plain, with_cohorts = (document["refused"] for document in read("refused.json"))
+    assert {case["reason"] for case in plain} == set(REASONS)
+    assert len(plain) >= 40
+    assert sum(case["reason"] == "unknown cohort" for case in with_cohorts) >= 8
 
 
 # ---- the vectors through a device written from the documents
@@ -130,7 +132,7 @@ def test_the_documented_formulas_give_the_claims() -> None:
 
 @pytest.mark.parametrize("forged", FORGERIES)
 def test_the_documented_checks_refuse_a_forged_survey(forged: str) -> None:
-    survey: Json = copy.deepcopy(read("refused.json")["survey"])
+    survey: Json = copy.deepcopy(read("refused.json")[0]["survey"])
     reference.check(survey)
     FORGERIES[forged](survey)
     with pytest.raises(reference.Refused):
@@ -210,7 +212,7 @@ def test_the_draws_take_every_rare_path() -> None:
 def test_the_documented_format_gives_the_envelopes() -> None:
     for case in read("envelopes.json"):
         fields = (case["fingerprint"], case["attribute"], case["level"], case["step"], case["n"], bytes.fromhex(case["rows"]))
-        assert reference.seal(*fields).hex() == case["envelope"]
+        assert reference.seal(*fields, case["cohort"]).hex() == case["envelope"]
 
 
 @pytest.mark.parametrize("life", read("devices.json"), ids=lambda life: f"{life['survey']['name']}-{life['levels']}")
@@ -221,7 +223,7 @@ def test_the_documented_device_lives_the_same_lives(life: Json) -> None:
         expected = None if call["envelope"] is None else (call["envelope"], call["key"])
         result: Any
         try:
-            made = device.report(call["attribute"], call["value"], call["step"])
+            made = device.report(call["attribute"], call["value"], call["step"], call["cohort"])
             result = made and (made[0].hex(), made[1])
         except (reference.StepForgotten, ValueError) as error:
             result = ({"error": type(error).__name__}, None)
@@ -231,7 +233,7 @@ def test_the_documented_device_lives_the_same_lives(life: Json) -> None:
 
 def test_the_service_accepts_every_envelope_of_the_lives() -> None:
     surveys = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS)}
-    made = 0
+    made, cohorts = 0, Counter[int]()
     for life in read("devices.json"):
         survey = surveys[life["survey"]["fingerprint"]]
         for call in life["calls"]:
@@ -239,8 +241,10 @@ def test_the_service_accepts_every_envelope_of_the_lives() -> None:
                 envelope = check_envelope(survey, bytes.fromhex(call["envelope"]), survey.opens_ms(call["step"]))
                 assert survey.attributes[envelope.attribute].name == call["attribute"]
                 assert (envelope.step, envelope.n) == (call["step"], 1)
+                cohorts[envelope.cohort] += survey.cohort_name(envelope.cohort) == call["cohort"] is not None
                 made += 1
     assert made > 100
+    assert set(cohorts) == {0, 1, 2}
 
 
 # ---- the canonical text, from the survey's file by the documented rules

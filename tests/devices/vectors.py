@@ -24,7 +24,7 @@ from producers.device.device import value_index
 from producers.device.secure_random import BitArray, SecureRandom
 from surveys import Attribute, Survey, load_survey
 from surveys.device_survey import Coin, Parameters
-from surveys.envelope import VERSION, Envelope, encode
+from surveys.envelope import seal_rows
 from surveys.parameters import parameters
 from tests.devices.refusals import refused
 
@@ -166,26 +166,28 @@ def envelopes() -> Iterator[Case]:
     for survey in (loaded for _, loaded in surveys()):
         for a, levels in enumerate(survey.device_survey.mechanisms):
             for level, p in enumerate(levels):
-                yield _envelope(survey, a, level, 7, _report(p, survey.name), 1)
+                for cohort in range(survey.n_cohorts):
+                    yield _envelope(survey, a, level, 7, _report(p, survey.name), 1, cohort)
 
 
 def _report(p: Parameters, label: str) -> bytes:
     return bytes.fromhex(_draw(p, f"envelope {label}", p.k - 1, 0)["report"])
 
 
-def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes, n: int) -> Case:
-    raw = encode(Envelope(VERSION, survey.fingerprint, attribute, level, step, n, rows))
-    return {"fingerprint": survey.fingerprint.hex(), "attribute": attribute, "level": level, "step": step, "rows": rows.hex(),
-            "n": n, "envelope": raw.hex()}  # fmt: skip
+def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes, n: int, cohort: int = 0) -> Case:
+    raw = seal_rows(survey, attribute, level, step, n, rows, cohort)
+    given = None if survey.cohort is None else cohort
+    return {"fingerprint": survey.fingerprint.hex(), "attribute": attribute, "level": level, "step": step, "cohort": given,
+            "rows": rows.hex(), "n": n, "envelope": raw.hex()}  # fmt: skip
 
 
 # ---- lives
 
 
 class _Scripted(Device):
-    def __init__(self, survey: Survey, folder: str, levels: dict[str, str], random: SecureRandom) -> None:
-        self.survey, self._random = survey, random
-        super().__init__(survey, folder, levels)
+    def __init__(self, survey: Survey, folder: str, levels: dict[str, str], random: SecureRandom, cohort: str | None) -> None:
+        self.survey, self._random, self.cohort = survey, random, cohort
+        super().__init__(survey, folder, levels, cohort=cohort)
 
 
 LIVES: dict[str, list[dict[str, str]]] = {
@@ -194,6 +196,7 @@ LIVES: dict[str, list[dict[str, str]]] = {
     "fake": [{}, {"hashed": "binary", "bits": "symmetric"}, {"bits": "threshold"}],
     "window": [{}, {"page": "binary"}, {}],
     "ending": [{}, {}],
+    "cohorts": [{}],
     "refusing": [],
 }
 VALUES: dict[str, list[str | float]] = {
@@ -216,19 +219,22 @@ def lives() -> Iterator[Case]:
         for number, levels in enumerate(LIVES[survey.name]):
             random = Recorded(f"life {survey.name} {number}")
             with tempfile.TemporaryDirectory() as folder:
-                device = _Scripted(survey, folder, levels, random)
+                devices = [  # the first one enrolls, and the others open its file
+                    _Scripted(survey, folder, levels, random, survey.cohort_name(cohort)) for cohort in range(survey.n_cohorts)
+                ]
                 calls = [
-                    _call(device, attribute.name, VALUES[attribute.name][i % 5], step)
+                    _call(devices[i % len(devices)], attribute.name, VALUES[attribute.name][i % 5], step)
                     for i, step in enumerate(STEPS)
                     for attribute in survey.attributes
                 ]
-                calls += [_call(device, attribute.name, WRONG[attribute.name], 25) for attribute in survey.attributes]
+                calls += [_call(devices[0], attribute.name, WRONG[attribute.name], 25) for attribute in survey.attributes]
             yield {"survey": survey.device_survey, "levels": levels, "random": random.drawn.hex(), "calls": calls}
 
 
 def _call(device: _Scripted, attribute: str, value: str | float, step: int) -> Case:
     asked = device.survey.attributes[device.survey.index(attribute)]
     called: Case = {"attribute": attribute, "value": value, "index": _index(asked, value), "step": step}
+    called["cohort"] = device.cohort
     try:
         envelope = device.report(attribute, value, step)
     except StepForgotten:
@@ -267,7 +273,7 @@ def files() -> dict[str, str]:
         "devices.json": _lines(lives()),
         "ledger.json": _lines(ledger()),
         "claims.json": _lines(claims()),
-        "refused.json": _text(refused(load_survey(VECTORS / "surveys" / "refusing.toml"))) + "\n",
+        "refused.json": _lines(refused(load_survey(VECTORS / "surveys" / f"{name}.toml")) for name in ("refusing", "cohorts")),
     }
 
 

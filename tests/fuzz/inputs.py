@@ -1,4 +1,7 @@
-"""Inputs for fuzzing the envelope: a survey with every kind of report, its sound envelopes, and mutated envelopes."""
+"""Inputs for fuzzing the envelope: a survey with every kind of report, its sound envelopes, and mutated envelopes.
+
+A second survey has the same questions and three cohorts. Each input is judged for one of the two surveys.
+"""
 
 import random
 from collections.abc import Sequence
@@ -8,8 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from surveys import parse_survey, seal
+from surveys import Cohort, Survey, parse_survey, seal
 
 STEP = 7
 SURVEY = parse_survey({
@@ -30,6 +34,7 @@ SURVEY = parse_survey({
         {"name": "bytes", "size": 16, "level": [{"name": "once", "mechanism": "OUE", "eps": 1.0}]},
     ],
 })  # fmt: skip
+WITH_COHORTS = replace(SURVEY, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
 NOW_MS = SURVEY.opens_ms(STEP) + SURVEY.step_ms // 2
 PANES = [(a, level) for a, attribute in enumerate(SURVEY.attributes) for level in range(len(attribute.levels))]
 
@@ -48,7 +53,7 @@ class Input(NamedTuple):
 
 @cache
 def sound() -> tuple[bytes, ...]:
-    """Returns envelopes of every kind of report, with 1, 2 and 9 reports."""
+    """Returns envelopes of every kind of report, with 1, 2 and 9 reports, without and with cohorts."""
     rng = np.random.default_rng(20260105)
     envelopes = []
     for attribute, level in PANES:
@@ -56,7 +61,13 @@ def sound() -> tuple[bytes, ...]:
         for n in (1, 2, 9):
             reports = mechanism.simulate(rng.integers(0, mechanism.k, n), rng)
             envelopes.append(seal(SURVEY, attribute, level, STEP, reports))
+            envelopes += [seal(WITH_COHORTS, attribute, level, STEP, reports, cohort) for cohort in (0, 2)]
     return tuple(envelopes)
+
+
+def survey_of(raw: bytes) -> Survey:
+    """Returns the survey for which an input is judged."""
+    return WITH_COHORTS if WITH_COHORTS.fingerprint in raw else SURVEY
 
 
 def batch(source: random.Random, size: int) -> list[Input]:
@@ -134,10 +145,26 @@ def _swap_element(raw: bytes, source: random.Random) -> bytes:
 
 def _write_otherwise(raw: bytes, source: random.Random) -> bytes:
     """Writes the same envelope with a longer encoding of the array header, and perhaps of the version."""
-    if not raw or raw[0] != 0x97:
+    if not raw or raw[0] not in (0x97, 0x98):
         return raw
-    rest = source.choice((raw[1:], b"\xcc" + raw[1:], b"\xd1\x00" + raw[1:]))
-    return source.choice((b"\xdc\x00\x07", b"\xdd\x00\x00\x00\x07")) + rest
+    rest, length = source.choice((raw[1:], b"\xcc" + raw[1:], b"\xd1\x00" + raw[1:])), raw[0] - 0x90
+    return source.choice((b"\xdc\x00", b"\xdd\x00\x00\x00")) + bytes([length]) + rest
+
+
+def _change_length(raw: bytes, source: random.Random) -> bytes:
+    """Drops an element of the envelope, or inserts a number."""
+    try:
+        fields = msgspec.msgpack.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
+        return raw
+    if not isinstance(fields, list) or not fields:
+        return raw
+    at = source.randrange(len(fields))
+    fields = fields[:at] + (fields[at + 1 :] if source.random() < 0.5 else [source.choice((0, 1, 3)), *fields[at:]])
+    try:
+        return msgspec.msgpack.encode(fields)
+    except (TypeError, OverflowError, RecursionError):
+        return raw
 
 
 def _change_payload(raw: bytes, source: random.Random) -> bytes:
@@ -150,5 +177,5 @@ def _change_payload(raw: bytes, source: random.Random) -> bytes:
 
 MUTATIONS = (
     _flip_bits, _flip_bits, _set_byte, _truncate, _insert, _splice, _claim_a_length, _nest, _swap_element, _swap_element,
-    _swap_element, _swap_element, _write_otherwise, _change_payload, _change_payload, _change_payload,
+    _swap_element, _swap_element, _change_length, _write_otherwise, _change_payload, _change_payload, _change_payload,
 )  # fmt: skip

@@ -8,10 +8,10 @@ import numpy as np
 
 from agents.tally import Record, tally
 from stores import PaneKey
-from surveys import REASONS
+from surveys import REASONS, Survey
 from tests.agents.reference import Counted, judge
 
-from .inputs import SURVEY, Input
+from .inputs import SURVEY, WITH_COHORTS, Input, survey_of
 
 Told = tuple[dict[PaneKey, list[int]], list[tuple[int, str]]]
 
@@ -26,10 +26,17 @@ def verdicts(inputs: Sequence[Input]) -> Counter[str]:
     Raises:
         Disagreement: if counts or reasons of the service and the reference differ, or if the service fails.
     """
-    found = [judge(SURVEY, one.value, one.appended_ms) if one.value else "marker" for one in inputs]
-    if _service(inputs) != _direct(found):
+    told = Counter[str]()
+    for survey in (SURVEY, WITH_COHORTS):
+        told += _verdicts(survey, [one for one in inputs if survey_of(one.value) is survey])
+    return told
+
+
+def _verdicts(survey: Survey, inputs: Sequence[Input]) -> Counter[str]:
+    found = [judge(survey, one.value, one.appended_ms) if one.value else "marker" for one in inputs]
+    if _service(survey, inputs) != _direct(found):
         for one, judged in zip(inputs, found, strict=True):
-            if (said := _service([one])) != _direct([judged]):
+            if (said := _service(survey, [one])) != _direct([judged]):
                 raise Disagreement(f"{one!r}: {said}, the reference: {judged}")
         raise Disagreement(f"disagree only as a batch: {list(inputs)!r}")
     return Counter(judged if isinstance(judged, str) else "accepted" for judged in found)
@@ -49,10 +56,10 @@ def _direct(found: Sequence[Counted | str]) -> Told:
     return {key: numbers.tolist() for key, numbers in counts.items()}, rejected
 
 
-def _service(inputs: Sequence[Input]) -> Told | str:
+def _service(survey: Survey, inputs: Sequence[Input]) -> Told | str:
     """Returns the tally's counts and rejections, or the error that would have ended an agent."""
     try:
-        found = tally(SURVEY, [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)])
+        found = tally(survey, [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)])
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return {key: [table.n, *table.counts.ravel().tolist()] for key, table in found.counts.items()}, list(found.rejected)

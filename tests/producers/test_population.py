@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy.stats import chisquare
 
 from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports, mechanism
@@ -14,7 +15,7 @@ from producers.memos import Memos
 from producers.population import PaneReports, Population
 from producers.randomness import Purpose, stream
 from producers.values import MarkovValues
-from surveys import Survey
+from surveys import Cohort, Survey
 from tests.producers.samples import WrittenValues, level, make_survey, one_question
 
 FALSE_ALARM = 1e-6
@@ -296,3 +297,26 @@ def test_a_value_outside_the_domain_is_refused_and_not_shown() -> None:
 
 def test_the_memo_tests_cover_all_mechanisms() -> None:
     assert {mechanism(name, k=4, eps_inf=4.0, eps_1=1.0).name for name in LONGITUDINAL} == set(LONGITUDINAL)
+
+
+# ---- cohorts
+
+
+def test_the_cohorts_share_the_reports_of_a_survey_without_cohorts() -> None:
+    """Everybody keeps one cohort, and the cohorts together have the reports that the same people make without cohorts."""
+    cohort = Cohort(name="version", values=("1.0", "1.1", "other"), least=10)
+    survey = replace(MIXED, cohort=cohort)
+    population, plain = (Population(asked, MarkovValues(MIXED, 6000, 3, 7), 7) for asked in (survey, MIXED))
+    sizes = []
+    for step in range(3):
+        panes = list(population.reports(step))
+        assert len({(pane.attribute, pane.level, pane.cohort) for pane in panes}) == len(panes)
+        for whole in plain.reports(step):
+            parts = [pane for pane in panes if (pane.attribute, pane.level) == (whole.attribute, whole.level)]
+            m = MIXED.mechanisms[whole.attribute][whole.level]
+            assert sum((m.tabulate(part.reports) for part in parts), m.empty_table()) == m.tabulate(whole.reports)
+            assert np.sum([part.truth for part in parts], axis=0).tolist() == whole.truth.tolist()
+        sizes.append([sum(len(pane.reports) for pane in panes if pane.cohort == c) for c in range(3)])
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert chisquare(sizes[0], np.array([6, 3, 2]) / 11 * 6000).pvalue > FALSE_ALARM
+    assert chisquare(sizes[0], np.full(3, 2000)).pvalue < FALSE_ALARM

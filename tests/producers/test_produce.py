@@ -10,7 +10,8 @@ from producers.population import Population
 from producers.produce import produce_live, produce_step
 from producers.sinks import MemorySink, SinkError
 from producers.values import MarkovValues
-from surveys import Envelope, Survey, SurveyError, open_envelope
+from surveys import Survey, SurveyError, open_envelope
+from surveys.envelope import AnyEnvelope
 from tests.producers.samples import WrittenValues, level, make_survey, one_question
 
 SURVEY = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (100, [level("L-OSUE")])})
@@ -63,7 +64,7 @@ def make_population(seed: int = 1) -> Population:
     return Population(SURVEY, MarkovValues(SURVEY, N_PEOPLE, N_STEPS, seed), seed)
 
 
-def opened(survey: Survey, envelopes: list[bytes], step: int) -> list[Envelope]:
+def opened(survey: Survey, envelopes: list[bytes], step: int) -> list[AnyEnvelope]:
     return [open_envelope(survey, envelope, survey.opens_ms(step)) for envelope in envelopes]
 
 
@@ -74,14 +75,14 @@ def test_envelopes_hold_the_populations_reports(step: int) -> None:
     assert sink.flushed == len(sink.envelopes) > 10
     found = opened(SURVEY, sink.envelopes, step)
     for pane in make_population().reports(step):
-        where = pane.attribute, pane.level
-        mine = [e for e in found if (e.attribute, e.level) == where]
+        where = pane.attribute, pane.level, pane.cohort
+        mine = [e for e in found if (e.attribute, e.level, e.cohort) == where]
         assert b"".join(e.payload for e in mine) == pane.reports.tobytes()
         assert sum(e.n for e in mine) == truths[where].reports == truths[where].truth.sum()
         assert truths[where].truth.tolist() == pane.truth.tolist()
         reports = np.frombuffer(b"".join(e.payload for e in mine), SURVEY.mechanisms[where[0]][where[1]].report_dtype)
         assert SURVEY.mechanisms[where[0]][where[1]].tabulate(reports).n == truths[where].reports
-    assert {(e.attribute, e.level) for e in found} == set(truths) == {(0, 0), (0, 1), (1, 0)}
+    assert {(e.attribute, e.level, e.cohort) for e in found} == set(truths) == {(0, 0, 0), (0, 1, 0), (1, 0, 0)}
     assert sum(e.n for e in found) == N_PEOPLE
 
 

@@ -46,4 +46,4 @@ def make_store(request: pytest.FixtureRequest) -> Iterator[MakeStore]:
 
 @pytest.fixture
 def store(make_store: MakeStore) -> CountStore:
-    return make_store(make_survey("contract"))
+    return make_store(make_survey("contract", cohorts=3))

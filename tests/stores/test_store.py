@@ -19,7 +19,7 @@ from tests.services.rig import RedisNode
 
 from .conftest import MakeStore
 
-SURVEY = make_survey("contract")
+SURVEY = make_survey("contract", cohorts=3)
 LOG = make_log(SURVEY, np.random.default_rng(17), length=40, steps=6, share_spoilt=0.0)
 COUNTED = tally(SURVEY, LOG).counts
 
@@ -240,7 +240,7 @@ def test_one_of_many_writers_wins(make_store: MakeStore) -> None:
 def test_surveys_do_not_mix(redis_node: RedisNode) -> None:
     """A changed survey has another fingerprint, even if the survey's name stays the same."""
     one = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
-    other = RedisCountStore(make_survey("contract", lateness_steps=2), Settings(redis=redis_node.url))
+    other = RedisCountStore(make_survey("contract", lateness_steps=2, cohorts=3), Settings(redis=redis_node.url))
     again = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     one.commit(0, None, checkpoint(10))
     assert other.snapshot() == {}
@@ -261,7 +261,7 @@ def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) ->
         assert set(client.keys()) == ours | {f"ldpstream:{tag}:partitions"}
         fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
         client.flushall()
-    panes = {f"pane:{key.attribute}:{key.level}:{key.step}" for key in COUNTED}
+    panes = {f"pane:{key.attribute}:{key.level}:{key.step}:{key.cohort}" for key in COUNTED}
     assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys"} | panes
 
 

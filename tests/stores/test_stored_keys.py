@@ -13,7 +13,7 @@ from stores.redis_store import RedisCountStore
 from tests.agents.samples import during, make_survey
 from tests.services.rig import RedisNode
 
-SURVEY = make_survey("contract")
+SURVEY = make_survey("contract", cohorts=3)
 
 
 def with_keys(next_offset: int, n_keys: dict[int, int], **keys: bytes) -> Checkpoint:

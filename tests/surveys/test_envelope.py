@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from surveys import REASONS, Rejected, check_envelope, load_survey, open_envelope, seal
+from surveys import REASONS, Cohort, Rejected, check_envelope, load_survey, open_envelope, seal
 from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, reports_per_envelope
 from tests.producers.samples import one_question
 
@@ -45,6 +45,20 @@ def test_an_envelope_has_the_golden_bytes() -> None:
     assert sealed == b"\x97\x01\xc4\x08" + FINGERPRINT + b"\x00\x00\x05\x02\xc4\x02\x04\x02"
 
 
+def test_an_envelope_with_a_cohort_has_the_golden_bytes() -> None:
+    """The cohort is before the payload. A change here is a change of the wire format."""
+    survey = replace(SURVEY, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
+    sealed = seal(survey, 0, 0, 5, np.array([4, 2], np.uint8), 2)
+    assert sealed == b"\x98\x01\xc4\x08" + survey.fingerprint + b"\x00\x00\x05\x02\x02\xc4\x02\x04\x02"
+    opened = check_envelope(survey, sealed, NOW)
+    assert (opened.cohort, opened.payload) == (2, b"\x04\x02")
+    for cohort in (3, -1):
+        with pytest.raises(ValueError, match=f"no cohort with the index {cohort}"):
+            seal(survey, 0, 0, 5, np.array([4, 2], np.uint8), cohort)
+    with pytest.raises(ValueError, match="no cohort with the index 1"):
+        seal(SURVEY, 0, 0, 5, np.array([4, 2], np.uint8), 1)
+
+
 @pytest.mark.parametrize(
     ("envelope", "reason"),
     [
@@ -73,6 +87,7 @@ def test_an_envelope_has_the_golden_bytes() -> None:
         (raw(1, FINGERPRINT, -1, 0, 5, 1, b"\x00"), "unknown attribute or level"),
         (raw(1, FINGERPRINT, 0, 1, 5, 1, b"\x00"), "unknown attribute or level"),
         (raw(1, FINGERPRINT, 0, -1, 5, 1, b"\x00"), "unknown attribute or level"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 1, 0, b"\x00"), "unknown cohort"),
         (raw(1, FINGERPRINT, 0, 0, 5, 2, b"\x00"), "wrong length"),
         (raw(1, FINGERPRINT, 0, 0, 5, 0, b""), "wrong length"),
         (raw(1, FINGERPRINT, 0, 0, 5, -1, b""), "wrong length"),

@@ -31,6 +31,7 @@ size = 5
 level = [{ name = "l", mechanism = "GRR", eps = 1 }]
 """)
 
+COHORT = {"name": "version", "values": ["1.0", "1.1"], "least": 1000}
 LEVEL = DOCUMENT["attribute"][1]["level"]
 WIDE = [{"name": "l", "mechanism": "OUE", "eps": 1.0}]
 
@@ -107,6 +108,17 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("ends", tomllib.loads("t = 2026-01-05T00:00:59Z")["t"], ["ends", "one step after start", "00:00:59"]),
         ("ends", 2**53, ["ends", "before the year 9000", "got 9007199254740992"]),
         ("ends", tomllib.loads("t = 0001-01-01T00:00:00+14:00")["t"], ["ends", "between the years 1971 and 8999"]),
+        ("cohort", {}, ["cohort.name", "missing"]),
+        ("cohort", {**COHORT, "values": ["1.0"]}, ["cohort.values", "length >= 2"]),
+        ("cohort", {**COHORT, "values": [f"{i}" for i in range(65)]}, ["cohort.values", "length <= 64"]),
+        ("cohort", {**COHORT, "values": ["1.0", "1.0"]}, ["cohort", "values must be different"]),
+        ("cohort", {**COHORT, "values": ["1.0", 1.1]}, ["cohort.values[1]", "a text", "got 1.1"]),
+        ("cohort", {**COHORT, "values": ["1.0", "1\x1b[31m"]}, ["cohort.values[1]", "control characters"]),
+        ("cohort", {**COHORT, "least": 0}, ["cohort.least", "an integer >= 1", "got 0"]),
+        ("cohort", {**COHORT, "name": "a b"}, ["cohort.name", "letters, digits", "'a b'"]),
+        ("cohort", {**COHORT, "name": "b"}, ["cohort.name", "name of an attribute", "'b'"]),
+        ("cohort", {**COHORT, "leest": 5}, ["cohort.leest", "unknown key", "did you mean least?"]),
+        ("cohort", [COHORT], ["cohort", "a table, got a list"]),
         ("skew_seconds", 10**400, ["skew_seconds", "<= 1000000000"]),
         ("title", "", ["title", "length >= 1"]),
         ("owner", "a\x1b[31m", ["owner", "control characters"]),
@@ -279,3 +291,29 @@ def test_too_old_and_too_early_are_exact_to_the_millisecond() -> None:
     assert not survey.too_early(5, opens - 60_000)
     assert survey.too_early(5, opens - 60_001)
     assert parse_survey(changed("skew_seconds", 0)).too_early(5, opens - 1)
+
+
+def test_the_cohort_is_in_the_canonical_text_only_if_there_is_one() -> None:
+    plain, survey = parse_survey(DOCUMENT), parse_survey(changed("cohort", COHORT))
+    assert "cohort" not in plain.canonical
+    assert json.loads(survey.canonical) == json.loads(plain.canonical) | {"cohort": COHORT}
+    assert (plain.n_cohorts, survey.n_cohorts) == (1, 2)
+    assert (plain.cohort_index(None), survey.cohort_index("1.1"), survey.cohort_name(1)) == (0, 1, "1.1")
+    others = [COHORT | {"least": 999}, COHORT | {"name": "channel"}, COHORT | {"values": ["1.1", "1.0"]}]
+    assert len({survey.fingerprint, *(parse_survey(changed("cohort", other)).fingerprint for other in others)}) == 4
+
+
+def test_cohorts_multiply_the_tables_and_the_estimates() -> None:
+    """One cohort more than allowed is refused: by the number of estimated shares, or by the bytes of the open tables."""
+
+    def document(size: int, n: int, mechanism: dict[str, Any]) -> dict[str, Any]:
+        asked = {"name": "b", "size": size, "level": [{"name": "l", **mechanism}]}
+        return changed("attribute", [asked]) | {"cohort": COHORT | {"values": [f"{i}" for i in range(n)]}}
+
+    symbols = {"mechanism": "GRR", "eps": 1.0}
+    assert parse_survey(document(2000, 50, symbols)).n_cohorts == 50
+    with pytest.raises(SurveyError, match=r"cohort.values: 51 cohorts times 2000 values .* at most 100000, got 102000"):
+        parse_survey(document(2000, 51, symbols))
+    hashed = {"mechanism": "L-OLH", "eps_inf": 7.0, "eps_1": 6.9}  # a table of several MB
+    with pytest.raises(SurveyError, match=r"128 MiB, got \d+ MiB: use fewer attributes, values, cohorts or lateness_steps"):
+        parse_survey(document(1500, 64, hashed))

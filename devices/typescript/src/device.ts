@@ -22,7 +22,7 @@ import { drawFunction, drawMemo, isMemo, memoKey, reportMemo, reportOnce, type M
 import { lossOfReports } from "./promise.js";
 import { below, systemBytes, type RandomBytes } from "./random.js";
 import type { Store, Transaction } from "./store.js";
-import { attributeIndex, stepAt, type Survey } from "./survey.js";
+import { attributeIndex, cohortIndex, stepAt, type Survey } from "./survey.js";
 import { valueIndex } from "./values.js";
 
 const FORMAT = 1; // of the records
@@ -34,6 +34,11 @@ export interface DeviceOptions {
   readonly levels?: Readonly<Record<string, string>>;
   /** True if the application knows that this device has enrolled before: an empty store is then a `StoreCleared`. */
   readonly expectEnrolled?: boolean;
+  /**
+   * The device's present cohort, one of the survey's; absent for a survey without cohorts. Reports carry the cohort in clear, so it must
+   * never depend on a value. The store does not keep the cohort: the device may be opened with another one later.
+   */
+  readonly cohort?: string;
   /** Time in ms since 1970; by default `Date.now`. */
   readonly clock?: () => number;
   /** Source of random bytes, for tests; by default Web Crypto. */
@@ -84,6 +89,7 @@ export class Device {
     readonly survey: Survey,
     private readonly store: Store,
     private readonly enrolment: string,
+    private readonly cohort: number | null,
     private readonly clock: () => number,
     private readonly random: RandomBytes,
   ) {}
@@ -92,7 +98,7 @@ export class Device {
    * Opens a person's device. The first use of a store enrolls permanently: it draws the sampled attribute, the hash functions, the
    * fake values and the phases, and fixes the levels.
    *
-   * @throws RangeError if `levels` names an attribute or level that the survey does not have.
+   * @throws RangeError if `levels` names an attribute or level that the survey does not have, or the survey does not have the cohort.
    * @throws WrongSurvey if the store belongs to another survey.
    * @throws StoreCleared if `expectEnrolled` is true and the store is empty.
    * @throws DeviceError if the store cannot be used or has other levels.
@@ -100,6 +106,7 @@ export class Device {
   static async open(survey: Survey, store: Store, options: DeviceOptions = {}): Promise<Device> {
     const random = options.random ?? systemBytes;
     const levels = levelIndices(survey, options.levels ?? {});
+    const cohort = cohortIndex(survey, options.cohort);
     const enrolment = await store.transaction(async (records) => {
       const id = await enrolledAs(records, survey);
       if (id !== null) {
@@ -110,7 +117,7 @@ export class Device {
       const forgotten = isAccount(records) ? await records.admit(survey.attributes.map((_, a) => levels.get(a) ?? 0)) : -1;
       return enroll(records, survey, levels, random, forgotten);
     });
-    return new Device(survey, store, enrolment, options.clock ?? Date.now, random);
+    return new Device(survey, store, enrolment, cohort, options.clock ?? Date.now, random);
   }
 
   /**
@@ -220,7 +227,7 @@ export class Device {
     step: number,
   ): Promise<Sent> {
     const { row, drawn } = await this.row(records, a, m, enrolment.hashFunction, value);
-    const envelope = toText(seal(this.survey.fingerprint, a, enrolment.level, step, row));
+    const envelope = toText(seal(this.survey.fingerprint, a, enrolment.level, step, row, this.cohort));
     const report: Sent = { step, envelope, key: toText(this.random(KEY_BYTES)) };
     // the service accepts the present step, late steps within `lateness_steps`, and the next step because of clock skew
     const sent = [...enrolment.sent, report].sort((left, right) => left.step - right.step);

@@ -1,15 +1,26 @@
-/** The envelope, version 1: `[1, fingerprint, attribute, level, step, 1, row]` as msgpack. */
+/**
+ * The envelope, version 1, as msgpack: `[1, fingerprint, attribute, level, step, 1, row]`, or `[1, fingerprint, attribute, level, step,
+ * 1, cohort, row]` for a survey with cohorts.
+ */
 
-/** Returns the envelope of one report. */
-export function seal(fingerprint: Uint8Array, attribute: number, level: number, step: number, row: Uint8Array): Uint8Array {
+/** Returns the envelope of one report; `cohort` is an index, and null for a survey without cohorts. */
+export function seal(
+  fingerprint: Uint8Array,
+  attribute: number,
+  level: number,
+  step: number,
+  row: Uint8Array,
+  cohort: number | null,
+): Uint8Array {
   return Uint8Array.from([
-    0x97, // an array of seven elements
+    cohort === null ? 0x97 : 0x98, // an array of seven or eight elements
     ...integer(1),
     ...binary(fingerprint),
     ...integer(attribute),
     ...integer(level),
     ...integer(step),
     ...integer(1),
+    ...(cohort === null ? [] : integer(cohort)),
     ...binary(row),
   ]);
 }

@@ -30,6 +30,13 @@ export interface Level {
   readonly mechanism: Mechanism;
 }
 
+/** A public fact about a device, such as its version. Each report carries it in clear. */
+export interface Cohort {
+  readonly name: string;
+  readonly values: readonly string[]; // the cohorts
+  readonly least: number; // the service publishes a histogram of a cohort only from at least this number of reports
+}
+
 /** A checked survey; see `openSurvey`. */
 export interface Survey {
   readonly name: string;
@@ -39,6 +46,7 @@ export interface Survey {
   readonly latenessSteps: number;
   readonly ends: number; // number of steps; Infinity without end
   readonly collection: Collection;
+  readonly cohort: Cohort | null;
   readonly attributes: readonly Attribute[];
 }
 
@@ -58,6 +66,15 @@ export function attributeIndex(survey: Survey, name: string): number {
     throw new RangeError(`attribute must be one of ${names}, got ${JSON.stringify(name)}`);
   }
   return index;
+}
+
+/** Returns the index of a cohort; null without a cohort, in a survey without cohorts. */
+export function cohortIndex(survey: Survey, cohort: string | undefined): number | null {
+  if (!survey.cohort && cohort === undefined) return null;
+  const index = survey.cohort?.values.findIndex((value) => value === cohort) ?? -1;
+  if (index >= 0) return index;
+  const allowed = survey.cohort ? `the cohort (${survey.cohort.name}) must be one of ${survey.cohort.values.join(", ")}` : `survey ${survey.name} has no cohort`;
+  throw new RangeError(`${allowed}, got ${JSON.stringify(cohort)}`);
 }
 
 /**
@@ -112,7 +129,16 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
     latenessSteps: integer(survey["lateness_steps"], "lateness_steps", 0, 10_000),
     ends: survey["ends"] === undefined ? Infinity : integer(survey["ends"], "ends", 1, Number.MAX_SAFE_INTEGER),
     collection,
+    cohort: survey["cohort"] === undefined ? null : parseCohort(object(survey["cohort"], "cohort")),
     attributes: attributes.map((raw, a) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share)),
+  };
+}
+
+function parseCohort(cohort: Fields): Cohort {
+  return {
+    name: text(cohort["name"], "cohort.name"),
+    values: list(cohort["values"], "cohort.values").map((value) => text(value, "cohort.values")),
+    least: integer(cohort["least"], "cohort.least", 1, 1e9),
   };
 }
 

@@ -167,3 +167,29 @@ test("a damaged record is an error, never a new memo", async () => {
   await assert.rejects(device.report("q0", 1, 1), DeviceError);
   assert.equal((await device.spent("q0")).reports, 1);
 });
+
+const COHORT = { cohort: { name: "version", values: ["1.0", "1.1"], least: 10 } };
+
+test("the cohort is before the row, may change between steps, and changes neither a memo nor a stored envelope", async () => {
+  const [asked, store] = [await survey([{ k: 5, levels: [BITS] }], COHORT), new MemoryStore()];
+  const [old, updated] = [await Device.open(asked, store, { cohort: "1.0" }), await Device.open(asked, store, { cohort: "1.1" })];
+  const first = await old.report("q0", 3, 0);
+  assert.deepEqual(await updated.report("q0", 3, 0), first);
+  const second = await updated.report("q0", 3, 1);
+  for (const [envelope, cohort] of [[first!, 0], [second!, 1]] as const) {
+    assert.equal(envelope[0], 0x98);
+    assert.deepEqual([...envelope.slice(15, 18)], [1, cohort, 0xc4]); // n, the cohort, a binary
+  }
+  assert.equal((await updated.spent("q0")).memos, 1);
+});
+
+test("a cohort that the survey does not have is refused, and nothing is stored", async () => {
+  const [asked, plain, store] = [await survey([{ k: 5, levels: [ONCE] }], COHORT), await survey([{ k: 5, levels: [ONCE] }]), new MemoryStore()];
+  const allowed = /^the cohort \(version\) must be one of 1\.0, 1\.1, got /;
+  for (const cohort of ["1.2", "", "constructor"]) {
+    await assert.rejects(Device.open(asked, store, { cohort }), { name: "RangeError", message: allowed });
+  }
+  await assert.rejects(Device.open(asked, store), { name: "RangeError", message: allowed });
+  await assert.rejects(Device.open(plain, store, { cohort: "1.0" }), { name: "RangeError", message: 'survey study has no cohort, got "1.0"' });
+  await Device.open(plain, store); // the store is still empty
+});

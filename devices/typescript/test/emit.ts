@@ -20,7 +20,7 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
   for (let n = 0; n < devices; n++) {
     const levels = Object.fromEntries(survey.attributes.map(({ name, levels }) => [name, levels[n % levels.length]!.name]));
     const store = new MemoryStore();
-    const options = { levels, random };
+    const options = { levels, random, ...cohortOf(survey, n) };
     let device = await Device.open(survey, store, options);
     const values = survey.attributes.map(({ k }) => [below(k, random), below(k, random)]);
     for (let step = 0; step < STEPS; step++) {
@@ -39,10 +39,15 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
   process.stdout.write(`${lines.join("\n")}\n`);
 }
 
+/** All cohorts occur about equally often. */
+function cohortOf({ cohort }: Survey, n: number): { cohort?: string } {
+  return cohort ? { cohort: cohort.values[n % cohort.values.length]! } : {};
+}
+
 async function send(url: string, devices: number): Promise<void> {
   const survey = await fetchSurvey({ url });
   for (let n = 0; n < devices; n++) {
-    const device = await Device.open(survey, new MemoryStore());
+    const device = await Device.open(survey, new MemoryStore(), cohortOf(survey, n));
     for (const { name } of survey.attributes) await device.report(name, n % 2);
     await new Sender(device, { url }).run({ pause: async () => {} });
   }

@@ -60,17 +60,18 @@ test("draws: memo and report from a value and random bytes", async () => {
 test("envelopes: all widths of integers and rows", () => {
   const ours = read("envelopes").filter(({ n, step }: any) => n === 1 && Number.isSafeInteger(step));
   assert.ok(ours.length >= 20);
-  for (const { fingerprint, attribute, level, step, rows, envelope } of ours) {
-    assert.equal(toHex(seal(fromHex(fingerprint)!, attribute, level, step, fromHex(rows)!)), envelope);
+  for (const { fingerprint, attribute, level, step, cohort, rows, envelope } of ours) {
+    assert.equal(toHex(seal(fromHex(fingerprint)!, attribute, level, step, fromHex(rows)!, cohort)), envelope);
   }
 });
 
 test("devices: whole lives, byte for byte", async () => {
   for (const { survey: document, levels, random, calls } of read("devices")) {
     const bytes = scripted(random);
-    const options: DeviceOptions = { levels, random: bytes };
-    const device = await Device.open(await openSurvey(document), new MemoryStore(), options);
-    for (const { attribute, value, step, envelope, key } of calls) {
+    const [survey, store] = [await openSurvey(document), new MemoryStore()];
+    for (const { attribute, value, step, cohort, envelope, key } of calls) {
+      const options: DeviceOptions = { levels, random: bytes, ...(cohort === null ? {} : { cohort }) };
+      const device = await Device.open(survey, store, options);
       if (envelope?.error) {
         const name = envelope.error === "ValueError" ? "RangeError" : envelope.error;
         await assert.rejects(device.report(attribute, value, step), { name });

@@ -49,6 +49,18 @@ type Device struct {
 	store  Store
 	draws  Draws
 	state  state
+	cohort *int
+}
+
+// SetCohort sets the cohort of all further reports; it returns ErrValue if the survey does not have it.
+func (d *Device) SetCohort(name string) error {
+	if d.survey.Canonical.Cohort != nil {
+		if i := slices.Index(d.survey.Canonical.Cohort.Values, name); i >= 0 {
+			d.cohort = &i
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the survey has no cohort %q", ErrValue, name)
 }
 
 // Enrol makes the choices of a new device and stores them. Levels has the levels by attribute; others get the first level.
@@ -147,6 +159,9 @@ func (d *Device) Report(attribute int, value any, step int64) (sealed *Sealed, e
 	if err != nil {
 		return nil, err
 	}
+	if d.survey.Canonical.Cohort != nil && d.cohort == nil {
+		return nil, fmt.Errorf("%w: the survey needs a cohort", ErrValue)
+	}
 	if step < 0 {
 		return nil, fmt.Errorf("%w: a step is at least 0, got %d", ErrValue, step)
 	}
@@ -172,7 +187,7 @@ func (d *Device) Report(attribute int, value any, step int64) (sealed *Sealed, e
 		v = *one.Fake
 	}
 	row := d.row(p, &one, v)
-	fresh := Sealed{step, Seal(d.survey.Fingerprint, attribute, one.Level, step, 1, row),
+	fresh := Sealed{step, Seal(d.survey.Fingerprint, attribute, one.Level, step, 1, d.cohort, row),
 		base64.RawURLEncoding.EncodeToString(d.draws.bytes(16))}
 	one.Reports++
 	one.keep(fresh, int(d.survey.Canonical.LatenessSteps)+2)

@@ -28,9 +28,17 @@ func packBytes(out, text []byte) []byte {
 	return append(out, text...)
 }
 
-// Seal packs n rows of an attribute, level and step into an envelope.
-func Seal(fingerprint [8]byte, attribute, level int, step int64, n int, rows []byte) []byte {
-	out := packBytes([]byte{0x97, 1}, fingerprint[:])
+// Seal packs n rows of an attribute, level and step into an envelope. The cohort is nil for a survey without cohorts.
+func Seal(fingerprint [8]byte, attribute, level int, step int64, n int, cohort *int, rows []byte) []byte {
+	head := []byte{0x97, 1}
+	if cohort != nil {
+		head[0]++
+	}
+	out := packBytes(head, fingerprint[:])
 	out = packInteger(packInteger(packInteger(out, uint64(attribute)), uint64(level)), uint64(step))
-	return packBytes(packInteger(out, uint64(n)), rows)
+	out = packInteger(out, uint64(n))
+	if cohort != nil {
+		out = packInteger(out, uint64(*cohort))
+	}
+	return packBytes(out, rows)
 }

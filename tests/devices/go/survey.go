@@ -36,6 +36,12 @@ type Attribute struct {
 	Level  []Level   `json:"level"`
 }
 
+// Cohort is a public fact about a device, such as its version.
+type Cohort struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"`
+}
+
 // Canonical is the part of the canonical text that a device needs.
 type Canonical struct {
 	Start         int64       `json:"start"`
@@ -43,6 +49,7 @@ type Canonical struct {
 	LatenessSteps int64       `json:"lateness_steps"`
 	Ends          *int64      `json:"ends"`
 	Collection    string      `json:"collection"`
+	Cohort        *Cohort     `json:"cohort"`
 	Attribute     []Attribute `json:"attribute"`
 }
 

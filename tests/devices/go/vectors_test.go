@@ -130,10 +130,11 @@ func TestEnvelopes(t *testing.T) {
 		Fingerprint, Rows, Envelope string
 		Attribute, Level, N         int
 		Step                        int64
+		Cohort                      *int
 	}
 	read(t, "envelopes.json", &cases)
 	for _, c := range cases {
-		got := Seal([8]byte(unhex(c.Fingerprint)), c.Attribute, c.Level, c.Step, c.N, unhex(c.Rows))
+		got := Seal([8]byte(unhex(c.Fingerprint)), c.Attribute, c.Level, c.Step, c.N, c.Cohort, unhex(c.Rows))
 		if hex.EncodeToString(got) != c.Envelope {
 			t.Errorf("step %d: envelope %x, not %s", c.Step, got, c.Envelope)
 		}
@@ -180,6 +181,7 @@ func TestDevices(t *testing.T) {
 			Value     json.RawMessage
 			Index     *int64
 			Step      int64
+			Cohort    *string
 			Envelope  json.RawMessage
 			Key       *string
 		}
@@ -198,6 +200,11 @@ func TestDevices(t *testing.T) {
 			device, err := Open(survey, store, random) // every call after a restart
 			if err != nil {
 				t.Fatal(err)
+			}
+			if call.Cohort != nil {
+				if err := device.SetCohort(*call.Cohort); err != nil {
+					t.Fatal(err)
+				}
 			}
 			place := 0
 			for survey.Canonical.Attribute[place].Name != call.Attribute {

@@ -77,7 +77,19 @@ func enrol(survey *ldpdevice.Survey, store ldpdevice.Store, number int) (*ldpdev
 		levels[a.Name] = a.Level[place%len(a.Level)].Name
 		place /= len(a.Level)
 	}
-	return ldpdevice.Enrol(survey, store, random, levels)
+	device, err := ldpdevice.Enrol(survey, store, random, levels)
+	if err == nil {
+		err = setCohort(survey, device, number)
+	}
+	return device, err
+}
+
+// setCohort gives the number-th device its cohort; all cohorts occur about equally often.
+func setCohort(survey *ldpdevice.Survey, device *ldpdevice.Device, number int) error {
+	if survey.Canonical.Cohort == nil {
+		return nil
+	}
+	return device.SetCohort(survey.Canonical.Cohort.Values[number%len(survey.Canonical.Cohort.Values)])
 }
 
 // live writes all calls. A device keeps its value for half of the steps, changes it, and returns to it at the last step.
@@ -95,7 +107,9 @@ func live(survey *ldpdevice.Survey, devices int, steps int64, path string) error
 		for step := int64(0); err == nil && step < steps; step++ {
 			for repeat := 0; repeat < 1+number%2; repeat++ {
 				if repeat == 1 && err == nil {
-					device, err = ldpdevice.Open(survey, store, random)
+					if device, err = ldpdevice.Open(survey, store, random); err == nil {
+						err = setCohort(survey, device, number)
+					}
 				}
 				for i := range survey.Canonical.Attribute {
 					if err == nil {

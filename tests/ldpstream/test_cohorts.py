@@ -1,0 +1,63 @@
+"""A survey with cohorts, through the whole pipeline in one process, beside the same survey without cohorts."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from estimators.publishing.publication import Publication
+from ldpstream import cli
+from ldpstream.demo import Demo
+from ldpstream.promise import promise
+from ldpstream.terminal import console
+from producers.values import MarkovValues
+from surveys import parse_survey
+
+DEMO = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = 300\n'
+TEXT = DEMO.read_text(encoding="utf-8").replace("[[attribute]]", f"{COHORT}[[attribute]]", 1)
+SURVEY = parse_survey(tomllib.loads(TEXT))
+PLAIN = parse_survey(tomllib.loads(DEMO.read_text(encoding="utf-8")))
+STEPS = 3
+
+
+@cache
+def demo_of(cohorts: bool) -> Demo:
+    survey = SURVEY if cohorts else PLAIN
+    demo = Demo(survey, MarkovValues(survey, 3000, STEPS, 4), 4)
+    demo.run(lambda step, made: None)
+    assert demo.service.rejected() == {}
+    return demo
+
+
+def everybody(cohorts: bool) -> list[Publication]:
+    """The publications of all people, without the survey's fingerprint."""
+    return [replace(p, fingerprint="") for p in demo_of(cohorts).service.results.history()]
+
+
+def test_the_histograms_of_all_people_are_those_without_cohorts_to_the_last_bit() -> None:
+    assert len(everybody(cohorts=False)) == 2 * 3 * STEPS
+    assert everybody(cohorts=True) == everybody(cohorts=False)
+
+
+def test_the_truth_of_all_people_is_that_without_cohorts() -> None:
+    for p in everybody(cohorts=False):
+        assert demo_of(cohorts=True).truth.of(SURVEY, p) == demo_of(cohorts=False).truth.of(PLAIN, p)
+
+
+def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:
+    text = "\n".join(promise(SURVEY))
+    assert "carries the device's cohort in clear (version: one of 1.0, 1.1, other)" in text
+    assert "only from at least 300 reports" in text
+    assert "cohort" not in "\n".join(promise(PLAIN))
+
+
+@pytest.mark.parametrize("cohorts", [True, False])
+def test_the_ledger_says_that_it_leaves_the_cohort_out(cohorts: bool, tmp_path: Path) -> None:
+    file = tmp_path / "survey.toml"
+    file.write_text(TEXT if cohorts else DEMO.read_text(encoding="utf-8"), encoding="utf-8")
+    with console.capture() as capture:
+        cli.ledger(file)
+    assert ("carries the device's cohort (version) in clear" in capture.get()) is cohorts
