@@ -177,9 +177,11 @@ def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path |
     truths = [pipeline.truth.of(survey, p) for p in history]
     last = max(p.step for p in history)
     for publication, true in zip(history, truths, strict=True):
-        if publication.step == last:
+        if publication.step == last and publication.cohort is None:
             console.print(tables.histogram_table(survey, publication, true))
-    sent = sum(p.reports for p in history if p.span == "step")
+    for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    sent = sum(p.reports for p in history if p.span == "step" and p.cohort is None)
     console.print(f"{sent:,} reports counted in {last + 1} steps; rejected: {sum(pipeline.service.rejected().values())}.")
     write_json(json, tables.as_json(survey, history, truths))
 
@@ -346,7 +348,7 @@ def estimate(
     from estimators.publishing.service import serve
 
     def seen(publication: "Publication") -> None:
-        if until is not None and publication.span == "window":
+        if until is not None and publication.span == "window" and publication.cohort is None:
             (found,) = watch.surveys.values()
             console.print(tables.histogram_table(found.survey, publication, None))
 

@@ -22,22 +22,26 @@ class Truth:
     """The true answers of simulated participants.
 
     Attributes:
-        counts: (attribute index, step) -> (k,) number of participants with each true value.
+        counts: (attribute index, cohort, step) -> (k,) number of participants with each true value; the cohort is its index, or
+            None for everybody.
     """
 
-    counts: dict[tuple[int, int], IntArray] = field(default_factory=dict)
+    counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)
 
-    def add(self, attribute: int, step: int, counts: IntArray) -> None:
-        """Add the answers of one level's participants."""
-        known = self.counts.get((attribute, step))
-        self.counts[attribute, step] = counts if known is None else known + counts
+    def add(self, attribute: int, cohort: int, step: int, counts: IntArray) -> None:
+        """Add the answers of participants of one level and cohort."""
+        for key in ((attribute, cohort, step), (attribute, None, step)):
+            known = self.counts.get(key)
+            self.counts[key] = counts if known is None else known + counts
 
     def of(self, survey: Survey, publication: Publication) -> list[float] | None:
         """Returns the true frequencies of a publication's span; None if nobody answered."""
         attribute = survey.index(publication.attribute)
+        cohort = None if publication.cohort is None else survey.cohort_index(publication.cohort)
         width = survey.window_steps if publication.span == "window" else 1
         steps = range(publication.step - width + 1, publication.step + 1)
-        total = sum((self.counts[attribute, s] for s in steps if (attribute, s) in self.counts), np.zeros(1, np.int64))
+        known = ((attribute, cohort, s) for s in steps)
+        total = sum((self.counts[key] for key in known if key in self.counts), np.zeros(1, np.int64))
         return (total / total.sum()).tolist() if total.sum() else None
 
 
@@ -70,8 +74,8 @@ class Demo:
         n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)
         for step in range(n_steps):
             log.now_ms = survey.opens_ms(step)
-            for (attribute, _, _), answered in produce_step(survey, self._population, sink, step).items():
-                self.truth.add(attribute, step, answered.truth)
+            for (attribute, _, cohort), answered in produce_step(survey, self._population, sink, step).items():
+                self.truth.add(attribute, cohort, step, answered.truth)
             self.service.count()
             seen(step, self.service.estimate())
         for step in range(n_steps, n_steps + survey.lateness_steps + 1):

@@ -91,6 +91,18 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     return table
 
 
+def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]:
+    """Returns one line per attribute with the number of reports of each cohort; no lines for a survey without cohorts."""
+    if survey.cohort is None:
+        return []
+    parts: dict[str, list[str]] = {attribute.name: [] for attribute in survey.attributes}
+    for p in publications:
+        if p.cohort is not None:
+            below = f" (below {survey.cohort.least:,}: no histogram)" if p.below_least else ""
+            parts[p.attribute].append(f"{p.cohort} {p.reports:,}{below}")
+    return [f"{name} · reports by {survey.cohort.name}: {' · '.join(found)}" for name, found in parts.items()]
+
+
 def as_json(survey: Survey, publications: "list[Publication]", truths: list[list[float] | None] | None) -> dict[str, Any]:
     """Returns `{"survey", "estimates": [...]}`. The estimates are all publications, with the truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]

@@ -113,6 +113,16 @@ def sum_cohorts(tables: dict[PaneKey, CountTable]) -> dict[PaneKey, CountTable]:
     return total
 
 
+def tables_of(
+    survey: Survey, tables: dict[PaneKey, CountTable], attribute: int, step: int, cohort: int = 0
+) -> list[CountTable]:
+    """Returns the count table of every level of an attribute at a step; an empty table if there is none."""
+    return [
+        tables.get(PaneKey(attribute, level, step, cohort), m.empty_table())
+        for level, m in enumerate(survey.mechanisms[attribute])
+    ]
+
+
 def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
     """Adds up the rejections of several partitions."""
     total: Counter[Reason] = Counter()

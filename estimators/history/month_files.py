@@ -25,6 +25,7 @@ COLUMNS: dict[str, pl.DataType] = {
     "start": pl.Datetime("ms", "UTC"),  # of the step
     "end": pl.Datetime("ms", "UTC"),
     "span": pl.String(),  # step, window or filtered
+    "cohort": pl.String(),  # null for all people
     "reports": pl.Int64(),
     "complete": pl.Boolean(),
     "estimator": pl.String(),
@@ -36,8 +37,8 @@ COLUMNS: dict[str, pl.DataType] = {
     "high": pl.Float64(),
 }
 SCHEMA = pl.Schema(COLUMNS)
-ORDER = ("step", "span", "estimator", "value")
-KEY = ["step", "span"]  # of a publication, within a file
+ORDER = ("step", "span", "cohort", "estimator", "value")
+KEY = ["step", "span", "cohort"]  # of a publication, within a file
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:
@@ -46,13 +47,14 @@ def month_of(survey: Survey, publication: Publication) -> MonthOf:
 
 
 def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame:
-    """Returns the rows of some publications of one attribute. A number that an estimate lacks is null."""
+    """Returns the rows of some publications of one attribute. A number that an estimate lacks is null. A cohort below its least
+    size has no rows."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
     for p in publications:
         attribute = survey.attributes[survey.index(p.attribute)]
         opens = _time(survey.opens_ms(p.step))
         same = {"step": p.step, "start": opens, "end": opens + timedelta(seconds=survey.step_seconds)}
-        same |= {"span": p.span, "reports": p.reports, "complete": p.complete}
+        same |= {"span": p.span, "cohort": p.cohort, "reports": p.reports, "complete": p.complete}
         for name, frequencies in p.estimators.items():
             estimate = frequencies.estimate()
             low, high = estimate.interval()
@@ -73,12 +75,12 @@ def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     more reports. If they are equally good, `new` replaces `kept`.
     """
     ranks = new.group_by(KEY).agg(pl.first("complete", "reports"))
-    compared = kept.select(*KEY, "complete", "reports").unique(KEY).join(ranks, on=KEY, suffix="_new")
+    compared = kept.select(*KEY, "complete", "reports").unique(KEY).join(ranks, on=KEY, suffix="_new", nulls_equal=True)
     better = (pl.col("complete") > pl.col("complete_new")) | (
         (pl.col("complete") == pl.col("complete_new")) & (pl.col("reports") > pl.col("reports_new"))
     )
     old, poorer = compared.filter(~better), compared.filter(better)
-    rows = [kept.join(old, on=KEY, how="anti"), new.join(poorer, on=KEY, how="anti")]
+    rows = [kept.join(old, on=KEY, how="anti", nulls_equal=True), new.join(poorer, on=KEY, how="anti", nulls_equal=True)]
     return pl.concat(rows).sort(ORDER)
 
 

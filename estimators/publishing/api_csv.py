@@ -14,16 +14,17 @@ from estimators.publishing.api_schema import Comparison, Histogram, NumberSeries
 
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",
-    "step", "start", "end", "reports", "complete", "interval_withheld",
+    "step", "start", "end", "reports", "complete", "interval_withheld", "cohort",
 )  # fmt: skip
 SERIES_COLUMNS = (
     "step", "reports", "complete", "value", "label", "frequency", "low", "high", "start", "end", "interval_withheld",
+    "cohort",
 )  # fmt: skip
 COMPARISON_COLUMNS = (
     "value", "label", "before", "after", "difference", "standard_error", "low", "high", "clear", "truth",
-    "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld",
+    "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld", "cohort",
 )  # fmt: skip
-NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end")
+NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end", "cohort")
 
 
 class Csv(Response):
@@ -47,7 +48,7 @@ def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
     columns: list[Sequence[Any]] = [
         h.values, h.labels, h.frequencies, h.standard_errors, h.low, h.high, h.truth or [None] * len(h.values),
     ]  # fmt: skip
-    same = (h.step, utc(h.start_ms), utc(h.end_ms), h.reports, h.complete, h.interval_withheld)
+    same = (h.step, utc(h.start_ms), utc(h.end_ms), h.reports, h.complete, h.interval_withheld, h.cohort)
     times = _local(zone, h.start_ms, h.end_ms)
     return _csv(_header(HISTOGRAM_COLUMNS, zone, "start", "end"), ((*row, *same, *times) for row in zip(*columns, strict=True)))
 
@@ -56,7 +57,7 @@ def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
     """Returns one line per step and value."""
     rows = (
         (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
-         utc(s.start_ms[i]), utc(s.end_ms[i]), s.interval_withheld[i], *_local(zone, s.start_ms[i], s.end_ms[i]))
+         utc(s.start_ms[i]), utc(s.end_ms[i]), s.interval_withheld[i], s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
         for i, step in enumerate(s.steps)
         for line in s.lines
     )  # fmt: skip
@@ -69,7 +70,7 @@ def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
         c.values, c.labels, c.before.frequencies, c.after.frequencies, c.differences, c.standard_errors, c.low, c.high, c.clear,
         c.truth or [None] * len(c.values),
     ]  # fmt: skip
-    same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld)
+    same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld, c.cohort)
     times = _local(zone, c.before.end_ms, c.after.end_ms)
     header = _header(COMPARISON_COLUMNS, zone, "before_end", "after_end")
     return _csv(header, ((*row, *same, *times) for row in zip(*columns, strict=True)))
@@ -79,7 +80,7 @@ def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
     """Returns one line per step and number."""
     rows = (
         (step, s.reports[i], s.complete[i], line.name, line.values[i], line.low[i], line.high[i],
-         utc(s.start_ms[i]), utc(s.end_ms[i]), *_local(zone, s.start_ms[i], s.end_ms[i]))
+         utc(s.start_ms[i]), utc(s.end_ms[i]), s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
         for i, step in enumerate(s.steps)
         for line in s.lines
     )  # fmt: skip

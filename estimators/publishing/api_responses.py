@@ -14,6 +14,7 @@ from estimators.post_processing import post_process
 from estimators.publishing.api_schema import (
     AttributeInfo,
     Chances,
+    CohortInfo,
     Comparison,
     Histogram,
     Level,
@@ -28,8 +29,9 @@ from estimators.publishing.api_schema import (
     SurveyInfo,
 )  # fmt: skip
 from estimators.publishing.earlier import Replaced, Shown, earlier_parts, lines, plain
-from estimators.publishing.frequencies import NUMBERS
+from estimators.publishing.frequencies import NUMBERS, Frequencies
 from estimators.publishing.publication import (
+    COHORT_SPANS,
     MAX_FILTERED,
     LevelEstimate,
     Publication,
@@ -97,16 +99,11 @@ class ApiResponses:
                 k=a.k,
                 levels=[
                     Level(
-                        name=level.name,
-                        mechanism=m.signature,
-                        eps_1=m.eps_1,
-                        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
-                        every_steps=m.every_steps,
-                        lifetime_reports=m.lifetime_reports,
-                        eps_window=m.eps_window,
-                        eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
-                        guess_1=m.guess(),
-                        guess_inf=m.guess(m.lifetime_reports or math.inf),
+                        name=level.name, mechanism=m.signature,
+                        eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+                        every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
+                        eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
+                        guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
                         guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
@@ -116,10 +113,11 @@ class ApiResponses:
                 numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
             )
             for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
-        ]
+        ]  # fmt: skip
         return SurveyInfo(
             name=s.name, fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
             window_steps=s.window_steps, lateness_steps=s.lateness_steps, collection=s.collection, attributes=attributes,
+            cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
             post_methods=list(POST_NAMES), simulated=self._truth is not None,
         )  # fmt: skip
 
@@ -181,12 +179,14 @@ class ApiResponses:
         return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, later)) for level, m in levels}
 
     def histogram(
-        self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None
-    ) -> Histogram:
-        attribute = self._known(name, span)
-        p = self._published(name, span, step)
+        self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None,
+        cohort: str | None = None,
+    ) -> Histogram:  # fmt: skip
+        attribute = self._known(name, span, cohort)
+        p = self._published(name, span, step, cohort)
         chosen = self._estimator(p, estimator)
-        estimate = p.estimators[chosen].estimate()
+        result = _result(p, chosen, attribute)
+        estimate = result.estimate()
         frequencies = estimate.frequencies
         if post != "none":
             if post.startswith("power") and p.estimators["mi"].interval_withheld:
@@ -199,11 +199,12 @@ class ApiResponses:
         truth = self._truth(p) if self._truth else None
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
-            survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
+            survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, below_least=p.below_least,
+            panes=p.panes, reports=p.reports,
             start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self.people(p)),
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
             iterations=estimate.iterations, converged=estimate.converged, gap=plain(estimate.gap),
-            interval_withheld=p.estimators[chosen].interval_withheld, privacy=p.privacy,
+            interval_withheld=result.interval_withheld, privacy=p.privacy,
             diagnostics=p.diagnostics,
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
@@ -215,14 +216,16 @@ class ApiResponses:
         )  # fmt: skip
 
     def comparison(
-        self, name: str, before: int, after: int | None, span: Span, estimator: str | None, confidence: float, top: int | None
-    ) -> Comparison:
-        attribute = self._known(name, span)
-        first, second = self._published(name, span, before), self._published(name, span, after)
+        self, name: str, before: int, after: int | None, span: Span, estimator: str | None, confidence: float, top: int | None,
+        cohort: str | None = None,
+    ) -> Comparison:  # fmt: skip
+        attribute = self._known(name, span, cohort)
+        first, second = self._published(name, span, before, cohort), self._published(name, span, after, cohort)
         if first.step == second.step:
             raise NotAllowed(f"before and after must be different steps, got {before} twice")
         chosen = self._estimator(second, estimator)
-        one, other = first.estimators[self._estimator(first, chosen)].estimate(), second.estimators[chosen].estimate()
+        results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
+        one, other = (result.estimate() for result in results)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
         exact = chosen == "mi" and len(mechanisms) == 1
         exact = exact and not isinstance(mechanisms[0], ChannelMechanism)  # its inversion may be biased
@@ -234,8 +237,9 @@ class ApiResponses:
         truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
         truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
         return Comparison(
-            attribute=name, span=span, estimator=chosen, confidence=confidence, basis="inversion" if exact else "any",
-            interval_withheld=first.estimators[chosen].interval_withheld or second.estimators[chosen].interval_withheld,
+            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
+            basis="inversion" if exact else "any",
+            interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
             overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
             before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
@@ -247,39 +251,43 @@ class ApiResponses:
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
         return Side(
             step=p.step, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
-            people_at_least=math.ceil(self.people(p)), complete=p.complete, frequencies=_plains(frequencies),
+            people_at_least=math.ceil(self.people(p)), complete=p.complete, below_least=p.below_least,
+            frequencies=_plains(frequencies),
         )  # fmt: skip
 
     def series(
-        self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float, step: int | None
-    ) -> Series:
-        attribute = self._known(name, span)
-        found = self._last(name, span, last, step)
+        self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float, step: int | None,
+        cohort: str | None = None,
+    ) -> Series:  # fmt: skip
+        attribute = self._known(name, span, cohort)
+        found = self._last(name, span, last, step, cohort)
         chosen = self._estimator(found[-1], estimator)
-        found = [p for p in found if chosen in p.estimators]  # an older software version published fewer estimators
+        # an older software version published fewer estimators
+        found = [p for p in found if p.below_least or chosen in p.estimators]
         if values is None:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
         else:
             shown = _indices(values, attribute.k)
-        results = [p.estimators[chosen] for p in found]
+        results = [_result(p, chosen, attribute) for p in found]
         drawn = lines(results, [Shown(v, attribute.label(v), v) for v in shown], confidence)
         changes = [p.change for p in found if p.change is not None]
         before = last - (found[-1].step + 1)  # steps before this survey's first step
         return Series(
-            attribute=name, span=span, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
+            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
+            below_least=[p.below_least for p in found],
             interval_withheld=[result.interval_withheld for result in results], lines=drawn,
             changes=changes, change_labels=[attribute.label(change.value) for change in changes],
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
-            earlier=earlier_parts(self._survey, self.replaced(), name, span, chosen, shown, confidence, before),
+            earlier=earlier_parts(self._survey, self.replaced(), name, span, chosen, shown, confidence, before, cohort),
         )  # fmt: skip
 
-    def numbers(self, name: str, span: Span, last: int, step: int | None) -> NumberSeries:
-        attribute = self._known(name, span)
+    def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
+        attribute = self._known(name, span, cohort)
         if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)]) is None:
             raise NotFound(f"attribute {name} has no published mean and no percentiles: it needs bins or ordered numbers")
-        found = self._last(name, span, last, step)
+        found = self._last(name, span, last, step, cohort)
         lines = []
         for number in NUMBERS:
             of_steps = [p.numbers.get(number) for p in found]
@@ -291,16 +299,17 @@ class ApiResponses:
                 )
             )  # fmt: skip
         return NumberSeries(
-            attribute=name, span=span, steps=[p.step for p in found],
+            attribute=name, span=span, cohort=cohort, steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
         )  # fmt: skip
 
-    def _last(self, name: str, span: Span, last: int, step: int | None) -> list[Publication]:
+    def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> list[Publication]:
         """Returns the publications of this number of steps, up to `step` or the latest step; at least one."""
         latest = self.latest_step() if step is None else step
         steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
-        found = [p for p in self._source.get([publication_key(name, span, step) for step in steps]) if p is not None]
+        keys = [publication_key(name, span, step, cohort) for step in steps]
+        found = [p for p in self._source.get(keys) if p is not None]
         if not found:
             raise NotFound(f"no estimate of {name} yet")
         return found
@@ -311,10 +320,10 @@ class ApiResponses:
         most = max(m.reports_in(width) for m in self._survey.mechanisms[self._survey.index(p.attribute)])
         return p.reports / max(1, min(most, p.panes))
 
-    def _published(self, name: str, span: Span, step: int | None) -> Publication:
+    def _published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
         if step is None:
             step = self.latest_step()
-        p = self._source.get([publication_key(name, span, step)])[0] if step is not None else None
+        p = self._source.get([publication_key(name, span, step, cohort)])[0] if step is not None else None
         if p is None:
             raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
         return p
@@ -326,19 +335,29 @@ class ApiResponses:
     def _end_ms(self, p: Publication) -> int:
         return self._survey.opens_ms(p.step + 1)
 
-    def _known(self, name: str, span: Span) -> Attribute:
+    def _known(self, name: str, span: Span, cohort: str | None) -> Attribute:
         if name not in self._attributes:
             raise NotFound(f"no attribute {name!r} in this survey")
         attribute = self._attributes[name]
         if span not in spans(attribute):
             raise NotFound(f"attribute {name} has {attribute.k} values; at most {MAX_FILTERED} have a filtered curve")
+        if cohort is not None:
+            try:
+                self._survey.cohort_index(cohort)
+            except ValueError as error:
+                raise NotAllowed(str(error)) from None
+            if span not in COHORT_SPANS:
+                raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
         return attribute
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
+        attribute = self._survey.index(p.attribute)
+        default = estimators(self._survey.attributes[attribute], self._survey.mechanisms[attribute])[0]
+        known = [default] if p.below_least else list(p.estimators)
         if wanted is None:
-            return p.main
-        if wanted not in p.estimators:
-            raise NotAllowed(f"estimator must be one of {', '.join(p.estimators)}, got {wanted!r}")
+            return known[0]
+        if wanted not in known:
+            raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}")
         return wanted
 
 
@@ -351,6 +370,11 @@ def _chances(m: Mechanism, steps: int) -> Chances:
     )  # fmt: skip
 
 
+def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
+    """Returns an estimator's result, without any number for a cohort below its least size."""
+    return Frequencies.nothing(attribute.k) if p.below_least else p.estimators[estimator]
+
+
 def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
     return LevelEstimate(
         reports=level.reports,
@@ -361,6 +385,8 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
     """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate."""
+    if p.below_least:
+        return []
     frequencies = p.estimators[p.main].estimate().frequencies
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]

@@ -37,6 +37,9 @@ Post = Annotated[str, Query(max_length=16, description="post-processing of mi")]
 Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
 Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence level of the intervals")]
 Last = Annotated[int, Query(ge=1, le=1000, description="number of steps, up to `step`")]
+CohortOf = Annotated[
+    str | None, Query(max_length=200, description="a cohort of the survey, for the spans step and window; default: all people")
+]
 Before = Annotated[int, Query(ge=0, le=2**53, description="last step of the earlier span")]
 Zone = Annotated[
     str | None, Query(max_length=64, description="IANA name of a time zone; adds two columns with the local times")
@@ -92,66 +95,75 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.get("/api/v1/attributes/{attribute}/histogram", responses=describe(Histogram))
     def get_histogram(
         attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        post: Post = "none", confidence: Confidence = 0.95, top: Top = None, of: Served = found,
+        post: Post = "none", confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
+        of: Served = found,
     ) -> Response:  # fmt: skip
         """One estimate with its intervals."""
-        return _json(of.responses.histogram(attribute, step, span, estimator, post, confidence, top))
+        return _json(of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/histogram.csv", response_class=Csv, responses=FAILURES)
     def get_histogram_csv(
         attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        post: Post = "none", confidence: Confidence = 0.95, top: Top = None, zone: Zone = None, of: Served = found,
+        post: Post = "none", confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
+        zone: Zone = None, of: Served = found,
     ) -> Response:  # fmt: skip
         """One estimate with its intervals, one line per value. The span begins at `start` and ends at `end`, in UTC."""
-        h = of.responses.histogram(attribute, step, span, estimator, post, confidence, top)
+        h = of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort)
         return histogram_csv(h, time_zone(zone))
 
     @api.get("/api/v1/attributes/{attribute}/series", responses=describe(Series))
     def get_series(
         attribute: Attribute, span: SpanOf = "window", estimator: Estimator = None, values: Values = None,
-        last: Last = 48, confidence: Confidence = 0.95, step: AtStep = None, of: Served = found,
+        last: Last = 48, confidence: Confidence = 0.95, step: AtStep = None, cohort: CohortOf = None,
+        of: Served = found,
     ) -> Response:  # fmt: skip
         """Some values over time."""
-        return _json(of.responses.series(attribute, span, estimator, values, last, confidence, step))
+        return _json(of.responses.series(attribute, span, estimator, values, last, confidence, step, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/series.csv", response_class=Csv, responses=FAILURES)
     def get_series_csv(
         attribute: Attribute, span: SpanOf = "window", estimator: Estimator = None, values: Values = None,
-        last: Last = 48, confidence: Confidence = 0.95, step: AtStep = None, zone: Zone = None, of: Served = found,
+        last: Last = 48, confidence: Confidence = 0.95, step: AtStep = None, cohort: CohortOf = None,
+        zone: Zone = None, of: Served = found,
     ) -> Response:  # fmt: skip
         """Some values over time, one line per step and value."""
-        return series_csv(of.responses.series(attribute, span, estimator, values, last, confidence, step), time_zone(zone))
+        return series_csv(
+            of.responses.series(attribute, span, estimator, values, last, confidence, step, cohort), time_zone(zone)
+        )
 
     @api.get("/api/v1/attributes/{attribute}/numbers", responses=describe(NumberSeries))
     def get_numbers(
-        attribute: Attribute, span: SpanOf = "window", last: Last = 48, step: AtStep = None, of: Served = found
-    ) -> Response:
+        attribute: Attribute, span: SpanOf = "window", last: Last = 48, step: AtStep = None, cohort: CohortOf = None,
+        of: Served = found,
+    ) -> Response:  # fmt: skip
         """Mean and percentiles of an attribute with numbers, over time."""
-        return _json(of.responses.numbers(attribute, span, last, step))
+        return _json(of.responses.numbers(attribute, span, last, step, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/numbers.csv", response_class=Csv, responses=FAILURES)
     def get_numbers_csv(
-        attribute: Attribute, span: SpanOf = "window", last: Last = 48, step: AtStep = None, zone: Zone = None,
-        of: Served = found,
+        attribute: Attribute, span: SpanOf = "window", last: Last = 48, step: AtStep = None, cohort: CohortOf = None,
+        zone: Zone = None, of: Served = found,
     ) -> Response:  # fmt: skip
         """Mean and percentiles of an attribute with numbers, one line per step and number."""
-        return numbers_csv(of.responses.numbers(attribute, span, last, step), time_zone(zone))
+        return numbers_csv(of.responses.numbers(attribute, span, last, step, cohort), time_zone(zone))
 
     @api.get("/api/v1/attributes/{attribute}/comparison", responses=describe(Comparison))
     def get_comparison(
         attribute: Attribute, before: Before, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None, of: Served = found,
+        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
+        of: Served = found,
     ) -> Response:  # fmt: skip
         """Differences between the estimates at two times, with intervals, without post-processing."""
-        return _json(of.responses.comparison(attribute, before, step, span, estimator, confidence, top))
+        return _json(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/comparison.csv", response_class=Csv, responses=FAILURES)
     def get_comparison_csv(
         attribute: Attribute, before: Before, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None, zone: Zone = None, of: Served = found,
+        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
+        zone: Zone = None, of: Served = found,
     ) -> Response:  # fmt: skip
         """Differences between the estimates at two times, one line per value."""
-        differences = of.responses.comparison(attribute, before, step, span, estimator, confidence, top)
+        differences = of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort)
         return comparison_csv(differences, time_zone(zone))
 
     @api.get("/api/v1/events", response_class=_Events)

@@ -50,8 +50,19 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[str]
 
 
+class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey's cohorts: the name of the public fact, the cohorts, and the least number of reports of a histogram."""
+
+    name: str
+    values: list[str]
+    least: int
+
+
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `post_methods`: post-processings of "mi" that requests may name. `simulated`: the truth is known."""
+    """The survey. `post_methods`: post-processings of "mi" that requests may name. `simulated`: the truth is known.
+
+    `cohort` is None for a survey without cohorts.
+    """
 
     name: str
     fingerprint: str
@@ -60,6 +71,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     window_steps: int
     lateness_steps: int
     collection: str
+    cohort: CohortInfo | None
     attributes: list[AttributeInfo]
     post_methods: list[str]
     simulated: bool
@@ -163,12 +175,17 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span: at
     least so many people reported. `others` is the sum of the frequencies of the values that are not shown; None if all values
     are shown or there is no estimate.
+
+    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its least size:
+    then only the number of reports is known, and all numbers of the estimate are None.
     """
 
     survey: str
     attribute: str
     step: int
     span: Span
+    cohort: str | None
+    below_least: bool
     start_ms: int
     end_ms: int
     panes: int
@@ -207,6 +224,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     reports: int
     people_at_least: int
     complete: bool
+    below_least: bool
     frequencies: list[float | None]
 
 
@@ -217,12 +235,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     one level; the bound allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence
     between the two estimates. `low` and `high` are the ends of each value's own interval. `clear` is true if the interval
     excludes 0 although it is widened for all k values (Bonferroni). If an estimate has no intervals, the difference has none:
-    the numbers are None, `clear` is false, and `interval_withheld` is the reason. `overlap` is true if both spans contain a
+    the numbers are None, `clear` is false, and `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is
+    below the least size, all numbers are None. `overlap` is true if both spans contain a
     common step. `truth` is the true difference in a simulation.
     """
 
     attribute: str
     span: Span
+    cohort: str | None
     estimator: str
     confidence: float
     basis: Literal["inversion", "any"]
@@ -277,12 +297,13 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     The numbers of a step without an estimate are None. If the request names no values, the lines are the five most frequent
     values of the last step with an estimate. If no step has an estimate, there are no lines. For the span "filtered", `changes`
     has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
-    other spans both are empty. `earlier`: parts from the surveys that this survey replaces, the oldest first, if the series has
-    fewer steps than the request allows.
+    other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
+    survey replaces, the oldest first, if the series has fewer steps than the request allows.
     """
 
     attribute: str
     span: Span
+    cohort: str | None
     estimator: str
     confidence: float
     steps: list[int]
@@ -290,6 +311,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     end_ms: list[int]
     reports: list[int]
     complete: list[bool]
+    below_least: list[bool]
     interval_withheld: list[Withheld | None]
     lines: list[Line]
     changes: list[Jump]
@@ -311,11 +333,12 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
     The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
-    only their ends are None. Times are as in `Histogram`.
+    only their ends are None. Times and `cohort` are as in `Histogram`.
     """
 
     attribute: str
     span: Span
+    cohort: str | None
     steps: list[int]
     start_ms: list[int]
     end_ms: list[int]

@@ -78,6 +78,7 @@ def earlier_parts(
     values: Sequence[int],
     confidence: float,
     n_steps: int,
+    cohort: str | None = None,
 ) -> list[EarlierPart]:
     """The parts of a series from the replaced surveys, the oldest part first.
 
@@ -89,6 +90,7 @@ def earlier_parts(
         replaced: the survey that `survey` replaces, then the one that that survey replaces, and so on, as from `chain`.
         name, span, estimator, values, confidence: as in the series.
         n_steps: the largest number of steps of all parts together.
+        cohort: as in the series. The history of a cohort ends at a survey that does not have it under the same names.
     """
     parts: list[EarlierPart] = []
     attribute = survey.attributes[survey.index(name)]
@@ -100,14 +102,18 @@ def earlier_parts(
         if not joined.joined or (span == "window" and not joined.windows):
             parts.append(_part(old, span, False, joined.reason, [], [], []))
             break
+        if cohort is not None and not _has_cohort(old, survey, cohort):
+            parts.append(_part(old, span, False, f"{old.name} has no such cohort", [], [], []))
+            break
         shown = [Shown(v, label, None if place is None else joined.places[place]) for v, label, place in shown]
-        published = _published(old, source, name, span, later.start_ms, n_steps)
-        found = [p for p in published if estimator in p.estimators]
+        published = _published(old, source, name, span, later.start_ms, n_steps, cohort)
+        found = [p for p in published if p.below_least or estimator in p.estimators]
         if published and not found:
             others = " and ".join(published[-1].estimators)
             parts.append(_part(old, span, False, f"its estimates are by {others}, not by {estimator}", [], [], []))
             break
-        results = [p.estimators[estimator] for p in found]
+        k = old.attributes[old.index(name)].k
+        results = [p.estimators.get(estimator) or Frequencies.nothing(k) for p in found]
         parts.append(_part(old, span, True, joined.reason, found, results, lines(results, shown, confidence)))
         n_steps, later = n_steps - len(found), old
     else:
@@ -124,11 +130,20 @@ def _missing(fingerprint: str) -> EarlierPart:
     )  # fmt: skip
 
 
-def _published(survey: Survey, source: "Source", name: str, span: Span, until_ms: int, n_steps: int) -> list[Publication]:
+def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
+    """True if both surveys have the cohort, as the same kind of fact."""
+    if old.cohort is None or new.cohort is None:
+        return False
+    return old.cohort.name == new.cohort.name and cohort in old.cohort.values
+
+
+def _published(
+    survey: Survey, source: "Source", name: str, span: Span, until_ms: int, n_steps: int, cohort: str | None
+) -> list[Publication]:
     """The last publications of the steps that end at or before `until_ms`."""
     progress = source.progress()
     end = 0 if progress is None else min(progress.next_step, survey.step_at(until_ms))
-    keys = [publication_key(name, span, step) for step in range(max(0, end - n_steps), end)]
+    keys = [publication_key(name, span, step, cohort) for step in range(max(0, end - n_steps), end)]
     return [p for p in source.get(keys) if p is not None]
 
 

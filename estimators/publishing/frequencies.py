@@ -58,6 +58,11 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
             interval_withheld=withheld,
         )
 
+    @classmethod
+    def nothing(cls, k: int) -> "Frequencies":
+        """The result for k values of which no share is published."""
+        return cls(frequencies=[None] * k, standard_errors=[None] * k, iterations=0, converged=False)
+
     def estimate(self) -> Estimate:
         """Converts back to an `Estimate`, without the number of reports and the log-likelihood.
 

@@ -23,6 +23,7 @@ from mechanisms.arguments import FloatArray
 from surveys import Attribute, Survey
 
 Span = Literal["step", "window", "filtered"]
+COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
 MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
 MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
@@ -110,17 +111,21 @@ class Jump(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """The histogram of one attribute after one step, for one of three spans.
+    """The histogram of one attribute after one step, for one of three spans, of all people or of one cohort.
 
         step        that step alone
         window      the sliding window that ends with the step
         filtered    the share at that step, estimated from all steps so far (`estimators.publishing.filtering`); not for
                     attributes with more than 10 000 values
 
-    The key is (survey, attribute, step, span). A later publication replaces an earlier publication with the same key.
+    The key is (survey, attribute, step, span, cohort). A later publication replaces an earlier publication with the same key.
 
     Attributes:
         fingerprint: the survey's fingerprint, in hex.
+        cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has the spans "step" and
+            "window", only the default estimator, and no diagnostics; see `estimators.publishing.cohorts`.
+        below_least: true for a cohort with fewer reports than its least size. Then `estimators`, `numbers` and `levels` are
+            empty: nothing but the number of reports is published.
         panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has seen.
         reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of "eb",
             "mi", "ibu" and "mle" are None, and no estimator has converged. "filter" then predicts from earlier steps.
@@ -149,6 +154,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     attribute: str
     step: int
     span: Span
+    cohort: str | None = None
+    below_least: bool = False
     panes: int
     reports: int
     complete: bool
@@ -161,23 +168,26 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def main(self) -> str:
-        """Name of the estimator that is shown by default: the first."""
+        """Name of the estimator that is shown by default: the first. There is none if `below_least`."""
         return next(iter(self.estimators))
 
     @property
     def key(self) -> str:
-        """Key of the publication, unique within a survey: attribute, span, step."""
-        return publication_key(self.attribute, self.span, self.step)
+        """Key of the publication, unique within a survey: attribute, span, step, and the cohort if there is one."""
+        return publication_key(self.attribute, self.span, self.step, self.cohort)
 
 
-def publication_key(attribute: str, span: Span, step: int) -> str:
-    """Returns the `Publication.key` of this attribute, span and step."""
-    return f"{attribute}|{span}|{step}"
+def publication_key(attribute: str, span: Span, step: int, cohort: str | None = None) -> str:
+    """Returns the `Publication.key` of this attribute, span, step and cohort."""
+    return f"{attribute}|{span}|{step}" if cohort is None else f"{attribute}|{span}|{step}|{cohort}"
 
 
 def publication_keys(survey: Survey, step: int) -> list[str]:
-    """Returns the keys of all publications of a step: for every attribute and its spans."""
-    return [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in spans(attribute)]
+    """Returns the keys of all publications of a step: for every attribute its spans, then the spans of every cohort."""
+    keys = [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in spans(attribute)]
+    cohorts = () if survey.cohort is None else survey.cohort.values
+    names = [attribute.name for attribute in survey.attributes]
+    return keys + [publication_key(name, span, step, c) for name in names for c in cohorts for span in COHORT_SPANS]
 
 
 def spans(attribute: Attribute) -> tuple[Span, ...]:
@@ -219,15 +229,13 @@ def conclude(
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
-    held = max(1, sum(any(table.n for table in pane) for pane in panes))
-    groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
-    reports = [_most_reports(m, panes) for m in mechanisms]
+    groups, reports = pooled(mechanisms, panes)
     raw = combined_inversion(groups, steps=reports)
     moved = drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw) if before is not None else None
     if is_numeric(mechanisms):
         estimates, free = {"ems": combined_ems(groups), "mi": raw}, raw.frequencies
     else:
-        estimates, free = {"eb": _default(asked, groups, reports), "mi": raw}, free_maximum(groups, raw)
+        estimates, free = {"eb": empirical_bayes(asked, groups, reports), "mi": raw}, free_maximum(groups, raw)
     if "ibu" in estimators(asked, mechanisms):
         iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
         estimates["ibu"] = gibu(groups, iterations, steps=reports, likelihood="support")
@@ -241,7 +249,7 @@ def conclude(
         attribute=asked.name,
         step=step,
         span=span,
-        panes=held if any(table.n for _, table in groups) else 0,
+        panes=sum(any(table.n for table in pane) for pane in panes),
         reports=sum(table.n for _, table in groups),
         complete=complete,
         estimators={
@@ -274,7 +282,18 @@ def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
     return any(isinstance(m, ChannelMechanism) for m in mechanisms)
 
 
-def _default(asked: Attribute, groups: list[Group], reports: list[int]) -> Estimate:
+def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
+    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level.
+
+    Args:
+        mechanisms: each level's mechanism.
+        panes: for each step, the count table of every level.
+    """
+    groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
+    return groups, [_most_reports(m, panes) for m in mechanisms]
+
+
+def empirical_bayes(asked: Attribute, groups: list[Group], reports: list[int]) -> Estimate:
     """Returns the empirical-Bayes estimate, which uses the values' order if they have one."""
     if not asked.in_order:
         return combined_empirical_bayes(groups, reports)

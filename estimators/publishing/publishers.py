@@ -231,7 +231,8 @@ class PrometheusPublisher:
     A gauge for which the latest estimate has no number is NaN, never an older number. Gauges without the label `value` are
     always exported. If the survey lists an attribute's values (at most 256), each value has a time series of its frequency.
     For other attributes only the 20 most frequent values of the first estimate have a time series; later estimates do not
-    change this choice of values.
+    change this choice of values. A cohort has a time series of its number of reports, and none of a frequency: a survey has at
+    most 64 cohorts, but cohorts times values are too many time series.
 
     Args:
         survey: the survey.
@@ -243,7 +244,7 @@ class PrometheusPublisher:
     def __init__(self, survey: Survey, registry: CollectorRegistry, brief: bool = False) -> None:
         self._survey, self._brief = survey, brief
         self._shown: dict[str, list[int]] = {}
-        self._latest: dict[tuple[str, str], int] = {}
+        self._latest: dict[tuple[str, str, str | None], int] = {}
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
@@ -266,6 +267,9 @@ class PrometheusPublisher:
             gauge("mean_high", "Upper end of the 95 % interval of a mean.", span),
         ]
         self._reports = gauge("estimate_reports", "Reports used by the latest estimate.", span)
+        self._cohort_reports = gauge(
+            "cohort_reports", "Reports of a cohort in the latest estimate's span, also below the least size.", [*span, "cohort"]
+        )
         self._panes = gauge("estimate_panes", "Steps with reports in the latest estimate's span.", span)
         self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
         self._complete = gauge("estimate_complete", "1 if nothing could be missing from the latest estimate, else 0.", span)
@@ -331,10 +335,13 @@ class PrometheusPublisher:
                 self._jumped[p.attribute] = p.step
                 self._change_size.labels(p.survey, p.attribute).set(p.change.size)
                 self._changed_at.labels(p.survey, p.attribute).set(p.change.changed_at)
-            if p.step < self._latest.get((p.attribute, p.span), -1):
+            if p.step < self._latest.get((p.attribute, p.span, p.cohort), -1):
                 continue
-            self._latest[p.attribute, p.span] = p.step
+            self._latest[p.attribute, p.span, p.cohort] = p.step
             labels = (p.survey, p.attribute, p.span)
+            if p.cohort is not None:
+                self._cohort_reports.labels(*labels, p.cohort).set(p.reports)
+                continue
             self._reports.labels(*labels).set(p.reports)
             self._panes.labels(*labels).set(p.panes)
             self._step.labels(*labels).set(p.step)

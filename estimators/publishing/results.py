@@ -251,7 +251,7 @@ class RedisResults:
 
 
 def _in_order(publications: list[Publication]) -> list[Publication]:
-    return sorted(publications, key=lambda p: (p.step, p.attribute, p.span))
+    return sorted(publications, key=lambda p: (p.step, p.attribute, p.span, p.cohort or ""))
 
 
 @contextmanager

@@ -32,11 +32,11 @@ from typing import Protocol
 
 import msgspec
 
+from estimators.publishing.cohorts import conclude_cohort
 from estimators.publishing.filtering import conclude_filtered, replay
 from estimators.publishing.publication import Publication, conclude, edges_of, publication_key, publication_keys, spans, spent
-from mechanisms import CountTable, Mechanism
-from stores import PaneKey
-from stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables
+from mechanisms import Mechanism
+from stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
 from stores.count_store import CountStore
 from surveys import Survey
 
@@ -358,7 +358,7 @@ class Schedule:
         """
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
-        everybody = sum_cohorts(tables)
+        everybody = sum_cohorts(tables)  # to the last bit what a survey without cohorts counts
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
         pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
 
@@ -370,12 +370,9 @@ class Schedule:
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._results.lead():
                 return None
-
-            def pane(s: int, attribute: int = attribute, mechanisms: tuple[Mechanism, ...] = mechanisms) -> list[CountTable]:
-                return [everybody.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
-
-            panes = [pane(s) for s in range(first, step + 1)]
-            before = pane(step - 1) if pruned < step else None
+            steps = range(first, step + 1)
+            panes = [tables_of(survey, everybody, attribute, s) for s in steps]
+            before = tables_of(survey, everybody, attribute, step - 1) if pruned < step else None
             made = [
                 conclude(survey, attribute, step, "step", panes[-1:], complete(step), before),
                 conclude(survey, attribute, step, "window", panes, complete(first)),
@@ -388,6 +385,12 @@ class Schedule:
                 )
                 made.append(curve)
             publications += made
+            for cohort in range(0 if survey.cohort is None else survey.n_cohorts):
+                if not self._results.lead():
+                    return None
+                of_cohort = [tables_of(survey, tables, attribute, s, cohort) for s in steps]
+                publications.append(conclude_cohort(survey, cohort, made[0], of_cohort[-1:]))
+                publications.append(conclude_cohort(survey, cohort, made[1], of_cohort))
         return publications, filters
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:

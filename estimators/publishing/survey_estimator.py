@@ -222,7 +222,7 @@ class _Watcher:
 
     def publish(self, publications: list[Publication]) -> None:
         for p in publications:
-            if p.span == "step":
+            if p.span == "step" and p.cohort is None:
                 log.info(
                     "published", survey=p.survey, attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete
                 )

@@ -65,7 +65,7 @@ class Ridden:
 
 def answered(survey: Survey, steps: int) -> Demo:
     """The demo of a survey after these steps."""
-    demo = Demo(survey, MarkovValues(survey, PEOPLE, steps, 1) if survey is OLD else Ridden(steps), 1)
+    demo = Demo(survey, Ridden(steps) if survey.replaces else MarkovValues(survey, PEOPLE, steps, 1), 1)
     demo.run(lambda step, made: None)
     return demo
 

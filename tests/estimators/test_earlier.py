@@ -14,7 +14,7 @@ from estimators.publishing.results import MemoryResults
 from estimators.publishing.service import _Loop
 from surveys import parse_survey
 
-from .replaced_rig import BETWEEN, NEW, NEW_STEPS, OLD, TOML, answered, api_of_new, demos, replacing
+from .replaced_rig import BETWEEN, NEW, NEW_STEPS, OLD, OLD_STEPS, PEOPLE, TOML, answered, api_of_new, demos, replacing
 
 SCOOTER, BUS, CAR, BICYCLE, WALK = range(5)  # the values of the new survey
 
@@ -104,6 +104,25 @@ def test_a_chain_of_surveys_is_followed_until_a_meaning_changes() -> None:
     apart = replacing(OLD, name="travel-4", replaces=NEW.fingerprint.hex(), step_seconds=43_200)
     api = TestClient(create_api(apart, answered(apart, 2).service.results, dict, replaced=lambda: both))
     assert [(p["survey"], p["joined"]) for p in series(api)["earlier"]] == [("travel-2", False)]
+
+
+def test_the_history_of_a_cohort_follows_the_same_cohort_of_the_replaced_survey() -> None:
+    """At the first steps the cohort is below the least size: the part has these steps, and no shares."""
+    cohort = {"name": "version", "values": ["1.0", "1.1"], "least": PEOPLE // 4}
+    old = parse_survey(tomllib.loads(TOML) | {"cohort": cohort | {"values": ["beta", "1.1"], "least": PEOPLE // 2}})
+    new = replacing(old, cohort=cohort)
+    results = answered(old, OLD_STEPS).service.results
+    api = TestClient(create_api(new, answered(new, NEW_STEPS).service.results, dict, replaced=lambda: [Replaced(old, results)]))
+    (part,) = series(api, span="step", cohort="1.1", values=CAR)["earlier"]
+    assert (part["joined"], part["steps"]) == (True, list(range(BETWEEN)))
+    assert part["lines"][0]["frequencies"] == [None] * BETWEEN
+    (part,) = series(api, span="window", cohort="1.1", values=CAR)["earlier"]
+    assert part["lines"][0]["frequencies"] == [None, *(p.estimators["eb"].frequencies[0] for p in results.get(
+        [f"mode|window|{step}|1.1" for step in range(1, BETWEEN)]
+    ) if p is not None)]  # fmt: skip
+    (part,) = series(api, span="step", cohort="1.0", values=CAR)["earlier"]
+    assert (part["joined"], part["steps"], part["reason"]) == (False, [], "travel has no such cohort")
+    assert series(api, span="step", values=CAR)["earlier"][0]["joined"]
 
 
 def test_a_replaced_survey_without_estimates_gives_an_empty_part() -> None:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,7 @@ class Published:
     Attributes:
         steps: the steps of the counts.
         counts: the number of reports and the counts of each level.
+        cohort: the cohort; None for all people.
     """
 
     attribute: int
@@ -64,10 +65,12 @@ class Published:
     complete: bool
     steps: range
     counts: tuple[tuple[int, tuple[int, ...]], ...]
+    cohort: str | None = None
 
     @property
     def key(self) -> str:
-        return f"{SURVEY.attributes[self.attribute].name}|{self.span}|{self.step}"
+        of_all = f"{SURVEY.attributes[self.attribute].name}|{self.span}|{self.step}"
+        return of_all if self.cohort is None else f"{of_all}|{self.cohort}"
 
     @property
     def reports(self) -> int:
@@ -239,9 +242,16 @@ def conclude(
     survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
 ) -> Published:
     """Replaces `estimators.publishing.publication.conclude`."""
-    tables = [sum((pane[i] for pane in panes[1:]), panes[0][i]) for i in range(len(panes[0]))]
-    steps = range(step - len(panes) + 1, step + 1)
-    return Published(attribute, step, span, complete, steps, tuple(map(numbers_of, tables)))
+    return Published(attribute, step, span, complete, range(step - len(panes) + 1, step + 1), _sums(panes))
+
+
+def conclude_cohort(survey: Survey, cohort: int, everybody: Published, panes: Sequence[list[CountTable]]) -> Published:
+    """Replaces `estimators.publishing.cohorts.conclude_cohort`."""
+    return replace(everybody, counts=_sums(panes), cohort=survey.cohort_name(cohort))
+
+
+def _sums(panes: Sequence[list[CountTable]]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    return tuple(numbers_of(sum((pane[i] for pane in panes[1:]), panes[0][i])) for i in range(len(panes[0])))
 
 
 def conclude_filtered(
@@ -259,7 +269,8 @@ def replay(_: object, step: Published, state: bytes | None) -> bytes:
 
 def publish_counts(schedule: Any) -> None:
     """Replaces the estimates of a module `estimators.publishing.schedule` by counts."""
-    schedule.conclude, schedule.conclude_filtered, schedule.replay = conclude, conclude_filtered, replay
+    schedule.conclude, schedule.conclude_cohort = conclude, conclude_cohort
+    schedule.conclude_filtered, schedule.replay = conclude_filtered, replay
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -267,8 +278,9 @@ def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, t
     found = []
     for level, mechanism in enumerate(survey.mechanisms[p.attribute]):
         total = np.zeros(1 + int(np.prod(mechanism.table_shape)), np.int64)
-        for step in p.steps:
-            n, counts = truth.panes.get(PaneKey(p.attribute, level, step), (0, ()))
+        cohorts = range(survey.n_cohorts) if p.cohort is None else [survey.cohort_index(p.cohort)]
+        for step, cohort in product(p.steps, cohorts):
+            n, counts = truth.panes.get(PaneKey(p.attribute, level, step, cohort), (0, ()))
             total += [n, *counts] if n else 0
         found.append((int(total[0]), tuple(total[1:].tolist())))
     return tuple(found)

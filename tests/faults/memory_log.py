@@ -15,7 +15,7 @@ from runtime.errors import LogUnavailable
 from surveys import REASONS
 from tests.agents.samples import PANES, make_survey, sound, spoilt
 
-SURVEY = make_survey()
+SURVEY = make_survey(cohorts=2)
 PARTITIONS = 3
 ANSWER_S = 5.0  # a client's timeout for an answer of the broker
 

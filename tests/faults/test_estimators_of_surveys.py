@@ -24,12 +24,13 @@ from stores import PaneKey
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 from surveys import Survey
+from tests.agents.samples import make_survey
 
 from .code import Code
 from .invariant import Published, Violation, publish_counts
-from .memory_log import SURVEY
 from .memory_topic import MemoryTopic, TopicClient
 
+SURVEY = make_survey()
 SURVEYS, ESTIMATORS, STEPS, MARGIN_MS = 3, 2, 6, 500
 
 

@@ -1,5 +1,7 @@
 """A survey with cohorts, through the whole pipeline in one process, beside the same survey without cohorts."""
 
+import json
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -34,7 +36,7 @@ def demo_of(cohorts: bool) -> Demo:
 
 def everybody(cohorts: bool) -> list[Publication]:
     """The publications of all people, without the survey's fingerprint."""
-    return [replace(p, fingerprint="") for p in demo_of(cohorts).service.results.history()]
+    return [replace(p, fingerprint="") for p in demo_of(cohorts).service.results.history() if p.cohort is None]
 
 
 def test_the_histograms_of_all_people_are_those_without_cohorts_to_the_last_bit() -> None:
@@ -45,6 +47,22 @@ def test_the_histograms_of_all_people_are_those_without_cohorts_to_the_last_bit(
 def test_the_truth_of_all_people_is_that_without_cohorts() -> None:
     for p in everybody(cohorts=False):
         assert demo_of(cohorts=True).truth.of(SURVEY, p) == demo_of(cohorts=False).truth.of(PLAIN, p)
+
+
+def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_path: Path) -> None:
+    file, out = tmp_path / "survey.toml", tmp_path / "demo.json"
+    file.write_text(TEXT, encoding="utf-8")
+    with console.capture() as capture:
+        cli.demo(file, users=900, steps=1, json=out, page=False)
+    lines = [line for line in capture.get().splitlines() if "reports by version" in line]
+    sizes = [re.findall(r"(1\.0|1\.1|other) (\d+)(?: \(below 300: no histogram\))?", line) for line in lines]
+    assert [[name for name, _ in found] for found in sizes] == [["1.0", "1.1", "other"]] * 2
+    assert sum(int(n) for found in sizes for _, n in found) == 900
+    assert "900 reports counted in 1 steps; rejected: 0." in capture.get()
+    assert capture.get().count(" · window of 1 steps up to 0 · ") == 2
+    estimates = json.loads(out.read_text())["estimates"]
+    assert {e["cohort"] for e in estimates} == {None, "1.0", "1.1", "other"}
+    assert all(bool(e["estimators"]) is not e["below_least"] for e in estimates)
 
 
 def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:

@@ -1,0 +1,65 @@
+"""The histograms of cohorts: of the reports of one app version, channel or country alone.
+
+The count tables of a cohort are part of the tables of all people. A cohort's histogram comes from the default estimator. There
+is no histogram below the survey's least size. The reports of a person who changes the cohort count for each cohort in which the
+person reported. The standard errors allow for a person who reports in the cohort at every step of the span.
+"""
+
+from estimators.ems import combined_ems
+from estimators.levels import levels_difference
+from estimators.publishing.frequencies import Frequencies, Withheld, numbers_of
+from estimators.publishing.publication import (
+    LEVELS_CHANCE,
+    Diagnostics,
+    Publication,
+    empirical_bayes,
+    estimators,
+    is_numeric,
+    pooled,
+)
+from mechanisms import CountTable
+from surveys import Survey
+
+
+def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: list[list[CountTable]]) -> Publication:
+    """Estimates one attribute of one cohort over the panes of a span.
+
+    Args:
+        survey: a survey with cohorts.
+        cohort: index of the cohort.
+        everybody: the publication of the same attribute, step and span for all people.
+        panes: for each step of the span, the cohort's count table of every level.
+    """
+    assert survey.cohort is not None
+    attribute = survey.index(everybody.attribute)
+    asked, mechanisms = survey.attributes[attribute], survey.mechanisms[attribute]
+    groups, most_reports = pooled(mechanisms, panes)
+    reports = sum(table.n for _, table in groups)
+    found: dict[str, Frequencies] = {}
+    numbers = {}
+    if reports >= survey.cohort.least:
+        differ = levels_difference(groups, most_reports)
+        chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
+        withheld: Withheld | None = "levels" if any(p is not None and p < LEVELS_CHANCE for p in chances) else None
+        if is_numeric(mechanisms):
+            estimate, withheld = combined_ems(groups), withheld or "bias"
+        else:
+            estimate = empirical_bayes(asked, groups, most_reports)
+            numbers = numbers_of(estimate, asked.edges, withheld)
+        found = {estimators(asked, mechanisms)[0]: Frequencies.of(estimate, withheld)}
+    return Publication(
+        survey=everybody.survey,
+        fingerprint=everybody.fingerprint,
+        attribute=everybody.attribute,
+        step=everybody.step,
+        span=everybody.span,
+        cohort=survey.cohort.values[cohort],
+        below_least=not found,
+        panes=sum(any(table.n for table in pane) for pane in panes),
+        reports=reports,
+        complete=everybody.complete,
+        estimators=found,
+        numbers=numbers,
+        privacy=everybody.privacy,
+        diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+    )
