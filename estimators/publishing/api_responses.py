@@ -28,7 +28,7 @@ from estimators.publishing.api_schema import (
     Status,
     SurveyInfo,
 )  # fmt: skip
-from estimators.publishing.earlier import Replaced, Shown, earlier_parts, lines, plain
+from estimators.publishing.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, one_in, plain
 from estimators.publishing.frequencies import NUMBERS, Frequencies
 from estimators.publishing.publication import (
     COHORT_SPANS,
@@ -116,7 +116,8 @@ class ApiResponses:
         ]  # fmt: skip
         return SurveyInfo(
             name=s.name, fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
-            window_steps=s.window_steps, lateness_steps=s.lateness_steps, collection=s.collection, attributes=attributes,
+            window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
+            collection=s.collection, attributes=attributes,
             cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
             post_methods=list(POST_NAMES), simulated=self._truth is not None,
         )  # fmt: skip
@@ -273,7 +274,8 @@ class ApiResponses:
         changes = [p.change for p in found if p.change is not None]
         before = last - (found[-1].step + 1)  # steps before this survey's first step
         return Series(
-            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
+            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, every=one_in(last, self._survey),
+            steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
             below_least=[p.below_least for p in found],
@@ -299,15 +301,15 @@ class ApiResponses:
                 )
             )  # fmt: skip
         return NumberSeries(
-            attribute=name, span=span, cohort=cohort, steps=[p.step for p in found],
+            attribute=name, span=span, cohort=cohort, every=one_in(last, self._survey), steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
         )  # fmt: skip
 
     def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> list[Publication]:
-        """Returns the publications of this number of steps, up to `step` or the latest step; at least one."""
+        """Returns the publications of the steps up to `step` or the latest step, thinned as by `kept_steps`; at least one."""
         latest = self.latest_step() if step is None else step
-        steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
+        steps = range(0) if latest is None else kept_steps(latest, last, self._survey)
         keys = [publication_key(name, span, step, cohort) for step in steps]
         found = [p for p in self._source.get(keys) if p is not None]
         if not found:

@@ -36,7 +36,10 @@ Estimator = Annotated[
 Post = Annotated[str, Query(max_length=16, description="post-processing of mi")]
 Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
 Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence level of the intervals")]
-Last = Annotated[int, Query(ge=1, le=1000, description="number of steps, up to `step`")]
+Last = Annotated[
+    int,
+    Query(ge=1, le=100_000, description="number of steps, up to `step`; of more than 1000 steps, one in `every` is returned"),
+]
 CohortOf = Annotated[
     str | None, Query(max_length=200, description="a cohort of the survey, for the spans step and window; default: all people")
 ]

@@ -61,7 +61,7 @@ class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The survey. `post_methods`: post-processings of "mi" that requests may name. `simulated`: the truth is known.
 
-    `cohort` is None for a survey without cohorts.
+    `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
     """
 
     name: str
@@ -70,6 +70,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: int
     window_steps: int
     lateness_steps: int
+    retention_steps: int
     collection: str
     cohort: CohortInfo | None
     attributes: list[AttributeInfo]
@@ -275,7 +276,8 @@ class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
 
     `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
     no steps. `survey` is "" if the earlier survey is not served here. `lines` has the values of the series; the numbers of an
-    added value are None. Other names are as in `Series`.
+    added value are None. A part of more than 1000 steps is thinned like the
+    series. Other names are as in `Series`.
     """
 
     survey: str
@@ -298,7 +300,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     values of the last step with an estimate. If no step has an estimate, there are no lines. For the span "filtered", `changes`
     has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
     other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
-    survey replaces, the oldest first, if the series has fewer steps than the request allows.
+    survey replaces, the oldest first, if the series has fewer steps than the request allows. `every`: the series has one step
+    in `every`; it is above 1 if the request asks for more than 1000 steps. The jumps of the other steps are then missing.
     """
 
     attribute: str
@@ -306,6 +309,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     cohort: str | None
     estimator: str
     confidence: float
+    every: int
     steps: list[int]
     start_ms: list[int]
     end_ms: list[int]
@@ -333,12 +337,13 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
     The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
-    only their ends are None. Times and `cohort` are as in `Histogram`.
+    only their ends are None. `every` is as in `Series`. Times and `cohort` are as in `Histogram`.
     """
 
     attribute: str
     span: Span
     cohort: str | None
+    every: int
     steps: list[int]
     start_ms: list[int]
     end_ms: list[int]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from estimators.publishing.api_responses import Source
 
 
+MOST_STEPS = 1000  # of a longer series, a part of the steps is read
+
+
 class Replaced(NamedTuple):
     """A survey that another survey replaces, and the reader of its saved publications."""
 
@@ -36,6 +39,16 @@ class Shown(NamedTuple):
     value: int
     label: str
     place: int | None
+
+
+def one_in(last: int, survey: Survey) -> int:
+    """The smallest n for which one step in n of the last `last` kept steps is at most `MOST_STEPS` steps."""
+    return max(1, math.ceil(min(last, survey.retention_steps) / MOST_STEPS))
+
+
+def kept_steps(latest: int, last: int, survey: Survey) -> range:
+    """The steps of a series, in order: of the last `last` steps up to `latest`, one step in `one_in(last, survey)`."""
+    return range(latest, max(-1, latest - min(last, survey.retention_steps)), -one_in(last, survey))[::-1]
 
 
 def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: float) -> list[Line]:
@@ -115,7 +128,7 @@ def earlier_parts(
         k = old.attributes[old.index(name)].k
         results = [p.estimators.get(estimator) or Frequencies.nothing(k) for p in found]
         parts.append(_part(old, span, True, joined.reason, found, results, lines(results, shown, confidence)))
-        n_steps, later = n_steps - len(found), old
+        n_steps, later = n_steps - one_in(n_steps, old) * len(found), old
     else:
         if later.replaces is not None and n_steps > 0:
             parts.append(_missing(later.replaces))
@@ -140,10 +153,10 @@ def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
 def _published(
     survey: Survey, source: "Source", name: str, span: Span, until_ms: int, n_steps: int, cohort: str | None
 ) -> list[Publication]:
-    """The last publications of the steps that end at or before `until_ms`."""
+    """The last publications of the steps that end at or before `until_ms`, thinned as by `kept_steps`."""
     progress = source.progress()
     end = 0 if progress is None else min(progress.next_step, survey.step_at(until_ms))
-    keys = [publication_key(name, span, step, cohort) for step in range(max(0, end - n_steps), end)]
+    keys = [publication_key(name, span, step, cohort) for step in kept_steps(end - 1, n_steps, survey)]
     return [p for p in source.get(keys) if p is not None]
 
 

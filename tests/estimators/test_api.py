@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.core.result import Ok
 
 from estimators.post_processing import post_process
+from estimators.publishing import earlier
 from estimators.publishing.api import SECURITY, create_api
 from estimators.publishing.api_routes import News
 from estimators.publishing.frequencies import Frequencies
@@ -148,6 +149,33 @@ def after_a_jump(demo: Demo) -> MemoryResults:
     progress = Progress(first_step=0, next_step=STEPS)
     assert results.save([*demo.service.results.history(), curve], None, progress)
     return results
+
+
+def test_a_long_series_has_one_step_in_n_and_the_latest(
+    client: TestClient, demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "/api/v1/attributes/latency_ms/"
+    whole = {what: client.get(url + what, params={"last": 4}).json() for what in ("series", "numbers")}
+    monkeypatch.setattr(earlier, "MOST_STEPS", 500)  # half of the steps that the survey keeps
+    for what, full in whole.items():
+        assert (full["every"], full["steps"]) == (1, [0, 1, 2, 3])
+        thinned = client.get(url + what, params={"last": 100_000}).json()
+        assert (thinned["every"], thinned["steps"]) == (2, [1, 3])
+        assert thinned["reports"] == full["reports"][1::2]
+        of_full, of_thinned = (found["lines"][0] for found in (full, thinned))
+        assert of_thinned["low"] == of_full["low"][1::2]
+    lines = csv.DictReader(io.StringIO(client.get(url + "series.csv", params={"last": 1000, "values": "0"}).text))
+    assert [line["step"] for line in lines] == ["1", "3"]
+
+
+def test_steps_of_long_series_are_few_and_end_with_the_latest() -> None:
+    survey = msgspec.structs.replace(SURVEY, retention_steps=8760)
+    for latest, last in ((9000, 100_000), (9000, 8760), (9000, 1000), (3, 48), (500, 8760), (0, 1)):
+        steps = earlier.kept_steps(latest, last, survey)
+        assert steps[-1] == latest
+        assert 0 < len(steps) <= earlier.MOST_STEPS
+        assert min(steps) >= max(0, latest - min(last, survey.retention_steps) + 1)
+        assert min(steps) < max(0, latest - min(last, survey.retention_steps) + 1) + earlier.one_in(last, survey)
 
 
 def test_the_series_the_histogram_and_the_status_show_a_jump(demo: Demo) -> None:

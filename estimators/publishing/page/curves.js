@@ -93,7 +93,12 @@ function words(s, jumps, here, joined) {
   const trusted = s.interval_withheld.some(Boolean) ? " where they can be trusted" : "";
   const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap nobody reported${joined ? ", or the value is unknown" : ""}.`;
   const marked = `${jumps ? " A dashed line in a value's colour marks a jump." : ""}${here ? " A grey or blue dashed line marks the times shown above." : ""}`;
-  $("series-hint").textContent = `${name}, ${which}, with ${Math.round(100 * s.confidence)} % intervals${trusted}. Each point stands at the end of its step. ${gap}${marked}`;
+  $("series-hint").textContent = `${name}, ${which}, with ${Math.round(100 * s.confidence)} % intervals${trusted}. Each point stands at the end of its step. ${thinned(s)}${gap}${marked}`;
+}
+
+// Says which steps of a long range are drawn.
+export function thinned(s) {
+  return s.every > 1 ? `One step in ${s.every} is drawn. ` : "";
 }
 
 function key(value) {

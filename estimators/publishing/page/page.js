@@ -82,7 +82,7 @@ function offerControls() {
   const all = asked().k > 2000 ? "2,000 most frequent" : "all";
   offer($("show"), [...counts.map((n) => [`${n}`, `${n} most frequent`]), ["all", all]], shownValues() === Infinity ? "all" : `${shownValues()}`);
   if (document.activeElement !== $("find")) $("find").value = state.find;
-  offer($("last"), [...new Set([12, 48, 168, 1000, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${n} steps (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
+  offer($("last"), [...new Set([12, 48, 168, 1000, state.survey.retention_steps, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${n} steps (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
   $("follow").checked = state.follow;
   $("to-latest").hidden = state.step === null || state.step >= (state.latest ?? 0);
   $("compare").disabled = !(state.step > state.first);

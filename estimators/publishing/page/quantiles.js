@@ -1,5 +1,6 @@
 // The mean and the percentiles of an attribute's numbers: of the chosen step, and over time.
 import { colourOf, lineChart } from "./charts.js";
+import { thinned } from "./curves.js";
 import { $, element } from "./dom.js";
 import { explained } from "./explain.js";
 import { numbersQuery, path, state } from "./state.js";
@@ -31,7 +32,7 @@ export function drawQuantiles(s, view, period) {
   });
   read(here());
   const known = s.lines.some((line) => line.values.some((x) => x !== null));
-  $("quantiles-hint").textContent = known ? "In the unit of the bins, with 95 % intervals. Within a bin, the numbers count as evenly spread." : "Nobody reported in these steps.";
+  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread.` : "Nobody reported in these steps.";
   $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${s.attribute} over time. The list and the CSV have the numbers.`);
   $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
   $("quantiles-json").href = path("numbers", numbersQuery());

@@ -42,7 +42,7 @@ export function readAddress() {
   state.zoom = pair(query.get("zoom"));
   const values = (query.get("values") ?? "").split(",").filter(Boolean).map(whole);
   state.values = values.length && values.length <= 20 && values.every((v) => v !== null && v < asked().k) ? values : null;
-  state.last = Math.min(1000, whole(query.get("last")) || 48);
+  state.last = Math.min(100_000, whole(query.get("last")) || 48);
   state.period = pair(query.get("period"));
   state.before = whole(query.get("before"));
   const same = state.before !== null && state.before === state.step;
