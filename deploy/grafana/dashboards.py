@@ -52,6 +52,7 @@ FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 OF = '{survey="$survey", attribute="$attribute"}'
 SPAN = '{survey="$survey", attribute="$attribute", span="$span"}'
+WINDOW = '{survey="$survey", attribute="$attribute", span="window"}'
 COUNTED = '{survey="$survey", attribute="$attribute", span!="filtered"}'
 # "filter" is the only estimator of the span "filtered", and no other span has this estimator
 ESTIMATE = '{survey="$survey", attribute="$attribute", span="$span", estimator=~"$estimator|filter"}'
@@ -144,6 +145,9 @@ POPULATION = (
     Panel(fits, "Estimate against mechanism", "z-score of the counts; beyond ±6: forged reports or a wrong survey.", "none",
           ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),), 8,
           steps=((None, "red"), (-6, "transparent"), (6, "red"))),
+    Panel(counts, "Reports of each cohort", "In the sliding window; the page and the API have the cohorts' histograms.",
+          "locale", ((f"max by (cohort) (ldpstream_cohort_reports{WINDOW})", "{{cohort}}"),), 24,
+          empty="this survey has no cohorts"),
 )  # fmt: skip
 
 PRIVACY = (

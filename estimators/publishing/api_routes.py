@@ -185,9 +185,9 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.api_route("/table", methods=["GET", "HEAD"], include_in_schema=False)
     def table(
         attribute: str | None = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        of: Served = found,
+        cohort: CohortOf = None, of: Served = found,
     ) -> HTMLResponse:  # fmt: skip
-        return HTMLResponse(*page_table(of.survey, of.responses, attribute, step, span, estimator))
+        return HTMLResponse(*page_table(of.survey, of.responses, attribute, step, span, estimator, cohort))
 
     return api
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from estimators.publishing.api_responses import ApiResponses, NotAllowed, NotFound
 from estimators.publishing.api_schema import Histogram, Outlook
-from estimators.publishing.publication import Span, spans
+from estimators.publishing.publication import COHORT_SPANS, Span, spans
 from surveys import Attribute, Survey
 
 FEW_ROWS, MANY_ROWS = 10, 1000  # values shown of each of several attributes; of one attribute
@@ -43,7 +43,13 @@ def with_query(index: str, query: str) -> str:
 
 
 def page_table(
-    survey: Survey, responses: ApiResponses, attribute: str | None, step: int | None, span: Span, estimator: str | None
+    survey: Survey,
+    responses: ApiResponses,
+    attribute: str | None,
+    step: int | None,
+    span: Span,
+    estimator: str | None,
+    cohort: str | None = None,
 ) -> tuple[str, int]:
     """Returns the page and its HTTP status.
 
@@ -51,7 +57,7 @@ def page_table(
         survey: the survey.
         responses: the estimates.
         attribute: name of one attribute, to show at most 1000 of its values; None for ten values of every attribute.
-        step, span, estimator: as in the API. An attribute without this span is shown for the window.
+        step, span, estimator, cohort: as in the API. An attribute without this span is shown for the window.
 
     Raises:
         StoreUnavailable: if the store of results does not answer.
@@ -64,33 +70,55 @@ def page_table(
         for a in shown:
             of_span: Span = span if span in spans(a) else "window"
             rows = MANY_ROWS if attribute else FEW_ROWS
-            h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k))
-            parts.append(_section(a, h, responses.outlook(a.name, h.step), survey.window_steps, alone=attribute is not None))
+            h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k), cohort)
+            parts.append(_section(survey, a, h, responses.outlook(a.name, h.step), alone=attribute is not None))
     except (NotFound, NotAllowed) as error:
         status = 404 if isinstance(error, NotFound) else 422
         parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="table">All attributes</a></p></section>')
     return "".join([*parts, FOOT]), status
 
 
-def _section(a: Attribute, h: Histogram, outlook: dict[str, Outlook], window: int, alone: bool) -> str:
-    here = {"attribute": a.name, "step": h.step}
+def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outlook], alone: bool) -> str:
+    here = {"attribute": a.name, "step": h.step} | _of(h.cohort)
     query = escape(urlencode({**here, "span": h.span, "estimator": h.estimator}))
     csv = f'<a href="api/v1/attributes/{quote(a.name)}/histogram.csv?{query}">CSV</a>'
     if alone:
-        others = [span for span in spans(a) if span != h.span]
+        others = [span for span in (spans(a) if h.cohort is None else COHORT_SPANS) if span != h.span]
         links = [f'<a href="table?{escape(urlencode({**here, "span": span}))}">{SPANS[span]}</a>' for span in others]
-        links += ['<a href="table">All attributes</a>', csv]
+        links += ['<a href="table">All attributes</a>', csv, *_cohort_links(survey, h)]
     else:
         links = [f'<a href="table?{query}">All values</a>', csv]
     head = "".join(f'<th scope="col"{"" if i == 0 else NUMBER}>{name}</th>' for i, name in enumerate(_names(h)))
     rows = "".join(_row(cells) for cells in _rows(h))
     left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
     return (
-        f'<section class="card"><h2>{escape(a.name)}</h2>\n<p>{_about(h, window)}{left}</p>\n'
+        f'<section class="card"><h2>{escape(a.name)}{_name(survey, h.cohort)}</h2>\n<p>{_about(survey, h)}{left}</p>\n'
         f"{_numbers(h)}{_privacy(a, outlook)}"
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
         f'<p class="links">{" ".join(links)}</p></section>\n'
     )
+
+
+def _of(cohort: str | None) -> dict[str, str]:
+    return {} if cohort is None else {"cohort": cohort}
+
+
+def _name(survey: Survey, cohort: str | None) -> str:
+    return "" if survey.cohort is None or cohort is None else escape(f", {survey.cohort.name} {cohort}")
+
+
+def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
+    """Links to the histograms of all people and of the other cohorts."""
+    if survey.cohort is None:
+        return []
+    shown = "step" if h.span == "step" else "window"
+    here: dict[str, str | int] = {"attribute": h.attribute, "step": h.step, "span": shown}
+    others = [cohort for cohort in (None, *survey.cohort.values) if cohort != h.cohort]
+    names = ["All people" if cohort is None else f"{survey.cohort.name} {cohort}" for cohort in others]
+    return [
+        f'<a href="table?{escape(urlencode({**here, **_of(cohort)}))}">{escape(name)}</a>'
+        for cohort, name in zip(others, names, strict=True)
+    ]
 
 
 def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
@@ -103,12 +131,17 @@ def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
     )
 
 
-def _about(h: Histogram, window: int) -> str:
+def _about(survey: Survey, h: Histogram) -> str:
+    if h.below_least and survey.cohort is not None:
+        return (
+            f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: {h.reports:,} reports, below "
+            f"the least size of {survey.cohort.least:,}. No histogram is published."
+        )
     if not h.converged and h.reports == 0:
         return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): nobody reported."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
     withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
-    width = f" of {window} steps" if h.span == "window" else ""
+    width = f" of {survey.window_steps} steps" if h.span == "window" else ""
     return (
         f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "

@@ -24,6 +24,7 @@ from tests.docs.tables import METRICS
 START_S, STEP_S, STEPS, JUMP = 1_767_571_200, 60, 16, 10
 PEOPLE = 6000
 PERCENTILES = "Mean and percentiles of the numbers, with intervals of 95 %"  # empty for values that are not numbers
+COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = 1000\n'
 NO_NUMBER = {"Last jump, percentage points"}  # empty before the first jump
 
 
@@ -64,7 +65,9 @@ class Past:
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     folder = tmp_path_factory.mktemp("past")
-    survey = rehearse(ROOT / "surveys" / "samples" / "demo.toml", folder / "survey.toml", STEP_S, START_S)
+    text = (ROOT / "surveys" / "samples" / "demo.toml").read_text(encoding="utf-8")
+    (folder / "cohorts.toml").write_text(text.replace("[[attribute]]", f"{COHORT}[[attribute]]", 1), encoding="utf-8")
+    survey = rehearse(folder / "cohorts.toml", folder / "survey.toml", STEP_S, START_S)
     try:
         with open_canvas() as canvas, remembered(metrics(survey, Values(survey)), folder) as ask:
             yield Past(survey, ask, canvas)

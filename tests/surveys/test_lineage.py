@@ -126,3 +126,14 @@ def test_the_fingerprint_changes_exactly_with_a_difference_that_says_so() -> Non
         found = differences(OLD, new)
         assert [one.key for one in found] == list(keys)
         assert found[0].fingerprint is (new.fingerprint != OLD.fingerprint)
+
+
+def test_the_cohorts_differ_key_by_key() -> None:
+    cohort = {"name": "version", "values": ["1.0", "1.1"], "least": 10}
+    changed = differences(survey(cohort=cohort), survey(cohort=cohort | {"values": ["1.0", "1.1", "1.2"]}))
+    assert [(d.key, d.old, d.new, d.fingerprint) for d in changed] == [
+        ("cohort.values", ["1.0", "1.1"], ["1.0", "1.1", "1.2"], True)
+    ]
+    assert [(d.key, d.old) for d in differences(OLD, survey(cohort=cohort))] == [
+        ("cohort.least", None), ("cohort.name", None), ("cohort.values", None),
+    ]  # fmt: skip

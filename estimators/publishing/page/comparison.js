@@ -3,7 +3,7 @@ import { barChart, colour } from "./charts.js";
 import { $, element, grouped, percent, points, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { ESTIMATORS, MOST_ROWS, select } from "./histogram.js";
-import { asked, comparisonQuery, path, state } from "./state.js";
+import { asked, comparisonQuery, path, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
@@ -33,7 +33,7 @@ export function drawComparison(c, h) {
   const clear = c.differences.map((_, i) => i).filter((i) => c.clear[i]).sort((a, b) => Math.abs(c.differences[b]) - Math.abs(c.differences[a]));
   const known = c.differences.some((x) => x !== null);
   const box = $("comparison-summary");
-  box.replaceChildren(`${sides(c)}, ${ESTIMATORS[c.estimator]}${state.estimator === "mi" && state.post !== "none" ? " without post-processing" : ""}. `);
+  box.replaceChildren(`${sides(c)}, ${ESTIMATORS[c.estimator]}${c.estimator === "mi" && state.post !== "none" ? " without post-processing" : ""}. `);
   if (!known) box.append("There is no estimate of one of the two times.");
   else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
   else {
@@ -44,7 +44,7 @@ export function drawComparison(c, h) {
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   $("comparison-list").replaceChildren(...clear.slice(0, MOST_LISTED).map((i) => element("li", sentence(c, i))));
   if (clear.length > MOST_LISTED) $("comparison-list").append(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
-  $("differences").setAttribute("aria-label", `Differences of ${c.attribute} between two times. Arrow keys read single values.`);
+  $("differences").setAttribute("aria-label", `Differences of ${subject(c)} between two times. Arrow keys read single values.`);
   barChart($("differences"), bars, { view: null, read, zoom: () => {}, unit: "" });
   $("comparison-readout").textContent = "Differences in percentage points. Arrow keys read single values. Bars in strong colour changed clearly.";
   if ($("comparison-numbers").open) drawDifferences();
@@ -88,9 +88,9 @@ export function drawDifferences() {
 
 export function caption() {
   return {
-    title: `${state.survey.name}: ${shown.attribute}, differences in percentage points`,
+    title: `${state.survey.name}: ${subject(shown)}, differences in percentage points`,
     lines: [sides(shown), `${ESTIMATORS[shown.estimator]}; 95 % intervals; bars in strong colour changed clearly`],
-    name: `${state.survey.name}-${shown.attribute}-steps-${shown.before.step}-${shown.after.step}`,
+    name: `${state.survey.name}-${subject(shown)}-steps-${shown.before.step}-${shown.after.step}`,
     keys: [],
   };
 }

@@ -3,7 +3,7 @@ import { jumpText } from "./alerts.js";
 import { colour, colourOf, dashOf, lineChart, stepsChart } from "./charts.js";
 import { $, capital, element, grouped, percent, table } from "./dom.js";
 import { ESTIMATORS } from "./histogram.js";
-import { path, seriesQuery, state } from "./state.js";
+import { path, seriesQuery, state, subject } from "./state.js";
 import { opens, periodOf, stepAt, withZone } from "./times.js";
 
 let shown = null;
@@ -62,8 +62,8 @@ export function drawCurves(s, actions) {
   readCurves(shown.steps.length - 1);
   drawJumps(s);
   $("whole-period").hidden = !state.period;
-  $("series").setAttribute("aria-label", known ? `Shares over time of ${s.lines.map((line) => line.label).join(", ")}. The legend and the CSV have the numbers.` : "Nobody reported in these steps");
-  $("reports").setAttribute("aria-label", `Reports of ${s.attribute} in each step. The CSV has the numbers.`);
+  $("series").setAttribute("aria-label", known ? `Shares over time of ${s.lines.map((line) => line.label).join(", ")}. The legend and the CSV have the numbers.` : nothing(s));
+  $("reports").setAttribute("aria-label", `Reports of ${subject(s)} in each step. The CSV has the numbers.`);
   words(s, jumps.length, here.length, joined.length);
   $("earlier").replaceChildren(...(state.period ? [] : s.earlier).map((part) => element("li", earlierText(part))));
   const query = seriesQuery();
@@ -80,18 +80,21 @@ function earlierText(part) {
   return `${until}: from the replaced ${which}, up to the grey dashed line${part.reason ? `; ${part.reason}` : ""}.`;
 }
 
+// Why there is no curve.
+const nothing = (s) => (s.below_least.some(Boolean) ? "In these steps the cohort is below the least size" : "Nobody reported in these steps");
+
 function words(s, jumps, here, joined) {
   const each = s.span === "filtered" ? "in each step" : `used by the estimate of each step${s.span === "window" ? ", from its whole window" : ""}`;
-  $("reports-hint").textContent = `Reports of ${s.attribute} ${each}.`;
+  $("reports-hint").textContent = `Reports of ${subject(s)} ${each}.`;
   if (!s.lines.length) {
-    $("series-hint").textContent = "Nobody reported in these steps.";
+    $("series-hint").textContent = `${nothing(s)}.`;
     return;
   }
   const name = capital(ESTIMATORS[s.estimator] ?? s.estimator);
   const now = s.lines.some((line) => line.frequencies.at(-1) !== null) ? "" : "in the last step with reports";
   const which = state.values ? "the chosen values" : `the ${s.lines.length} most frequent values ${now}`.trim();
   const trusted = s.interval_withheld.some(Boolean) ? " where they can be trusted" : "";
-  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap nobody reported${joined ? ", or the value is unknown" : ""}.`;
+  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap nobody reported${s.cohort === null ? "" : ", or the cohort is below the least size"}${joined ? ", or the value is unknown" : ""}.`;
   const marked = `${jumps ? " A dashed line in a value's colour marks a jump." : ""}${here ? " A grey or blue dashed line marks the times shown above." : ""}`;
   $("series-hint").textContent = `${name}, ${which}, with ${Math.round(100 * s.confidence)} % intervals${trusted}. Each point stands at the end of its step. ${thinned(s)}${gap}${marked}`;
 }
@@ -161,9 +164,9 @@ export function caption() {
   const first = s.steps[s.part.indexOf(null)];
   const earlier = [...$("earlier").children].map((item) => item.textContent);
   return {
-    title: `${state.survey.name}: ${s.attribute} over time`,
+    title: `${state.survey.name}: ${subject(s)} over time`,
     lines: [`${periodOf({ start_ms: s.start_ms[0], end_ms: s.end_ms.at(-1), step: `${first} to ${s.steps.at(-1)}` })}`, $("series-hint").textContent, ...earlier],
-    name: `${state.survey.name}-${s.attribute}-steps-${first}-${s.steps.at(-1)}`,
+    name: `${state.survey.name}-${subject(s)}-steps-${first}-${s.steps.at(-1)}`,
     keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.value), dashOf(line.value)]),
   };
 }

@@ -2,7 +2,7 @@
 import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { asked, histogramQuery, path, shownValues, state } from "./state.js";
+import { asked, histogramQuery, path, shownValues, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const WITHHELD = {
@@ -65,6 +65,11 @@ function summary(h, known) {
   const intervals = h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`;
   $("when").textContent = periodOf(h);
   if (h.span === "filtered" && !known) return box.replaceChildren("Nobody has reported up to this step: there is no estimate.");
+  if (h.below_least) {
+    const { name, least } = state.survey.cohort;
+    const number = `${plural(h.reports, "report")} in this ${h.span}, below the least size of ${grouped(least)}: no histogram is published.`;
+    return box.replaceChildren(explained(`${capital(name)} ${h.cohort}`, "cohort"), `: ${number}`);
+  }
   if (!known) return box.replaceChildren(`Nobody reported in this ${h.span}: there is no estimate.`);
   const people = `of at least ${plural(h.people_at_least, "person").replace("persons", "people")}`;
   const reports = explained(`${plural(h.reports, "report")} ${people}`, "reports");
@@ -73,7 +78,8 @@ function summary(h, known) {
     const here = h.reports ? [reports, " in this step."] : ["Nobody reported in this step: the curve is predicted from earlier steps."];
     box.replaceChildren(...here, " The filtered curve is estimated from ", explained(plural(h.panes, "step"), "steps"), " so far, with ", ends, ".");
   } else {
-    box.replaceChildren(reports, " in ", explained(plural(h.panes, "step"), "steps"), ", with ", ends, ".");
+    const who = h.cohort === null ? [] : [explained(`${capital(state.survey.cohort.name)} ${h.cohort}`, "cohort"), ": "];
+    box.replaceChildren(...who, reports, " in ", explained(plural(h.panes, "step"), "steps"), ", with ", ends, ".");
   }
   return undefined;
 }
@@ -108,14 +114,14 @@ export function drawHistogram(h, actions) {
   shown = h;
   rows = bars(h);
   const known = h.frequencies.some((x) => x !== null);
-  $("histogram-title").textContent = h.attribute;
+  $("histogram-title").textContent = subject(h);
   summary(h, known);
   remarks(h, known);
   const n = rows.labels.length;
   const view = state.zoom && state.zoom[0] < n ? [state.zoom[0], Math.min(n - 1, state.zoom[1])] : null;
   $("zoom-out").disabled = $("zoom-all").disabled = !view;
   $("zoom-in").disabled = n < 3;
-  const name = `Histogram of ${h.attribute}, ${known ? plural(rows.values.length, "value") : "nobody reported"}`;
+  const name = `Histogram of ${subject(h)}, ${known ? plural(rows.values.length, "value") : nothing(h)}`;
   $("histogram").setAttribute("aria-label", `${name}. Arrow keys read single values; Enter adds a value to the curves.`);
   const at = h.attribute === chosen?.attribute ? rows.values.indexOf(chosen.value) : -1;
   barChart($("histogram"), rows, {
@@ -150,6 +156,8 @@ export function unread() {
   $("readout").textContent = UNREAD;
 }
 
+const nothing = (h) => (h.below_least ? "the cohort is below the least size" : "nobody reported");
+
 function read(i) {
   if (i >= rows.values.length) {
     if (rows.others !== null) $("readout").textContent = `${rows.labels[i]}: ${percent(rows.others)} together`;
@@ -157,7 +165,7 @@ function read(i) {
   }
   chosen = { attribute: shown.attribute, value: rows.values[i] };
   const truth = rows.truth ? `, truth ${percent(rows.truth[i])}` : "";
-  if (rows.frequencies[i] === null) $("readout").textContent = `${rows.labels[i]}: no estimate, since nobody reported${truth}`;
+  if (rows.frequencies[i] === null) $("readout").textContent = `${rows.labels[i]}: no estimate, since ${nothing(shown)}${truth}`;
   else {
     const interval = rows.low[i] === null ? "without an interval" : `between ${percent(rows.low[i])} and ${percent(rows.high[i])}`;
     $("readout").textContent = `${rows.labels[i]}: ${percent(rows.frequencies[i])}, ${interval}${truth}`;
@@ -203,12 +211,12 @@ export function caption() {
   const people = `${plural(h.reports, "report")} of at least ${grouped(h.people_at_least)} people in ${plural(h.panes, "step")}`;
   const post = h.post === "none" ? "" : `, ${h.post}`;
   return {
-    title: `${state.survey.name}: ${h.attribute}`,
+    title: `${state.survey.name}: ${subject(h)}`,
     lines: [
       `${periodOf(h)}, ${h.span === "filtered" ? "filtered curve" : h.span === "step" ? "one step" : "sliding window"}`,
       `${capital(ESTIMATORS[h.estimator])}${post}; ${people}; ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}`,
     ],
-    name: `${state.survey.name}-${h.attribute}-step-${h.step}`,
+    name: `${state.survey.name}-${subject(h)}-step-${h.step}`,
     keys: h.truth ? [["truth", colour("truth"), []]] : [],
   };
 }

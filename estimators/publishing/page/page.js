@@ -2,14 +2,15 @@
 import { drawAlerts, isLate } from "./alerts.js";
 import * as comparison from "./comparison.js";
 import * as curves from "./curves.js";
-import { $, element, forget, get } from "./dom.js";
+import { $, capital, element, forget, get } from "./dom.js";
 import { keepFocus, startExplaining } from "./explain.js";
 import * as histogram from "./histogram.js";
 import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
 import { drawQuantiles } from "./quantiles.js";
 import {
-  ORDERS, SPANS, address, asked, chooseStep, comparisonQuery, followLatest, histogramQuery, numbersQuery, path, readAddress, seriesQuery, shownValues, state, writeAddress,
+  ORDERS, SPANS, address, asked, chooseStep, comparisonQuery, estimator, estimators, followLatest, histogramQuery, numbersQuery, path, readAddress, seriesQuery,
+  shownValues, spans, state, writeAddress,
 } from "./state.js";
 import { LOCAL, duration, moment, nextZone, opens, periodOfStep, useSurvey, zoneName } from "./times.js";
 
@@ -26,7 +27,7 @@ const actions = {
     if (name === state.attribute) return;
     histogram.unread();
     Object.assign(state, { attribute: name, values: null, zoom: null, find: "", show: null });
-    if (!asked().spans.includes(state.span)) state.span = "window";
+    if (!spans().includes(state.span)) state.span = "window";
     change(true);
   },
   toggle(value) {
@@ -68,14 +69,17 @@ function offer(select, options, chosen) {
 }
 
 function offerControls() {
-  const filtered = state.span === "filtered";
-  const estimators = filtered ? ["filter"] : asked().estimators;
-  const estimator = filtered ? "filter" : state.estimator ?? estimators[0];
-  offer($("span"), Object.entries(SPANS).filter(([span]) => asked().spans.includes(span)), state.span);
-  offer($("estimator"), estimators.map((name) => [name, histogram.ESTIMATORS[name] ?? name]), estimator);
-  $("estimator").disabled = filtered;
+  const { cohort } = state.survey;
+  $("cohort-label").hidden = !cohort;
+  if (cohort) {
+    $("cohort-name").textContent = capital(cohort.name);
+    offer($("cohort"), [["", "all people"], ...cohort.values.map((name, i) => [`${i}`, name])], state.cohort === null ? "" : `${cohort.values.indexOf(state.cohort)}`);
+  }
+  offer($("span"), Object.entries(SPANS).filter(([span]) => spans().includes(span)), state.span);
+  offer($("estimator"), estimators().map((name) => [name, histogram.ESTIMATORS[name] ?? name]), estimator());
+  $("estimator").disabled = estimators().length < 2;
   offer($("post"), state.survey.post_methods.map((name) => [name, name]), state.post);
-  $("post").disabled = estimator !== "mi" || state.survey.post_methods.length < 2;
+  $("post").disabled = estimator() !== "mi" || state.survey.post_methods.length < 2;
   offer($("order"), Object.entries(ORDERS), state.order);
   const counts = [10, 25, 50, 100, 500].filter((n) => n < asked().k);
   if (state.show && state.show !== Infinity && !counts.includes(state.show)) counts.push(state.show);
@@ -252,6 +256,11 @@ function slide(id, act) {
 function startControls() {
   const on = (id, kind, act) => $(id).addEventListener(kind, act);
   on("span", "change", () => { state.span = $("span").value; change(true); });
+  on("cohort", "change", () => {
+    state.cohort = state.survey.cohort.values[$("cohort").value] ?? null;
+    if (!spans().includes(state.span)) state.span = "window";
+    change(true);
+  });
   on("estimator", "change", () => { state.estimator = $("estimator").value; change(true); });
   on("post", "change", () => { state.post = $("post").value; change(true); });
   on("order", "change", () => actions.order($("order").value));

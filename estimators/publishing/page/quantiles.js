@@ -3,7 +3,7 @@ import { colourOf, lineChart } from "./charts.js";
 import { thinned } from "./curves.js";
 import { $, element } from "./dom.js";
 import { explained } from "./explain.js";
-import { numbersQuery, path, state } from "./state.js";
+import { numbersQuery, path, state, subject } from "./state.js";
 import { opens, periodOf, withZone } from "./times.js";
 
 const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
@@ -32,8 +32,8 @@ export function drawQuantiles(s, view, period) {
   });
   read(here());
   const known = s.lines.some((line) => line.values.some((x) => x !== null));
-  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread.` : "Nobody reported in these steps.";
-  $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${s.attribute} over time. The list and the CSV have the numbers.`);
+  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread.` : s.cohort === null ? "Nobody reported in these steps." : "There is no estimate in these steps.";
+  $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${subject(s)} over time. The list and the CSV have the numbers.`);
   $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
   $("quantiles-json").href = path("numbers", numbersQuery());
 }

@@ -6,6 +6,7 @@
 export const state = {
   survey: null, latest: null, first: 0, // from the API
   attribute: null, span: "window", estimator: null, post: "none", // null: the default
+  cohort: null, // null: all people
   step: null, until: null, follow: true, // until: last step of the curves
   order: "value", show: null, find: "", zoom: null, // of the histogram; zoom: [first, last] position
   values: null, last: 48, period: null, // of the curves; null: the five most frequent values; period: [first, last] step
@@ -15,6 +16,14 @@ export const state = {
 export const ORDERS = { value: "as in the survey", frequency: "most frequent first", label: "by name" };
 export const SPANS = { window: "sliding window", step: "one step", filtered: "filtered curve" };
 export const asked = () => state.survey.attributes.find((attribute) => attribute.name === state.attribute);
+
+// A cohort has fewer spans than all people, and only the default estimator.
+export const spans = () => asked().spans.filter((span) => state.cohort === null || span !== "filtered");
+export const estimators = () => (state.span === "filtered" ? ["filter"] : state.cohort === null ? asked().estimators : asked().estimators.slice(0, 1));
+export const estimator = () => (estimators().includes(state.estimator) ? state.estimator : estimators()[0]);
+
+// The attribute of an answer of the API, with the cohort if the answer is about one.
+export const subject = ({ attribute, cohort }) => (cohort === null ? attribute : `${attribute}, ${state.survey.cohort.name} ${cohort}`);
 
 const whole = (text) => (/^\d{1,15}$/.test(text ?? "") ? Number(text) : null);
 
@@ -30,7 +39,9 @@ export function readAddress() {
   const names = state.survey.attributes.map((attribute) => attribute.name);
   const wanted = query.get("attribute");
   state.attribute = names.includes(wanted) ? wanted : names[0];
-  state.span = asked().spans.includes(query.get("span")) ? query.get("span") : "window";
+  const cohort = query.get("cohort");
+  state.cohort = state.survey.cohort?.values.includes(cohort) ? cohort : null;
+  state.span = spans().includes(query.get("span")) ? query.get("span") : "window";
   state.estimator = asked().estimators.includes(query.get("estimator")) ? query.get("estimator") : null;
   state.post = state.survey.post_methods.includes(query.get("post")) ? query.get("post") : state.survey.post_methods[0];
   state.step = whole(query.get("step"));
@@ -47,14 +58,19 @@ export function readAddress() {
   state.before = whole(query.get("before"));
   const same = state.before !== null && state.before === state.step;
   if (same) state.before = null;
-  return (wanted !== null && wanted !== state.attribute ? `This survey has no attribute “${wanted}”. ` : "") + (same ? "A comparison needs two different times." : "") || null;
+  return [
+    wanted !== null && wanted !== state.attribute && `This survey has no attribute “${wanted}”.`,
+    cohort !== state.cohort && `This survey has no cohort “${cohort}”.`,
+    same && "A comparison needs two different times.",
+  ].filter(Boolean).join(" ") || null;
 }
 
 // The address of what the page shows now.
 export function address() {
   const query = new URLSearchParams({ attribute: state.attribute, span: state.span });
   const set = (name, value) => { if (value !== null && value !== undefined && value !== "") query.set(name, value); };
-  if (state.span !== "filtered") {
+  set("cohort", state.cohort);
+  if (state.span !== "filtered" && state.cohort === null) {
     set("estimator", state.estimator);
     if (state.estimator === "mi" && state.post !== "none") set("post", state.post);
   }
@@ -117,8 +133,8 @@ export const path = (what, query) => `api/v1/attributes/${encodeURIComponent(sta
 
 const MOST = 2000; // values that the page asks for
 
-function query() {
-  return new URLSearchParams({ span: state.span, estimator: state.span === "filtered" ? "filter" : state.estimator ?? asked().estimators[0] });
+function query(parameters = { estimator: estimator() }) {
+  return new URLSearchParams({ span: state.span, ...parameters, ...(state.cohort === null ? {} : { cohort: state.cohort }) });
 }
 
 export function histogramQuery() {
@@ -138,7 +154,7 @@ export function seriesQuery() {
 }
 
 export function numbersQuery() {
-  const made = new URLSearchParams({ span: state.span, last: state.last });
+  const made = query({ last: state.last });
   if (state.until !== null) made.set("step", state.until);
   return made;
 }

@@ -1,0 +1,101 @@
+"""The page filters by cohort: a select, links, and a cohort below its least size, of which the page shows no histogram."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from estimators.publishing.api import create_api
+from estimators.publishing.page_server import PageServer
+from tests.estimators import cohort_rig as rig
+
+from .page_rig import OpenPage, shoot
+from .test_page_accessibility import findings
+from .test_page_links import parameters, shown, wait_for_address
+
+OLD, NEW, BETA, FORMULA = rig.COHORT.values
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    service = rig.demo().service
+    server = PageServer(create_api(rig.SURVEY, service.results, service.rejected), "127.0.0.1", 0)
+    yield server.url
+    server.close()
+
+
+def test_a_cohort_is_chosen_and_a_link_shows_it(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=latency_ms&span=filtered&estimator=mi")
+    assert page.locator("#cohort-name").inner_text() == "Version"
+    assert page.locator("#cohort option").all_inner_texts() == ["all people", OLD, NEW, BETA, FORMULA]
+    everybody = page.locator("#values").inner_text()
+    page.select_option("#cohort", label=NEW)
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms, version 1.1")
+    n = rig.published("latency_ms", "window", rig.STEPS - 1, NEW).reports
+    expect(page.locator("#summary")).to_contain_text(f"Version 1.1: {n:,} reports of at least")
+    assert page.locator("#values").inner_text() != everybody
+    assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step"]  # the span was "filtered"
+    assert page.locator("#estimator option").all_inner_texts() == ["empirical Bayes (default)"]
+    assert page.locator("#estimator").is_disabled()
+    assert page.locator("#post").is_disabled()
+    expect(page.locator("#quantiles-card")).to_be_visible()
+    page.locator("#compare").check()
+    expect(page.locator("#comparison-summary")).to_contain_text("There is no estimate of one of the two times.")
+    expect(page.locator("#reports-hint")).to_contain_text("Reports of latency_ms, version 1.1 used by")
+    address = wait_for_address(page, lambda found: found.get("cohort") == NEW and "before" in found)
+    assert (address["span"], "estimator" in address) == ("window", False)
+    for link in ("#histogram-csv", "#histogram-json", "#series-csv", "#quantiles-csv", "#comparison-json"):
+        assert parameters(page.locator(link).get_attribute("href") or "")["cohort"] == NEW
+    other = open_page(page.url)
+    assert shown(other) == shown(page)
+    assert findings(other) == []
+    shoot(other, "cohort")
+    page.select_option("#cohort", label="all people")
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert "filtered curve" in page.locator("#span option").all_inner_texts()
+    page.go_back()
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms, version 1.1")
+    page.close()
+    other.close()
+
+
+def test_a_cohort_below_the_least_size_has_a_number_of_reports_and_no_histogram(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=screen")
+    page.select_option("#cohort", label=BETA)
+    page.select_option("#span", "step")
+    expect(page.locator("#summary")).to_have_text(
+        f"Version {BETA}: 158 reports in this step, below the least size of {rig.LEAST}: no histogram is published."
+    )
+    assert set(page.locator("#values tbody td").all_inner_texts()) == {"–"}
+    expect(page.locator("#series-hint")).to_have_text("In these steps the cohort is below the least size.")
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#readout")).to_contain_text("no estimate, since the cohort is below the least size")
+    page.select_option("#span", "window")
+    expect(page.locator("#summary")).to_contain_text("316 reports of at least")
+    expect(page.locator("#series-hint")).to_contain_text("or the cohort is below the least size")  # at the first step
+    page.close()
+
+
+def test_an_address_with_an_unknown_cohort_says_so(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=screen&cohort=<b>2.0")
+    expect(page.locator("#notice-text")).to_have_text("This survey has no cohort “<b>2.0”.")
+    expect(page.locator("#histogram-title")).to_have_text("screen")
+    page.close()
+
+
+def test_browsers_without_scripts_find_each_cohort() -> None:
+    table = rig.client().get("/table", params={"attribute": "screen"}).text
+    links = "".join(f"cohort={name}" for name in ("1.0", "1.1", "beta+%3Cb%3E%7C%26", "%3D1%2B1"))
+    assert all(part in table for part in links.replace("cohort=", " cohort=").split())
+    chosen = rig.client().get("/table", params={"attribute": "screen", "cohort": BETA}).text
+    assert "<h2>screen, version beta &lt;b&gt;|&amp;</h2>" in chosen
+    assert ">All people</a>" in chosen
+    assert "filtered curve" not in chosen
+    below = rig.client().get("/table", params={"attribute": "screen", "cohort": BETA, "span": "step"}).text
+    assert f"158 reports, below the least size of {rig.LEAST}. No histogram is published." in below
+    every = rig.client().get("/table", params={"cohort": NEW}).text
+    assert [f"<h2>{name}, version 1.1</h2>" in every for name in rig.ATTRIBUTES] == [True] * 3
+    wrong = rig.client().get("/table", params={"cohort": "2.0"})
+    assert wrong.status_code == 422
+    assert "must be one of 1.0, 1.1, beta &lt;b&gt;|&amp;, =1+1, got" in wrong.text
