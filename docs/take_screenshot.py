@@ -1,4 +1,4 @@
-"""Takes the picture of the demo's page for the README:  python docs/take_screenshot.py
+"""Takes the pictures of the demo's page for the README and docs/concepts.md:  python docs/take_screenshot.py
 
 Needs the extras `dev` and `plot` of this project, and Debian's Chromium.
 """
@@ -7,19 +7,41 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-PICTURE = Path(__file__).parent / "pictures" / "page.png"
+PICTURES = Path(__file__).parent / "pictures"
+SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
 WIDTH, HEIGHT = 1200, 1200
+COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "beta"]\nleast = 1000\n'
+SCREENS = ("home", "search", "map", "chat", "settings", "help")
+SHARES = {"1.0": (45, 25, 15, 5, 6, 4), "1.1": (35, 20, 10, 25, 6, 4), "beta": (30, 20, 10, 25, 10, 5)}
+SIZES = {"1.0": 14_000, "1.1": 6_000, "beta": 100}
 
 
-def main() -> None:
-    """Serves the demo's page, and takes a picture of what a reader sees first."""
-    with subprocess.Popen(DEMO, stdout=subprocess.PIPE, text=True, env={**os.environ, "LDPSTREAM_PAGE_PORT": "0"}) as demo:
+def cohorts(folder: Path) -> list[str]:
+    """Writes a survey with cohorts and a table of people, and returns the demo's options. The screen depends on the version."""
+    survey, people = folder / "survey.toml", folder / "people.csv"
+    survey.write_text(
+        SURVEY.read_text(encoding="utf-8").replace("[[attribute]]", f"{COHORT}[[attribute]]", 1), encoding="utf-8"
+    )
+    rng, lines = np.random.default_rng(1), ["version,screen,latency_ms"]
+    for version, n in SIZES.items():
+        screens = rng.choice(SCREENS, n, p=np.array(SHARES[version]) / 100)
+        lines += [f"{version},{screen},{ms:.0f}" for screen, ms in zip(screens, rng.lognormal(4.5, 1, n), strict=True)]
+    people.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return ["--survey", str(survey), "--data", str(people)]
+
+
+def take(picture: Path, options: list[str], query: str, card: str | None = None) -> None:
+    """Serves the demo's page, and takes a picture of what a reader sees first, or of one card of the page."""
+    environment = {**os.environ, "LDPSTREAM_PAGE_PORT": "0"}
+    with subprocess.Popen([*DEMO, *options], stdout=subprocess.PIPE, text=True, env=environment) as demo:
         assert demo.stdout
         try:
             address = next(found[0] for line in demo.stdout if (found := re.findall(r"http://\S+/", line)))
@@ -27,13 +49,23 @@ def main() -> None:
             with sync_playwright() as play:
                 browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
                 page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-                page.goto(address)
+                page.goto(address + query)
                 page.wait_for_selector("html[data-ready=yes]")
-                page.screenshot(path=PICTURE)
+                if card is None:
+                    page.screenshot(path=picture)
+                else:
+                    page.locator(card).screenshot(path=picture)
                 browser.close()
         finally:
             demo.terminate()
-    Image.open(PICTURE).quantize(128).save(PICTURE, optimize=True)
+    Image.open(picture).quantize(128).save(picture, optimize=True)
+
+
+def main() -> None:
+    """Takes both pictures."""
+    take(PICTURES / "page.png", [], "")
+    with tempfile.TemporaryDirectory() as folder:
+        take(PICTURES / "cohort.png", cohorts(Path(folder)), "?attribute=screen&cohort=1.1", "#estimates")
 
 
 if __name__ == "__main__":

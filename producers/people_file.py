@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.arguments import IntArray, integer
-from producers.table_file import DataError, TableFile, find_column, has_steps, is_missing, number_text, require_names
+from producers.cohort_column import with_cohorts
+from producers.table_file import OTHER, DataError, TableFile, find_column, has_steps, is_missing, number_text, require_names
 from producers.values import MAX_STEPS, ValueSource, load_values
 from surveys import Attribute, Survey
-
-OTHER = "other"  # the value that stands for every text that a survey does not list
 
 
 class UnchangingValues:
@@ -43,7 +42,7 @@ class UnchangingValues:
 
 
 def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, tell: Callable[[str], None]) -> ValueSource:
-    """Reads a file of values with steps, or a file with one row for each person.
+    """Reads a file of values with steps, or a file with one row for each person; also the people's cohorts, if it has them.
 
     Args:
         path: the file. It has steps if `first_step` is given, or if its second column is called ``step``.
@@ -55,10 +54,9 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
     Raises:
         DataError: if the file cannot be used.
     """
-    header = TableFile(path).header()
-    if first_step is not None or has_steps(header):
-        return load_values(path, survey, first_step or 0)
-    return load_people(path, survey, n_steps, tell)
+    steps = first_step is not None or has_steps(TableFile(path).header())
+    source: ValueSource = load_values(path, survey, first_step or 0) if steps else load_people(path, survey, n_steps, tell)
+    return source if survey.cohort is None else with_cohorts(source, path, survey.cohort, steps, tell)
 
 
 def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], None]) -> UnchangingValues:

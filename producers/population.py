@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from mechanisms import Longitudinal, Mechanism, Reports
 from mechanisms.arguments import IntArray, integer
+from producers.cohort_column import PeopleInCohorts
 from producers.memos import Memos
 from producers.randomness import Purpose, stream
 from producers.values import ValueSource
@@ -43,8 +44,9 @@ class Population:
     mechanism's own choices (`Longitudinal.enroll`). With fake data, a person answers one random attribute truthfully. For each
     other attribute the person always reports one fake value, drawn uniformly once. Without `every_steps`, a person reports at
     every step at which the person has a value of the attribute. At a level with `every_steps` the person draws a phase once and
-    reports only at the steps of this phase, at most `lifetime_reports` times. If the survey has cohorts, a person draws one
-    cohort once, whatever the values: cohort i with a probability in proportion to 1/(i+1). The cohorts change no report.
+    reports only at the steps of this phase, at most `lifetime_reports` times. If the survey has cohorts, a person has one
+    cohort: that of the source (`PeopleInCohorts`), or one drawn whatever the values, cohort i with a probability in proportion
+    to 1/(i+1). The cohorts change no report.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 
@@ -57,7 +59,7 @@ class Population:
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
         seed = integer("seed", seed, 0, 2**63)
         self.n_steps = source.n_steps
-        cohorts = _cohorts(survey, source.n_people, seed)
+        cohorts = _cohorts(survey, source, seed)
         self._groups = [
             _Group(source, survey.mechanisms[attribute][level].device, members, fakes, cohorts[members], seed, attribute, level)
             for attribute, level, members, fakes in _enroll(survey, source.n_people, seed)
@@ -70,12 +72,14 @@ class Population:
             yield from group.reports(step)
 
 
-def _cohorts(survey: Survey, n_people: int, seed: int) -> npt.NDArray[np.uint8]:
+def _cohorts(survey: Survey, source: ValueSource, seed: int) -> npt.NDArray[np.uint8]:
     """Returns everybody's cohort."""
     if survey.cohort is None:
-        return np.zeros(n_people, np.uint8)
+        return np.zeros(source.n_people, np.uint8)
+    if isinstance(source, PeopleInCohorts):
+        return source.cohorts.astype(np.uint8)
     cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
-    drawn = stream(seed, Purpose.COHORTS).random(n_people) * cumulated[-1]
+    drawn = stream(seed, Purpose.COHORTS).random(source.n_people) * cumulated[-1]
     return np.asarray(np.searchsorted(cumulated, drawn, side="right"), np.uint8)
 
 

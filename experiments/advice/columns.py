@@ -17,8 +17,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from producers.people_file import OTHER
-from producers.table_file import DataError, TableFile, attribute_name, has_steps, is_missing, number_text, require_names
+from producers.table_file import (
+    OTHER,
+    DataError,
+    TableFile,
+    attribute_name,
+    has_steps,
+    is_missing,
+    number_text,
+    require_names,
+)
 
 LEAST = 10  # default of the least count; a usual threshold of disclosure control
 MAX_LISTED, MAX_NUMBERS = 500, 24  # numbers of values in a list of texts, and of numbers

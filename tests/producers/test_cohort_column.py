@@ -1,0 +1,82 @@
+"""The people's cohorts from a file of values: which column, which cells, and errors that show no cell."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from producers.people_file import open_data
+from producers.population import Population
+from producers.table_file import DataError
+from surveys import Survey, parse_survey
+
+from .samples import START
+
+SECRET = "8x7secret"
+
+
+def survey(*values: str, name: str = "version") -> Survey:
+    level = {"name": "all", "mechanism": "GRR", "eps": 700.0}
+    return parse_survey({
+        "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": "spl",
+        "attribute": [{"name": "a", "size": 4, "level": [level]}], "cohort": {"name": name, "values": values, "least": 2},
+    })  # fmt: skip
+
+
+def counted(asked: Survey, file: Path, text: str, told: list[str] | None = None) -> list[list[tuple[int, list[int]]]]:
+    """Returns each step's cohorts with the number of people with each value."""
+    file.write_text(text, encoding="utf-8")
+    source = open_data(file, asked, None, 2, ([] if told is None else told).append)
+    population = Population(asked, source, 1)
+    return [[(pane.cohort, pane.truth.tolist()) for pane in population.reports(step)] for step in range(2)]
+
+
+def test_people_have_the_cohort_of_their_row(tmp_path: Path) -> None:
+    """A text that the survey does not list is "other"."""
+    found = counted(survey("1.0", "1.1", "other"), tmp_path / "f", "a,version\n0,1.1\n1,1.0\n2, 1.1 \n3,9\n3,\n")
+    assert found == [[(0, [0, 1, 0, 0]), (1, [1, 0, 1, 0]), (2, [0, 0, 0, 2])]] * 2
+
+
+def test_people_keep_their_cohort_at_every_step(tmp_path: Path) -> None:
+    rows = "person,step,a,App version\nx,0,1,1.0\ny,0,2,1.1\nx,1,3,1.0\ny,1,,1.1\n"
+    found = counted(survey("1.0", "1.1", name="App_version"), tmp_path / "f", rows)
+    assert found == [[(0, [0, 1, 0, 0]), (1, [0, 0, 1, 0])], [(0, [0, 0, 0, 1])]]
+
+
+def test_without_a_column_the_cohorts_are_drawn_and_the_user_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    text = "a,b\n" + "1,x\n" * 600
+    first, second = counted(survey("1.0", "1.1"), tmp_path / "f", text, told)
+    assert told[-1] == f"{tmp_path / 'f'}: no column named version; everybody's cohort is drawn."
+    sizes = [sum(truth) for _, truth in first]
+    assert (sum(sizes), first) == (600, second)
+    assert 340 < sizes[0] < 460  # two thirds; the seed is fixed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"a,version\n1,1.0\n2,{SECRET}\n", ", line 3: not a cohort of the survey (version: 1.0, 1.1)"),
+        ("a,version\n1,1.0\n2,\n", ", line 3: not a cohort of the survey (version: 1.0, 1.1)"),
+        ("person,step,a,version\nx,0,1,1.0\nx,1,1,1.1\n", ", line 3: another version than in an earlier row of this person; "
+         "a simulated person keeps one cohort"),
+        ("a,version,version\n1,1.0,1.0\n", "columns 2 and 3 have the same name; give every column its own name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_cohort_is_one_line_without_the_cell(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        counted(survey("1.0", "1.1"), tmp_path / "f", text)
+    assert str(caught.value).endswith(said)
+    assert SECRET not in str(caught.value)
+
+
+def test_the_columns_cohorts_change_no_report(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("a,version\n" + "".join(f"{i % 4},1.{i % 2}\n" for i in range(400)), encoding="utf-8")
+    drawn, given = (
+        Population(asked, open_data(file, asked, None, 1, lambda line: None), 5)
+        for asked in (survey("1.0", "1.1", name="other"), survey("1.0", "1.1"))
+    )
+    everything = [np.sort(np.concatenate([pane.reports for pane in people.reports(0)])).tolist() for people in (drawn, given)]
+    assert everything[0] == everything[1]
+    assert [len(pane.reports) for pane in given.reports(0)] == [200, 200]
