@@ -10,17 +10,18 @@ def surveys_tables(result: SurveysBench) -> list[Table]:
     """Tables: counting and estimating; costs of the processes; answers of the servers; surveys without Kafka."""
     speed = table("Counting the same records, and seconds from a close to the estimates", "surveys", "pairs", "read s",
                   "all s", "CPU s", "rec./s", "p50", "p90", "most", texts=0)  # fmt: skip
-    costs = table("Processes: sums over all pairs; cores idle, and while steps close", "who", "surveys", "pairs", "MiB",
-                  "shared", "threads", "Kafka", "Redis", "idle", "busy")  # fmt: skip
+    costs = table("Sums over all pairs; cores idle, and while steps close", "who", "surveys", "pairs", "MiB", "shared",
+                  "threads", "Kafka", "Redis", "idle", "busy")  # fmt: skip
     answers = table("Answers of one agent and of one estimator", "what", "surveys", "pairs", "kB", "first ms", "ms")
     for row in result.served:
         name, per_s = (str(row.surveys), str(row.deployments)), NONE if row.per_s is None else rate(row.per_s)
         counting = f"{row.read_s:.1f}", f"{row.counted_s:.1f}", f"{row.counted_cpu_s:.1f}", per_s
         speed.add_row(*name, *counting, *(f"{seconds:.2f}" for seconds in row.late_s))
-        costs.add_row("agents", *name, *_role(row.agents))
-        costs.add_row("estimators", *name, *_role(row.estimators))
+        costs.add_row("agent", *name, *_role(row.agents))
+        costs.add_row("estim.", *name, *_role(row.estimators))
         for what, answer in _answers(row):
-            answers.add_row(what, *name, *_answer(answer))
+            if answer is not None:
+                answers.add_row(what, *name, *_answer(answer))
     return [speed, costs, answers, *_simulated(result)]
 
 
@@ -44,7 +45,8 @@ def _simulated(result: SurveysBench) -> list[Table]:
         shown.add_row(what, value)
     for what, answer in (("/metrics", estimator.metrics), ("/", estimator.page), ("/api/v1/surveys", estimator.api)):
         kb, first_ms, ms = _answer(answer)
-        shown.add_row(f"estimator: {what}", f"{kb} kB in {ms} ms, first {first_ms} ms")
+        shown.add_row(f"estimator: {what}: kB", kb)
+        shown.add_row(f"estimator: {what}: ms, first and second answer", f"{first_ms}, {ms}")
     return [shown]
 
 
@@ -63,7 +65,7 @@ def _role(role: Role) -> list[str]:
     costs = role.costs
     connections = str(costs.kafka_connections), str(costs.redis_connections)
     memory = f"{costs.resident_mib:.0f}", f"{costs.share_mib:.0f}"
-    return [*memory, str(costs.threads), *connections, f"{role.standing_cores:.3f}", f"{role.working_cores:.3f}"]
+    return [*memory, str(costs.threads), *connections, f"{role.standing_cores:.2f}", f"{role.working_cores:.2f}"]
 
 
 def _answers(row: Served) -> list[tuple[str, Answer | None]]:
@@ -73,7 +75,5 @@ def _answers(row: Served) -> list[tuple[str, Answer | None]]:
     ]  # fmt: skip
 
 
-def _answer(answer: Answer | None) -> list[str]:
-    if answer is None:
-        return [NONE, NONE, NONE]
+def _answer(answer: Answer) -> list[str]:
     return [f"{answer.bytes / 1000:,.1f}", f"{answer.first_ms:.0f}", f"{answer.ms:.0f}"]
