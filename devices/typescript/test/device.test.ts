@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { ClockWentBack, Device, DeviceError, MemoryStore, StepForgotten, StoreCleared, WrongSurvey } from "../src/index.js";
-import { BITS, HASHED, LONG, ONCE, row, SPACED, survey, type Level } from "./fixtures.js";
+import { memoKey } from "../src/mechanisms.js";
+import { BITS, HASHED, LONG, ONCE, row, seeded, SPACED, survey, type Level } from "./fixtures.js";
 
 const SUBSET: Level = { mechanism: "SS", eps: 1, omega: 7 };
 
@@ -63,13 +64,20 @@ test("a key stays with its envelope until the report is settled", async () => {
 });
 
 test("a memo is drawn once for each value, or each hashed symbol", async () => {
-  for (const [level, most] of [[LONG, 5], [HASHED, 4]] as const) {
-    const device = await Device.open(await survey([{ k: 5, levels: [level] }]), new MemoryStore());
-    for (let step = 0; step < 50; step++) await device.report("q0", step % 5, step);
-    const { reports, memos, epsT } = await device.spent("q0");
-    assert.equal(reports, 50);
-    assert.ok(memos >= 2 && memos <= most);
-    assert.equal(epsT, null);
+  for (const [level, numbers] of [[LONG, [5]], [HASHED, [1, 2, 4]]] as const) {
+    const asked = await survey([{ k: 5, levels: [level] }]);
+    const m = asked.attributes[0]!.levels[0]!.mechanism;
+    const seen = new Set<number>();
+    for (let seed = 0; seed < 40; seed++) {
+      const device = await Device.open(asked, new MemoryStore(), { random: seeded(`memos ${seed}`) });
+      const [hashFunction] = row(await device.report("q0", 0, 0));
+      for (let step = 1; step < 50; step++) await device.report("q0", step % 5, step);
+      const { reports, memos, epsT } = await device.spent("q0");
+      const keys = new Set([0, 1, 2, 3, 4].map((value) => memoKey(m, value, hashFunction!)));
+      assert.deepEqual([reports, memos, epsT === null], [50, keys.size, keys.size > 1]);
+      seen.add(memos);
+    }
+    assert.deepEqual([...seen].sort(), numbers); // one of the 16 hash functions gives all values one symbol
   }
 });
 
