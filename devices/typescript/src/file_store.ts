@@ -22,7 +22,7 @@ type FileSystem = Pick<typeof promises, "mkdir" | "readdir" | "readFile" | "open
  *
  * An old state is emptied, and deleted 8 changes later, so that nobody makes it a second time and every look at the folder finds one
  * of the last states. A process that has slept for more than 8 changes can still make a deleted state again. It therefore looks for a
- * higher number afterwards, and starts again if there is one.
+ * higher number afterwards. If there is one, it erases the state that it has made, and starts again.
  *
  * The folder must be on a local disk with hard links. Only the files' owner can read the files.
  */
@@ -94,10 +94,10 @@ export class FileStore implements Store {
       if (code(error) === "EEXIST" || code(error) === "ENOENT") return false; // ENOENT: a later state's process deleted the draft
       throw error;
     }
-    await this.syncFolder();
-    const won = (await this.highest()) === number;
-    if (won) await this.tidy(number);
-    return won;
+    const present = await this.highest();
+    await this.syncFolder(); // the present state must be on the disk before older ones are emptied
+    await this.tidy(present);
+    return present === number;
   }
 
   private async writeSynced(path: string, text: string): Promise<void> {

@@ -93,8 +93,9 @@ test("processes that take turns at random operations are one device", async () =
   }
 });
 
-for (const bed of ["open", "link"]) {
-  test(`a process that slept before ${bed} while others made a hundred changes starts again`, async () => {
+for (const [bed, erased] of [["open", false], ["link", false], ["open", true], ["link", true]] as const) {
+  const others = erased ? "made a hundred changes and erased the store" : "made a hundred changes";
+  test(`a process that slept before ${bed} while others ${others} starts again, and leaves no old records`, async () => {
     const disk = new Disk();
     const fast = await open(disk.process());
     await fast.report("q0", 2, 0);
@@ -114,9 +115,16 @@ for (const bed of ["open", "link"]) {
     const late = slow.report("q0", 2, 1);
     await fallen;
     for (let step = 1; step < 100; step++) await fast.report("q0", 2, step);
+    if (erased) await fast.forget("study");
     wake();
-    await assert.rejects(late, /too old/); // it saw the other process's steps
-    assert.equal((await fast.spent("q0")).reports, 100);
+    await assert.rejects(late, erased ? StoreCleared : /too old/); // it saw the other process's changes
+    if (!erased) assert.equal((await fast.spent("q0")).reports, 100);
+    const present = erased ? 102 : 101;
+    for (const path of disk.list()) {
+      assert.match(path, /state/); // no draft
+      if (erased || !path.endsWith(`.${present}`)) assert.match(await disk.process().readFile(path), /^(\{\})?$/);
+    }
+    assert.ok(disk.list().includes(`${FOLDER}/state.${present}`));
   });
 }
 
