@@ -68,13 +68,12 @@ export class FileStore implements Store {
     return Math.max(0, ...(await this.files.readdir(this.folder)).map((name) => Number(/^state\.(\d+)$/.exec(name)?.[1] ?? 0)));
   }
 
-  /** Returns the records of a state; null if another process has replaced the state. */
+  /** Returns the records of a state; null if another process has made a later state. */
   private async read(number: number): Promise<Map<string, Json> | null> {
-    if (number === 0) return new Map();
     const path = join(this.folder, `state.${number}`);
     try {
-      const text = await this.files.readFile(path, "utf8");
-      if (text === "" && (await this.highest()) > number) return null;
+      const text = number === 0 ? "{}" : await this.files.readFile(path, "utf8");
+      if ((await this.highest()) > number) return null; // the text may be empty, or from a process that made the state a second time
       return new Map(Object.entries(JSON.parse(text) as Record<string, Json>));
     } catch (error) {
       if (code(error) === "ENOENT") return null;

@@ -93,25 +93,34 @@ test("processes that take turns at random operations are one device", async () =
   }
 });
 
+/** A process that sleeps when it is told to. */
+function sleeper(disk: Disk): { files: any; nap: (bed: string) => { fallen: Promise<void>; wake: () => void } } {
+  const naps: { bed: string; fall: () => void; woken: Promise<void> }[] = [];
+  const files = disk.process((operation) => {
+    if (operation !== naps[0]?.bed) return undefined;
+    const { fall, woken } = naps.shift()!;
+    fall();
+    return woken;
+  });
+  const nap = (bed: string) => {
+    let [fall, wake] = [() => {}, () => {}];
+    const fallen = new Promise<void>((resolve) => (fall = resolve));
+    const woken = new Promise<void>((resolve) => (wake = resolve));
+    naps.push({ bed, fall, woken }); // before the next operation of this name
+    return { fallen, wake };
+  };
+  return { files, nap };
+}
+
 for (const [bed, erased] of [["open", false], ["link", false], ["open", true], ["link", true]] as const) {
   const others = erased ? "made a hundred changes and erased the store" : "made a hundred changes";
   test(`a process that slept before ${bed} while others ${others} starts again, and leaves no old records`, async () => {
     const disk = new Disk();
     const fast = await open(disk.process());
     await fast.report("q0", 2, 0);
-    let asleep = false;
-    let fall = () => {};
-    let wake = () => {};
-    const fallen = new Promise<void>((resolve) => (fall = resolve));
-    const woken = new Promise<void>((resolve) => (wake = resolve));
-    const slow = await open(
-      disk.process((operation) => {
-        if (operation !== bed || asleep) return undefined;
-        asleep = true;
-        fall();
-        return woken;
-      }),
-    );
+    const { files, nap } = sleeper(disk);
+    const slow = await open(files);
+    const { fallen, wake } = nap(bed);
     const late = slow.report("q0", 2, 1);
     await fallen;
     for (let step = 1; step < 100; step++) await fast.report("q0", 2, step);
@@ -127,6 +136,29 @@ for (const [bed, erased] of [["open", false], ["link", false], ["open", true], [
     assert.ok(disk.list().includes(`${FOLDER}/state.${present}`));
   });
 }
+
+test("a process that slept before it read a deleted state does not read the copy that a slower process has made", async () => {
+  const disk = new Disk();
+  const fast = await open(disk.process());
+  await fast.report("q0", 2, 0);
+  const [slower, slow] = [sleeper(disk), sleeper(disk)];
+  const [first, second] = [await open(slower.files), await open(slow.files)];
+  const draft = slower.nap("open");
+  const writing = first.report("q0", 2, 1);
+  await draft.fallen;
+  await fast.report("q0", 2, 1); // makes the state that `writing` will copy
+  const read = slow.nap("readFile");
+  const reading = second.report("q0", 2, 1);
+  await read.fallen;
+  for (let step = 2; step < 20; step++) await fast.report("q0", 2, step);
+  const copied = slower.nap("readdir");
+  draft.wake();
+  await copied.fallen;
+  read.wake();
+  await assert.rejects(reading, /too old/); // the copy has another report of step 1
+  copied.wake();
+  await assert.rejects(writing, /too old/);
+});
 
 test("a full disk is StoreFull, a damaged file or another system error a DeviceError, and nothing changes", async () => {
   const disk = new Disk();
