@@ -54,9 +54,12 @@ test("a crash between any two operations loses no report that was returned, and 
 });
 
 test("forget erases what a crashed process left behind", async () => {
-  for (let n = 0; n < 60; n++) {
+  for (let [n, ended] = [0, false]; !ended; n++) {
     const disk = new Disk();
-    await live(crashing(disk, n), new Map()).catch(() => undefined);
+    await live(crashing(disk, n), new Map()).then(
+      () => (ended = true),
+      (error: Error) => assert.match(error.message, /CRASH/),
+    );
     const device = await open(disk.process());
     await device.report("q0", 2, 9);
     await device.forget("study");
