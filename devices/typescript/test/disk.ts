@@ -1,5 +1,7 @@
 /** A disk in memory that loses what is not synced, and processes that crash or sleep between any two operations. */
 
+import type { TestContext } from "node:test";
+
 interface Inode {
   data: string;
   synced: string;
@@ -108,4 +110,31 @@ export function crashing(disk: Disk, n: number): any {
   return disk.process(() => {
     if (++operations > n) throw failure("CRASH");
   });
+}
+
+/**
+ * Runs three processes, of which one at a time makes some operations. The seed fixes the order: the processes sleep by simulated time.
+ *
+ * @param live the life of the process with this number; it must await nothing but the disk.
+ * @returns the results of the three lives.
+ */
+export async function takeTurns<T>(context: TestContext, disk: Disk, seed: number, live: (files: any, i: number) => Promise<T>): Promise<T[]> {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  let state = seed;
+  const random = (n: number) => (state = (state * 48271) % 2147483647) % n;
+  const ready = [0, 1, 2].map((): (() => void)[] => []); // the next operation of each process
+  const lives = ready.map((queue, i) => live(disk.process(() => new Promise<void>((resolve) => queue.push(resolve))), i));
+  let living = true;
+  const all = Promise.all(lives).finally(() => (living = false));
+  all.catch(() => undefined);
+  while (living) {
+    const queue = ready[random(3)]!;
+    for (let burst = random(30); living && burst >= 0; burst--) {
+      queue.shift()?.();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    context.mock.timers.tick(1000); // longer than a process sleeps
+  }
+  context.mock.timers.reset();
+  return all;
 }

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { Device, DeviceError, FileStore, StoreCleared, StoreFull, StoreHeld, type Survey } from "../src/node.js";
-import { crashing, Disk, SURVIVALS } from "./disk.js";
+import { crashing, Disk, SURVIVALS, takeTurns } from "./disk.js";
 import { LONG, survey } from "./fixtures.js";
 
 const FOLDER = "/device";
@@ -67,29 +67,15 @@ test("forget erases what a crashed process left behind", async () => {
   }
 });
 
-test("processes that take turns at random operations are one device", async () => {
+test("processes that take turns at random operations are one device", async (context) => {
   for (let seed = 1; seed <= 60; seed++) {
     const disk = new Disk();
-    let state = seed;
-    const random = (n: number) => (state = (state * 48271) % 2147483647) % n;
-    const ready = [0, 1, 2].map((): (() => void)[] => []); // the next operation of each process
-    const lives = ready.map(async (queue) => {
-      const device = await open(disk.process(() => new Promise<void>((resolve) => queue.push(resolve))));
+    const [first, ...others] = await takeTurns(context, disk, seed, async (files) => {
+      const device = await open(files);
       const sent: string[] = [];
       for (let step = 0; step < 3; step++) sent.push(String(await device.report("q0", 2, step)));
       return sent;
     });
-    let living = true;
-    const all = Promise.all(lives).finally(() => (living = false));
-    all.catch(() => undefined);
-    while (living) {
-      const queue = ready[random(3)]!;
-      for (let burst = random(30); living && burst >= 0; burst--) {
-        queue.shift()?.();
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-    }
-    const [first, ...others] = await all;
     for (const other of others) assert.deepEqual(other, first);
     const { reports, memos } = (await records(disk))["attribute/0"];
     assert.deepEqual([reports, memos], [3, 1]);

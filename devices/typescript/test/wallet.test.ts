@@ -18,7 +18,7 @@ import {
   type WalletLimits,
 } from "../src/node.js";
 import { toHex } from "../src/bytes.js";
-import { crashing, Disk, SURVIVALS } from "./disk.js";
+import { crashing, Disk, SURVIVALS, takeTurns } from "./disk.js";
 import { LONG, ONCE, survey, type Level } from "./fixtures.js";
 
 const TWICE: Level = { ...ONCE, lifetime_reports: 2 };
@@ -194,36 +194,23 @@ test("a crash between any two operations keeps the accounts and the reports", as
   ]);
 });
 
-test("processes that take turns at random operations share one budget", async () => {
+test("processes that take turns at random operations share one budget", async (context) => {
+  const asked = await Promise.all(["a", "b", "c"].map((name) => named(name, TWICE)));
   for (let seed = 1; seed <= 20; seed++) {
     const disk = new Disk();
-    let state = seed;
-    const random = (n: number) => (state = (state * 48271) % 2147483647) % n;
-    const ready = [0, 1, 2].map((): (() => void)[] => []); // the next operation of each process
-    const lives = ready.map(async (queue, i) => {
-      const files: any = disk.process(() => new Promise<void>((resolve) => queue.push(resolve)));
+    const all = await takeTurns(context, disk, seed, async (files, i) => {
       const wallet = await open(new FileStore(FOLDER, files), { forEver: 5 });
       const sent = new Map<string, string>();
-      for (const name of [0, 1, 2].map((j) => "abc"[(i + j) % 3]!)) {
+      for (const one of [0, 1, 2].map((j) => asked[(i + j) % 3]!)) {
         try {
-          sent.set(name, String(await (await wallet.device(await named(name, TWICE))).report("q0", i, 1)));
+          sent.set(one.name, String(await (await wallet.device(one)).report("q0", i, 1)));
         } catch (error) {
           if (!(error instanceof WalletFull)) throw error;
         }
       }
       return sent;
     });
-    let living = true;
-    const all = Promise.all(lives).finally(() => (living = false));
-    all.catch(() => undefined);
-    while (living) {
-      const queue = ready[random(3)]!;
-      for (let burst = random(30); living && burst >= 0; burst--) {
-        queue.shift()?.();
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-    }
-    const sorted = (await all).map((sent) => [...sent].sort());
+    const sorted = all.map((sent) => [...sent].sort());
     assert.equal(sorted[0]!.length, 2);
     for (const sent of sorted) assert.deepEqual(sent, sorted[0]);
     const { chargedForEver, surveys } = await (await open(new FileStore(FOLDER, disk.process() as any), { forEver: 5 })).spent();
