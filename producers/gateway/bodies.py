@@ -123,8 +123,8 @@ class Checks:
                 if survey is None:
                     self._unknown = True
                     raise Rejected("wrong survey")
-                if survey is not self.survey:
-                    self._several = self.survey is not None
+                if survey is not self.survey:  # another object may be the same survey with another title
+                    self._several |= self.survey is not None and survey.fingerprint != self.survey.fingerprint
                     self.survey = survey
                 check_decoded(survey, envelope, self.now_ms)
             except Rejected as rejected:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import structlog
 
+from producers.gateway.bodies import Checks
 from producers.gateway.metrics import survey_ready
 from producers.gateway.problems import STATUS
 from producers.gateway.served_surveys import ServedSurveys
@@ -21,7 +22,7 @@ from surveys.errors import UserError
 from surveys.folder import SurveyFolderError
 from tests.agents.samples import make_survey
 
-from .gateway_rig import KEYS, SURVEY, TOKEN, FakeLog, Rig, envelopes, title
+from .gateway_rig import KEYS, NOW, SURVEY, TOKEN, FakeLog, Rig, envelopes, title
 
 OTHER, UNKNOWN = make_survey("other"), make_survey("unknown")
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
@@ -62,6 +63,16 @@ async def test_a_batch_of_two_surveys_is_refused_as_a_whole(order: Sequence[int]
     late = envelopes(1, step=0, survey=OTHER)
     assert title(await rig.post_batch([one_each[0], *late])) == "several surveys"
     assert (rig.log.appended, other.appended) == ([], [])
+
+
+async def test_a_new_title_amid_a_batch_makes_no_second_survey() -> None:
+    """A long batch is checked in several turns of the loop, and the file may change between two of them."""
+    surveys = {SURVEY.fingerprint: SURVEY}
+    checks = Checks(surveys, NOW)
+    checks.check(envelopes(2))
+    surveys[SURVEY.fingerprint] = msgspec.structs.replace(SURVEY, title="Screens")
+    checks.check(envelopes(2), first=2)
+    assert checks.require_countable(batch=True).title == "Screens"
 
 
 async def test_an_unknown_survey_is_refused_for_good() -> None:
