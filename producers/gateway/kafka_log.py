@@ -38,6 +38,7 @@ class KafkaLog:
 
     Attributes:
         answers: True if the broker answered the last look for one of the topics, or if there is no topic.
+        reachable: True if the broker answered the last look at all, for example that no topic exists.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class KafkaLog:
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._make_producer, self._make_consumer, self._now_ms = make_producer, make_consumer, now_ms
-        self.answers = False
+        self.answers = self.reachable = False
         self._topics: list[TopicLog] = []
         self._silent = set[TopicLog]()  # topics that do not answer although the broker does
         self._clients: Clients | None = None
@@ -113,10 +114,10 @@ class KafkaLog:
             try:
                 await self._check()
             except (KafkaError, TimeoutError, OSError):
-                self.answers = False
+                self.answers = self.reachable = False
             except Exception:  # without this task the gateway would never be ready again
                 log.exception("internal error")
-                self.answers = False
+                self.answers = self.reachable = False
             self._tell(before)
 
     async def _check(self) -> None:
@@ -137,14 +138,14 @@ class KafkaLog:
     async def _look(self, clients: Clients, patience_s: float) -> None:
         """Looks at all topics. Waits for the looks for a limited time: a slow one continues, and does not delay the others."""
         if not self._topics:
-            self.answers = True
+            self.answers = self.reachable = True
             return
         began_ms = self._now_ms()
         clients.follow({topic.topic for topic in self._topics})
         async with asyncio.timeout(topic_log.ANSWER_S):
-            found = bool(await clients.producer.client.force_metadata_update())
+            self.reachable = bool(await clients.producer.client.force_metadata_update())
         await asyncio.wait([topic.look(clients, began_ms) for topic in self._topics], timeout=patience_s)
-        self.answers = found and any(topic.answers for topic in self._topics)
+        self.answers = self.reachable and any(topic.answers for topic in self._topics)
 
     def _tell(self, answered: bool) -> None:
         """Logs changes: one line if the broker does not answer at all, otherwise one line for each topic."""

@@ -28,8 +28,8 @@ class Logs(Protocol):
     """The logs of all surveys."""
 
     @property
-    def answers(self) -> bool:
-        """True if the broker answers."""
+    def reachable(self) -> bool:
+        """True if the broker answers, whatever the state of the topics."""
 
     def add(self, survey: Survey) -> SurveyLog:
         """Returns the log of a survey whose topic exists."""
@@ -71,7 +71,10 @@ class ServedSurveys:
         """Follows the survey files until it is cancelled. Ends at once if there is only one file and no folder."""
         while self._watch.only_file is None:
             await asyncio.sleep(LOOK_S)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # without this task the gateway would follow no further change
+                log.exception("internal error")
 
     async def look(self) -> None:
         """Looks at the survey files, ends removed surveys, and starts new surveys and those that had no usable topic."""
@@ -87,9 +90,15 @@ class ServedSurveys:
         for survey in list(self._surveys.by_fingerprint.values()):
             if survey.fingerprint in self._open or not self._checks.due(survey):
                 continue
-            if not self._logs.answers:
+            if not self._logs.reachable:
                 return  # the check would wait for the broker
-            if await asyncio.to_thread(self._checks.usable, survey):
+            try:
+                usable = await asyncio.to_thread(self._checks.usable, survey)
+            except Exception:  # the other surveys go on
+                log.exception("internal error", survey=survey.name)
+                self._checks.postpone(survey)
+                continue
+            if usable:
                 self._begin(survey)
 
     def _look_at_files(self) -> Changes:

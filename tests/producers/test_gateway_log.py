@@ -453,6 +453,20 @@ async def test_a_missing_topic_stops_only_its_survey(topic: Topic) -> None:
     await kafka.close()
 
 
+async def test_a_broker_without_any_of_our_topics_is_reachable(topic: Topic) -> None:
+    """Otherwise a deleted topic would keep the gateway from starting a new survey."""
+    log, kafka = await started()
+    topic.exists = False
+    await until(lambda: not kafka.answers)
+    assert (log.ready, kafka.reachable) == (False, True)
+    other = kafka.add(OTHER)
+    await until(lambda: other.ready)
+    assert (log.ready, kafka.answers) == (False, True)
+    FakeProducer.made[-1].answers = False
+    await until(lambda: not kafka.reachable)
+    await kafka.close()
+
+
 async def test_a_topic_without_an_answer_delays_no_look_at_another_topic(topic: Topic) -> None:
     log, kafka = await started()
     FakeProducer.topics[OTHER.reports_topic].hangs = True

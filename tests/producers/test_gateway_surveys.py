@@ -1,13 +1,17 @@
 """A gateway with several surveys: each report goes to its survey's log, and one survey does not disturb the others."""
 
+import asyncio
 from collections.abc import Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 import structlog
 
+from producers.gateway import served_surveys
 from producers.gateway.bodies import Checks
 from producers.gateway.metrics import survey_ready
 from producers.gateway.problems import STATUS
@@ -19,12 +23,13 @@ from runtime.waiting import Unreachable
 from surveys import Survey
 from surveys.envelope import VERSION
 from surveys.errors import UserError
-from surveys.folder import SurveyFolderError
+from surveys.folder import Changes, SurveyFolderError
 from tests.agents.samples import make_survey
 
 from .gateway_rig import KEYS, NOW, SURVEY, TOKEN, FakeLog, Rig, envelopes, title
 
 OTHER, UNKNOWN = make_survey("other"), make_survey("unknown")
+NO_CHANGES = Changes((), (), (), {}, ())
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 
 
@@ -177,7 +182,7 @@ class Folder:
     """A gateway with the surveys of a folder. A survey whose name is in `unusable` has an unusable topic."""
 
     def __init__(self, folder: Path, *names: str) -> None:
-        self.folder, self.answers = folder, True
+        self.folder, self.reachable = folder, True
         for name in names:
             self.write(name)
         self.logs: dict[bytes, ClosingLog] = {}
@@ -265,12 +270,36 @@ async def test_an_unusable_topic_stops_only_its_survey(tmp_path: Path, monkeypat
         ("survey not served", "bad", "topic of bad is unusable")
     ] * 2
     folder.unusable.clear()
-    folder.answers = False
+    folder.reachable = False
     await folder.served.look()
     assert folder.states() == {"bad": False, "good": True}
-    folder.answers = True
+    folder.reachable = True
     await folder.served.look()
     assert folder.states() == {"bad": True, "good": True}
+
+
+async def test_an_unexpected_error_of_a_check_stops_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(served_surveys, "LOOK_S", 0.01)
+    folder = Folder(tmp_path, "one")
+    folder.served.begin(folder.served.check())
+    folder.unusable, folder.error = {"bad"}, RuntimeError
+    following = asyncio.create_task(folder.served.follow())
+    with structlog.testing.capture_logs() as lines:
+        folder.write("bad")
+        folder.write("two")
+        while folder.states() != {"one": True, "bad": False, "two": True}:
+            assert not following.done()
+            await asyncio.sleep(0.01)
+        folder.unusable.clear()
+        monkeypatch.setattr(folder.served, "_look_at_files", Mock(side_effect=chain([RuntimeError], repeat(NO_CHANGES))))
+        while not folder.states()["bad"]:
+            assert not following.done()
+            await asyncio.sleep(0.01)
+    following.cancel()
+    errors = [line for line in lines if line["event"] == "internal error"]
+    assert errors[0]["survey"] == "bad"
+    assert any("survey" not in line for line in errors)
 
 
 async def test_a_broken_file_makes_the_surveys_incomplete_until_it_is_mended(tmp_path: Path) -> None:
