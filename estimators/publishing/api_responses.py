@@ -190,11 +190,11 @@ class ApiResponses:
         estimate = result.estimate()
         frequencies = estimate.frequencies
         if post != "none":
-            if post.startswith("power") and p.estimators["mi"].interval_withheld:
-                raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
             if chosen != "mi" or post not in POST_NAMES:
                 allowed = POST_NAMES if chosen == "mi" else ("none",)
                 raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
+            if post.startswith("power") and result.interval_withheld:
+                raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
             frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
         low, high = estimate.interval(confidence)
         truth = self._truth(p) if self._truth else None

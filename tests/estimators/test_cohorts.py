@@ -210,6 +210,15 @@ def test_a_wrong_cohort_is_refused_with_one_line(query: dict[str, str], said: st
         assert ask(what, status=422, before="0", **query)["detail"] == said
 
 
+@pytest.mark.parametrize(
+    ("query", "estimator"), [({"cohort": FIRST}, "eb"), ({"cohort": "=1+1"}, "eb"), ({"span": "filtered"}, "filter")]
+)
+@pytest.mark.parametrize("post", ["power", "norm-sub", "none of these"])
+def test_a_post_processing_without_mi_is_refused_with_one_line(query: dict[str, str], estimator: str, post: str) -> None:
+    said = f"post must be one of none for {estimator}, got {post!r}"
+    assert ask("histogram", status=422, post=post, **query)["detail"] == said
+
+
 def test_a_survey_without_cohorts_has_none() -> None:
     api = TestClient(create_api(PLAIN, demo().service.results, dict))
     assert api.get("/api/v1/survey").json()["cohort"] is None
