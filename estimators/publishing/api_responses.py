@@ -28,7 +28,7 @@ from estimators.publishing.api_schema import (
     Status,
     SurveyInfo,
 )  # fmt: skip
-from estimators.publishing.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, one_in, plain
+from estimators.publishing.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, plain
 from estimators.publishing.frequencies import NUMBERS, Frequencies
 from estimators.publishing.publication import (
     COHORT_SPANS,
@@ -261,7 +261,7 @@ class ApiResponses:
         cohort: str | None = None,
     ) -> Series:  # fmt: skip
         attribute = self._known(name, span, cohort)
-        found = self._last(name, span, last, step, cohort)
+        found, every = self._last(name, span, last, step, cohort)
         chosen = self._estimator(found[-1], estimator)
         # an older software version published fewer estimators
         found = [p for p in found if p.below_least or chosen in p.estimators]
@@ -274,7 +274,7 @@ class ApiResponses:
         changes = [p.change for p in found if p.change is not None]
         before = last - (found[-1].step + 1)  # steps before this survey's first step
         return Series(
-            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, every=one_in(last, self._survey),
+            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, every=every,
             steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
@@ -289,7 +289,7 @@ class ApiResponses:
         attribute = self._known(name, span, cohort)
         if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)]) is None:
             raise NotFound(f"attribute {name} has no published mean and no percentiles: it needs bins or ordered numbers")
-        found = self._last(name, span, last, step, cohort)
+        found, every = self._last(name, span, last, step, cohort)
         lines = []
         for number in NUMBERS:
             of_steps = [p.numbers.get(number) for p in found]
@@ -301,20 +301,20 @@ class ApiResponses:
                 )
             )  # fmt: skip
         return NumberSeries(
-            attribute=name, span=span, cohort=cohort, every=one_in(last, self._survey), steps=[p.step for p in found],
+            attribute=name, span=span, cohort=cohort, every=every, steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
         )  # fmt: skip
 
-    def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> list[Publication]:
-        """Returns the publications of the steps up to `step` or the latest step, thinned as by `kept_steps`; at least one."""
-        latest = self.latest_step() if step is None else step
-        steps = range(0) if latest is None else kept_steps(latest, last, self._survey)
+    def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> tuple[list[Publication], int]:
+        """Returns the publications of `kept_steps` up to `step` or the latest step, at least one; and n for one step in n."""
+        progress, latest = self._source.progress(), self.latest_step() if step is None else step
+        steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, last)
         keys = [publication_key(name, span, step, cohort) for step in steps]
         found = [p for p in self._source.get(keys) if p is not None]
         if not found:
             raise NotFound(f"no estimate of {name} yet")
-        return found
+        return found, steps.step
 
     def people(self, p: Publication | Overview) -> float:
         """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""

@@ -276,14 +276,14 @@ class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
 
     `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
     no steps. `survey` is "" if the earlier survey is not served here. `lines` has the values of the series; the numbers of an
-    added value are None. A part of more than 1000 steps is thinned like the
-    series. Other names are as in `Series`.
+    added value are None. Other names are as in `Series`.
     """
 
     survey: str
     fingerprint: str
     joined: bool
     reason: str
+    every: int
     steps: list[int]
     start_ms: list[int]
     end_ms: list[int]
@@ -301,7 +301,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
     other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
     survey replaces, the oldest first, if the series has fewer steps than the request allows. `every`: the series has one step
-    in `every`; it is above 1 if the request asks for more than 1000 steps. The jumps of the other steps are then missing.
+    in `every`; it is above 1 if the request covers more than 1000 kept steps. The jumps of the other steps are then missing.
     """
 
     attribute: str

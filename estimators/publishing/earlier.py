@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from estimators.publishing.api_schema import EarlierPart, Line
 from estimators.publishing.frequencies import Frequencies
 from estimators.publishing.publication import Publication, Span, publication_key
+from estimators.publishing.schedule import Progress
 from surveys import Survey
 from surveys.lineage import join
 
@@ -41,14 +42,16 @@ class Shown(NamedTuple):
     place: int | None
 
 
-def one_in(last: int, survey: Survey) -> int:
-    """The smallest n for which one step in n of the last `last` kept steps is at most `MOST_STEPS` steps."""
-    return max(1, math.ceil(min(last, survey.retention_steps) / MOST_STEPS))
+def kept_steps(survey: Survey, progress: Progress | None, latest: int, last: int) -> range:
+    """The steps of a series, in order: of the last `last` steps up to `latest`, those whose estimates are kept.
 
-
-def kept_steps(latest: int, last: int, survey: Survey) -> range:
-    """The steps of a series, in order: of the last `last` steps up to `latest`, one step in `one_in(last, survey)`."""
-    return range(latest, max(-1, latest - min(last, survey.retention_steps)), -one_in(last, survey))[::-1]
+    If these are more than `MOST_STEPS`, the range has one step in n (`range.step`), and the latest step.
+    """
+    if progress is None:
+        return range(0)
+    first = max(progress.first_step, progress.next_step - survey.retention_steps, latest - last + 1)
+    steps = range(latest, first - 1, -1)
+    return steps[:: max(1, math.ceil(len(steps) / MOST_STEPS))][::-1]
 
 
 def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: float) -> list[Line]:
@@ -119,7 +122,10 @@ def earlier_parts(
             parts.append(_part(old, span, False, f"{old.name} has no such cohort", [], [], []))
             break
         shown = [Shown(v, label, None if place is None else joined.places[place]) for v, label, place in shown]
-        published = _published(old, source, name, span, later.start_ms, n_steps, cohort)
+        progress = source.progress()
+        end = 0 if progress is None else min(progress.next_step, old.step_at(later.start_ms))
+        steps = kept_steps(old, progress, end - 1, n_steps)  # those that end at or before the next survey's start
+        published = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
         found = [p for p in published if p.below_least or estimator in p.estimators]
         if published and not found:
             others = " and ".join(published[-1].estimators)
@@ -127,8 +133,9 @@ def earlier_parts(
             break
         k = old.attributes[old.index(name)].k
         results = [p.estimators.get(estimator) or Frequencies.nothing(k) for p in found]
-        parts.append(_part(old, span, True, joined.reason, found, results, lines(results, shown, confidence)))
-        n_steps, later = n_steps - one_in(n_steps, old) * len(found), old
+        drawn = lines(results, shown, confidence)
+        parts.append(_part(old, span, True, joined.reason, found, results, drawn, steps.step))
+        n_steps, later = n_steps - steps.step * len(found), old
     else:
         if later.replaces is not None and n_steps > 0:
             parts.append(_missing(later.replaces))
@@ -139,7 +146,7 @@ def _missing(fingerprint: str) -> EarlierPart:
     """The part of a survey that is not served here, or that replaces one of the surveys after it."""
     return EarlierPart(
         survey="", fingerprint=fingerprint, joined=False, reason="no earlier survey with this fingerprint is served here",
-        steps=[], start_ms=[], end_ms=[], reports=[], complete=[], interval_withheld=[], lines=[],
+        every=1, steps=[], start_ms=[], end_ms=[], reports=[], complete=[], interval_withheld=[], lines=[],
     )  # fmt: skip
 
 
@@ -150,16 +157,6 @@ def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
     return old.cohort.name == new.cohort.name and cohort in old.cohort.values
 
 
-def _published(
-    survey: Survey, source: "Source", name: str, span: Span, until_ms: int, n_steps: int, cohort: str | None
-) -> list[Publication]:
-    """The last publications of the steps that end at or before `until_ms`, thinned as by `kept_steps`."""
-    progress = source.progress()
-    end = 0 if progress is None else min(progress.next_step, survey.step_at(until_ms))
-    keys = [publication_key(name, span, step, cohort) for step in kept_steps(end - 1, n_steps, survey)]
-    return [p for p in source.get(keys) if p is not None]
-
-
 def _part(
     survey: Survey,
     span: Span,
@@ -168,10 +165,11 @@ def _part(
     found: Sequence[Publication],
     results: Sequence[Frequencies],
     drawn: list[Line],
+    every: int = 1,
 ) -> EarlierPart:
     width = survey.window_steps if span == "window" else 1
     return EarlierPart(
-        survey=survey.name, fingerprint=survey.fingerprint.hex(), joined=joined, reason=reason,
+        survey=survey.name, fingerprint=survey.fingerprint.hex(), joined=joined, reason=reason, every=every,
         steps=[p.step for p in found], start_ms=[survey.opens_ms(max(0, p.step - width + 1)) for p in found],
         end_ms=[survey.opens_ms(p.step + 1) for p in found], reports=[p.reports for p in found],
         complete=[p.complete for p in found], interval_withheld=[result.interval_withheld for result in results], lines=drawn,

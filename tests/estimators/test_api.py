@@ -151,12 +151,10 @@ def after_a_jump(demo: Demo) -> MemoryResults:
     return results
 
 
-def test_a_long_series_has_one_step_in_n_and_the_latest(
-    client: TestClient, demo: Demo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_series_has_one_step_in_n_and_the_latest(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "/api/v1/attributes/latency_ms/"
-    whole = {what: client.get(url + what, params={"last": 4}).json() for what in ("series", "numbers")}
-    monkeypatch.setattr(earlier, "MOST_STEPS", 500)  # half of the steps that the survey keeps
+    whole = {what: client.get(url + what, params={"last": 100_000}).json() for what in ("series", "numbers")}
+    monkeypatch.setattr(earlier, "MOST_STEPS", 2)
     for what, full in whole.items():
         assert (full["every"], full["steps"]) == (1, [0, 1, 2, 3])
         thinned = client.get(url + what, params={"last": 100_000}).json()
@@ -164,18 +162,28 @@ def test_a_long_series_has_one_step_in_n_and_the_latest(
         assert thinned["reports"] == full["reports"][1::2]
         of_full, of_thinned = (found["lines"][0] for found in (full, thinned))
         assert of_thinned["low"] == of_full["low"][1::2]
+        assert client.get(url + what, params={"last": 2}).json()["steps"] == [2, 3]
+        assert client.get(url + what, params={"last": 3, "step": 2}).json()["steps"] == [0, 2]
     lines = csv.DictReader(io.StringIO(client.get(url + "series.csv", params={"last": 1000, "values": "0"}).text))
     assert [line["step"] for line in lines] == ["1", "3"]
 
 
-def test_steps_of_long_series_are_few_and_end_with_the_latest() -> None:
+@pytest.mark.parametrize(
+    ("first_step", "last", "first", "every"),
+    [
+        (0, 100_000, 241, 9), (0, 8760, 241, 9), (0, 1000, 8001, 1), (0, 1001, 8000, 2), (0, 1, 9000, 1),
+        (8950, 100_000, 8950, 1),  # a survey that has run for 51 steps has no step to leave out
+        (7500, 8760, 7500, 2),
+    ],
+)  # fmt: skip
+def test_steps_of_long_series_are_kept_steps_and_end_with_the_latest(
+    first_step: int, last: int, first: int, every: int
+) -> None:
     survey = msgspec.structs.replace(SURVEY, retention_steps=8760)
-    for latest, last in ((9000, 100_000), (9000, 8760), (9000, 1000), (3, 48), (500, 8760), (0, 1)):
-        steps = earlier.kept_steps(latest, last, survey)
-        assert steps[-1] == latest
-        assert 0 < len(steps) <= earlier.MOST_STEPS
-        assert min(steps) >= max(0, latest - min(last, survey.retention_steps) + 1)
-        assert min(steps) < max(0, latest - min(last, survey.retention_steps) + 1) + earlier.one_in(last, survey)
+    steps = earlier.kept_steps(survey, Progress(first_step=first_step, next_step=9001), 9000, last)
+    assert (steps[-1], steps.step) == (9000, every)
+    assert first <= steps[0] < first + every
+    assert len(steps) <= earlier.MOST_STEPS
 
 
 def test_the_series_the_histogram_and_the_status_show_a_jump(demo: Demo) -> None:

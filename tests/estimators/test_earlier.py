@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
+from estimators.publishing import earlier
 from estimators.publishing.api import create_api, create_surveys_api
 from estimators.publishing.api_routes import Served
 from estimators.publishing.earlier import Replaced, chain
@@ -77,6 +78,17 @@ def test_the_request_limits_all_steps_together(client: TestClient) -> None:
     assert part["steps"] == [BETWEEN - 2, BETWEEN - 1]
     assert series(client, last=NEW_STEPS)["earlier"] == []
     assert series(client, last=2)["earlier"] == []
+
+
+def test_a_long_part_has_one_step_in_n_and_its_latest(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert BETWEEN > 2
+    (full,) = series(client, last=100_000)["earlier"]
+    assert (full["every"], full["steps"]) == (1, list(range(BETWEEN)))
+    monkeypatch.setattr(earlier, "MOST_STEPS", 2)
+    (part,) = series(client, last=100_000)["earlier"]
+    every = -(-BETWEEN // 2)
+    assert (part["every"], part["steps"]) == (every, full["steps"][::-1][::every][::-1])
+    assert part["lines"][0]["frequencies"] == full["lines"][0]["frequencies"][::-1][::every][::-1]
 
 
 def test_steps_that_are_no_longer_kept_are_not_filled_with_earlier_steps() -> None:

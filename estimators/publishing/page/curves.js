@@ -101,7 +101,9 @@ function words(s, jumps, here, joined) {
 
 // Says which steps of a long range are drawn.
 export function thinned(s) {
-  return s.every > 1 ? `One step in ${s.every} is drawn. ` : "";
+  const before = Math.max(1, ...(s.earlier ?? []).map((part) => part.every));
+  const own = s.every > 1 ? `One step in ${s.every} is drawn. ` : "";
+  return before > s.every ? `${own}Of an earlier survey, one step in ${before} is drawn. ` : own;
 }
 
 function key(value) {
