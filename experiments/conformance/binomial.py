@@ -67,11 +67,11 @@ def counts(
 def by_probability(
     place: str, check: str, yes: npt.ArrayLike, probabilities: FloatArray, rivals: FloatArray | None = None
 ) -> Counts:
-    """Counts of (n,) independent events: events of equal probability are one count."""
-    distinct, first, group = np.unique(probabilities, return_index=True, return_inverse=True)
-    successes = np.bincount(group, np.asarray(yes, np.float64), distinct.size)
-    trials = np.bincount(group, minlength=distinct.size)
-    return counts(place, check, successes, trials, distinct, None if rivals is None else rivals[first])
+    """Counts of (n,) independent events: events of equal probability, up to rounding errors, are one count."""
+    _, first, group = np.unique(np.round(probabilities, 12), return_index=True, return_inverse=True)
+    successes = np.bincount(group, np.asarray(yes, np.float64), first.size)
+    trials = np.bincount(group, minlength=first.size)
+    return counts(place, check, successes, trials, probabilities[first], None if rivals is None else rivals[first])
 
 
 def uniform(place: str, check: str, numbers: IntArray, n: int) -> Counts:

@@ -3,8 +3,11 @@
 from math import comb
 
 import numpy as np
+import pytest
 
-from experiments.conformance.binomial import Counts, counts, detectable, uniform
+from experiments.conformance.binomial import Counts, by_probability, counts, detectable, uniform
+from experiments.conformance.supports import support_chances
+from mechanisms.square_wave import SquareWave
 
 
 def test_p_values_are_exact() -> None:
@@ -31,6 +34,19 @@ def test_uniform_counts_cover_every_outcome() -> None:
     many = uniform("", "", np.arange(1000), 1000)
     assert (many.successes == np.round(many.probabilities * 1000)).all()
     assert uniform("", "", np.zeros(5, np.int64), 1).trials.size == 0
+
+
+@pytest.mark.parametrize("k", [6, 24, 100])
+def test_rounding_errors_divide_no_count(k: int) -> None:
+    """With Square Wave every value is supported equally often: all reports are one count, and few are enough."""
+    m = SquareWave(k, eps=0.7)
+    own, fake = support_chances(m)
+    found = by_probability("", "", np.ones(3 * k), np.tile(own, 3), np.tile(own - 0.1, 3))
+    assert (found.trials.tolist(), found.successes.tolist()) == ([3 * k], [3 * k])
+    np.testing.assert_allclose(found.probabilities, m.keep)
+    assert found.rival is not None
+    np.testing.assert_allclose(found.rival, m.keep - 0.1)
+    assert by_probability("", "", np.ones(k), fake).trials.size > 1  # a control: these differ
 
 
 def test_detectable_changes_are_detected() -> None:
