@@ -124,6 +124,8 @@ def _cohort(cohort: Cohort) -> list[str]:
         "A rare cohort, and a change of the cohort when few others change theirs, link the reports of a device.",
         f"The service publishes a histogram of a cohort only from at least {cohort.least:,} reports. It publishes the number "
         "of reports of each cohort in any case.",
+        "This least size is no bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
+        "gives a noisy histogram of the others. Only the losses below limit what it reveals.",
     ]
 
 
