@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from experiments.conformance import listener
 from experiments.conformance.calls import read_calls
 from experiments.conformance.conformance import check_device
 from experiments.conformance.listener import LEAST, listening
-from surveys import Survey
+from surveys import Cohort, Survey
 from tests.conftest import give_up
 from tests.producers.samples import level, make_survey, one_question
 
@@ -83,6 +84,7 @@ def test_a_device_with_a_fault_fails_the_vectors(folder: Path) -> None:
 @pytest.mark.parametrize("memos", [True, False], ids=["correct", "a fresh memo for each report"])
 def test_the_check_passes_the_device_and_finds_a_fault(folder: Path, memos: bool) -> None:
     survey = make_survey({"a": (4, [level("L-GRR")])})
+    survey = replace(survey, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
     if not memos:
         plant(folder / "device.go", KNOWN, "if !known || memo != nil {")
     live(folder, survey, "-seed", "7", "-calls", str(folder / "calls.jsonl"))

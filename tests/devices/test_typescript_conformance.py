@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from experiments.conformance import listener
 from experiments.conformance.calls import read_calls
 from experiments.conformance.conformance import check_device
 from experiments.conformance.listener import LEAST, listening
+from surveys import Cohort
 from tests.producers.samples import level, make_survey, one_question
 
 WAVE = {"name": "wave", "mechanism": "SW", "eps": 1.0}
@@ -29,6 +31,7 @@ def emit(typescript: Path, *arguments: str) -> bytes:
 def test_the_reports_pass_the_conformance_check_and_the_audit(typescript: Path, tmp_path: Path) -> None:
     """The audit's lower bounds of the loss of the reports are below the survey's claims."""
     survey = make_survey({"a": (6, [*(level(name, 3.0, 1.9) for name in ("L-OSUE", "L-OLH", "SS")), WAVE, WINDOW])})
+    survey = replace(survey, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
     (tmp_path / "calls.jsonl").write_bytes(emit(typescript, "calls", str(tmp_path / "survey.json"), "6500", "7"))
     found = check_device(survey, read_calls(survey, tmp_path / "calls.jsonl"))

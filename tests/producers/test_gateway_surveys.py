@@ -127,6 +127,24 @@ async def test_the_gateway_is_ready_while_one_survey_is() -> None:
     assert (await rig.ask("GET", "/ready")).status_code == 503
 
 
+async def test_a_wrong_cohort_is_refused_for_good_and_the_others_count() -> None:
+    rig, survey = Rig(), make_survey("versions", cohorts=2)
+    log, good = rig.add(survey), envelopes(3, survey=survey)
+    fields = msgspec.msgpack.decode(good[0])
+    wrong = [msgspec.msgpack.encode([*fields[:6], *cohort, fields[7]]) for cohort in ([2], [-1], [])]
+    plain = msgspec.msgpack.decode(envelopes(1)[0])
+    wrong.append(msgspec.msgpack.encode([*plain[:6], 0, plain[6]]))  # of a survey without cohorts
+    for envelope in wrong:
+        answer = await rig.post(envelope)
+        assert (title(answer), answer.status_code) == ("unknown cohort", 422)
+        assert answer.json()["type"] == "urn:ldpstream:problem:unknown-cohort"
+    answer = await rig.post_batch([good[0], *wrong[:3], good[1]])
+    assert (title(answer), answer.json()["refused"]) == ("unknown cohort", 3)
+    assert [(e["index"], e["reason"]) for e in answer.json()["elements"]] == [(i, "unknown cohort") for i in (1, 2, 3)]
+    assert (await rig.post_batch(good)).status_code == 202
+    assert (log.appended, rig.log.appended) == ([good], [])
+
+
 # ---- documents
 
 

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from agents.tally import tally
-from estimators.publishing.publication import Publication
+from estimators.publishing.publication import Publication, publication_key
 from estimators.publishing.results import RedisResults
 from ldpstream.embedded import EmbeddedService, MemoryLog
 from ldpstream.rehearse import rehearse
@@ -41,6 +41,8 @@ VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # numbers of reports and steps of the MS-FIMU visits
 STEP_S, SEED = 3, 5
+LEAST = 8000  # some cohorts are below it in a step, and above it in a window
+COHORT = f'[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = {LEAST}\n'
 LATENESS = 4  # in steps: time limit for sending the reports of one step
 
 
@@ -134,7 +136,10 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     data, n_reports = visits(tmp_path)
     survey_file, out = tmp_path / "visits.toml", tmp_path / "estimates.json"
     text = MS_FIMU.read_text().replace('name = "ms-fimu"', f'name = "visits-{os.getpid()}-{time.time_ns()}"')
-    (tmp_path / "source.toml").write_text(text.replace("lateness_steps = 1", f"lateness_steps = {LATENESS}"))
+    text = text.replace("lateness_steps = 1", f"lateness_steps = {LATENESS}").replace(
+        "[[attribute]]", f"{COHORT}[[attribute]]", 1
+    )
+    (tmp_path / "source.toml").write_text(text)
     survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
     agents = [services.start("agent", survey_file) for _ in range(2)]
     sent = tmp_path / "sent.json"
@@ -156,6 +161,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     wait_until(lambda: counted() == n_reports, lambda: (counted(), services.logs()))
     tables = store.tables(range(steps[-1] + 1))
     assert tables == direct_tally(survey, data, steps)
+    assert {key.cohort for key in tables} == {0, 1, 2}
     assert sum(table.n for table in tables.values()) == n_reports
     assert not any(store.rejected().values())
     store.close()
@@ -174,25 +180,33 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out, LDPSTREAM_PAGE_PORT="0"))
 
     # the histograms equal those of the embedded service, bit for bit
-    published = {f"{e['attribute']}|{e['span']}|{e['step']}": e for e in json.loads(out.read_text())["estimates"]}
+    estimates = json.loads(out.read_text())["estimates"]
+    published = {publication_key(e["attribute"], e["span"], e["step"], e["cohort"]): e for e in estimates}
     reference = embedded(survey, data, steps)
-    truth = {f"visit_duration|step|{row['step']}": np.array(row["truth"]) / row["reports"] for row in produced}
-    wanted = {f"visit_duration|{span}|{step}" for span in ("step", "window") for step in steps}
+    everybody = {f"visit_duration|{span}|{step}" for span in ("step", "window") for step in steps}
+    wanted = everybody | {f"{key}|{version}" for key in everybody for version in ("1.0", "1.1", "other")}
     assert wanted <= set(published)
+    of_step: dict[str, list[tuple[list[int], int]]] = {}
+    for row in produced:
+        of_step.setdefault(f"visit_duration|step|{row['step']}", []).append((row["truth"], row["reports"]))
+    truth = {key: np.sum([t for t, _ in rows], axis=0) / sum(n for _, n in rows) for key, rows in of_step.items()}
     for key in wanted:
         mine, other = published[key], reference[key]
         assert mine["complete"]
         assert mine["reports"] == other.reports
         assert mine["panes"] == other.panes
+        assert mine["below_least"] == (key not in everybody and other.reports < LEAST)
+        assert mine["estimators"].keys() == other.estimators.keys()
         for name, result in other.estimators.items():
             assert mine["estimators"][name]["frequencies"] == result.frequencies
             assert mine["estimators"][name]["standard_errors"] == result.standard_errors
         assert mine["privacy"]["standard"]["eps_t"] == other.privacy["standard"].eps_t
+    assert {published[key]["below_least"] for key in wanted - everybody} == {False, True}
     assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in steps) == n_reports
 
     # The intervals cover the truth. If the 70 intervals of 95 % are independent, P(16 or more miss) is below 1e-6.
     misses = {0.6745: 0, 1.96: 0}
-    for key in (k for k in wanted if "|step|" in k):
+    for key in (k for k in everybody if "|step|" in k):
         mi = published[key]["estimators"]["mi"]
         z = np.abs(np.array(mi["frequencies"]) - truth[key]) / np.array(mi["standard_errors"])
         for width in misses:
