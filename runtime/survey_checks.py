@@ -3,10 +3,14 @@
 import time
 from collections.abc import Callable, Iterable
 
+import structlog
+
 from runtime.survey_watch import SurveyWatch
 from runtime.waiting import Unreachable
 from surveys import Survey
 from surveys.errors import UserError
+
+log = structlog.get_logger("ldpstream.surveys")
 
 RETRY_S = 15.0  # time between two checks of a survey that cannot be used
 
@@ -47,8 +51,13 @@ class SurveyChecks:
         return usable
 
     def usable(self, survey: Survey) -> bool:
-        """Checks a survey. Returns False, and plans the next check, if the survey cannot be used."""
-        error = self._error(survey)
+        """Checks a survey. Returns False, and plans the next check, if the survey cannot be used or the check itself fails."""
+        try:
+            error = self._error(survey)
+        except Exception:  # the other surveys go on
+            log.exception("internal error", survey=survey.name)
+            self.postpone(survey)
+            return False
         if error is not None:
             self._refused(survey, error)
         return error is None

@@ -92,13 +92,7 @@ class ServedSurveys:
                 continue
             if not self._logs.reachable:
                 return  # the check would wait for the broker
-            try:
-                usable = await asyncio.to_thread(self._checks.usable, survey)
-            except Exception:  # the other surveys go on
-                log.exception("internal error", survey=survey.name)
-                self._checks.postpone(survey)
-                continue
-            if usable:
+            if await asyncio.to_thread(self._checks.usable, survey):
                 self._begin(survey)
 
     def _look_at_files(self) -> Changes:

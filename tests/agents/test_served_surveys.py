@@ -34,6 +34,7 @@ class Rig:
         self.countings = Countings(self._make, lambda *_: None, self._failed)
         self.surveys = ServedSurveys(self.watch, self.countings, self._check, list, self._subscribe)
         self.topics = set[str]()
+        self.error: Exception | None = None
 
     @staticmethod
     def write(folder: Path, name: str) -> None:
@@ -44,7 +45,7 @@ class Rig:
 
     def _check(self, survey: Survey) -> None:
         if survey.name in self.unusable:
-            raise UserError(f"topic of {survey.name} is unusable")
+            raise self.error or UserError(f"topic of {survey.name} is unusable")
 
     async def _subscribe(self, topics: set[str]) -> None:
         self.topics = topics
@@ -93,6 +94,28 @@ async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     assert rig.countings.topics == {topic("good")}
     await rig.surveys._reconcile()
     assert topic("good") in rig.topics
+    await rig.countings.close()
+
+
+async def test_a_check_that_fails_unexpectedly_delays_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    rig.surveys.check()
+    await rig.surveys._reconcile(checked=True)
+    rig.unusable = {"new"}
+    rig.error = OSError("the network broke")
+    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    for name in ("new", "sound"):
+        rig.write(tmp_path, name)
+    for _ in range(3):
+        rig.watch.look()
+    with structlog.testing.capture_logs() as lines:
+        await rig.surveys._reconcile()
+    assert topic("sound") in rig.topics
+    assert topic("new") not in rig.topics
+    assert ("internal error", "new") in [(line["event"], line["survey"]) for line in lines]
+    rig.unusable.clear()
+    await rig.surveys._reconcile()
+    assert topic("new") in rig.topics
     await rig.countings.close()
 
 
