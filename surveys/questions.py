@@ -80,8 +80,7 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     least: Annotated[int, Meta(ge=1, le=10**9)]
 
     def __post_init__(self) -> None:
-        if len(set(self.values)) < len(self.values):
-            raise ValueError("values must be different texts")
+        distinct("cohort", list(self.values))
 
     def index(self, value: str | None) -> int:
         """The index of a cohort.

@@ -111,7 +111,7 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("cohort", {}, ["cohort.name", "missing"]),
         ("cohort", {**COHORT, "values": ["1.0"]}, ["cohort.values", "length >= 2"]),
         ("cohort", {**COHORT, "values": [f"{i}" for i in range(65)]}, ["cohort.values", "length <= 64"]),
-        ("cohort", {**COHORT, "values": ["1.0", "1.0"]}, ["cohort", "values must be different"]),
+        ("cohort", {**COHORT, "values": ["1.0", "1.0"]}, ["cohort: two cohorts are named 1.0"]),
         ("cohort", {**COHORT, "values": ["1.0", 1.1]}, ["cohort.values[1]", "a text", "got 1.1"]),
         ("cohort", {**COHORT, "values": ["1.0", "1\x1b[31m"]}, ["cohort.values[1]", "control characters"]),
         ("cohort", {**COHORT, "least": 0}, ["cohort.least", "an integer >= 1", "got 0"]),
