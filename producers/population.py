@@ -23,7 +23,7 @@ class PaneReports:
     Attributes:
         attribute, level, cohort: indices in the survey.
         step: time step.
-        reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
+        reports: (n,) rows of the mechanism's `report_dtype`; none if nobody of this cohort reports at this step, but others do.
         truth: (k,) int64, number of people with each value, including people who do not report at this step. Only a simulation
             has the truth. The truth is never sent.
     """
@@ -66,7 +66,7 @@ class Population:
         ]
 
     def reports(self, step: int) -> Iterator[PaneReports]:
-        """Yields the reports of a step in [0, n_steps), one pane for each attribute, level and cohort with reports."""
+        """Yields the reports of a step in [0, n_steps), one pane for each cohort of each attribute and level with reports."""
         integer("step", step, 0, self.n_steps - 1)
         for group in self._groups:
             yield from group.reports(step)
@@ -125,7 +125,7 @@ class _Group:
             self._next_step = 0  # the memos for all steps before this step are drawn
 
     def reports(self, step: int) -> Iterator[PaneReports]:
-        """Yields the group's reports of a step, one pane for each cohort with reports."""
+        """Yields the group's reports of a step, one pane for each cohort with people."""
         present, values = self._present(step)
         due = self._due(step, present)
         if not due.any():
@@ -140,7 +140,7 @@ class _Group:
             reports = self._mechanism.simulate(self._put_in(present[due], values[due]), rng)
         order, k = rng.permutation(len(reports)), self._mechanism.k
         reports, senders, cohorts = reports[order], self._cohorts[present[due]][order], self._cohorts[present]
-        for cohort in np.unique(senders).tolist():
+        for cohort in np.unique(cohorts).tolist():
             truth = np.bincount(values[cohorts == cohort], minlength=k)
             yield PaneReports(self._attribute, self._level, cohort, step, reports[senders == cohort], truth)
 

@@ -17,7 +17,7 @@ class StepTruth:
     """True values of the people of one cohort who answer an attribute at a level, at one step.
 
     Attributes:
-        reports: number of reports, at least 1.
+        reports: number of reports.
         truth: (k,) int64, number of people with each value, including people who do not report at this step.
     """
 
@@ -44,7 +44,8 @@ def produce_step(
         turn: the population's step whose reports are sent; None if it equals the survey's step.
 
     Returns:
-        (attribute, level, cohort) -> number of reports, and true values of the people who answer. Only for reports that exist.
+        (attribute, level, cohort) -> number of reports, and true values of the people who answer. Contains only attributes
+        and levels with reports.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived before the failure.

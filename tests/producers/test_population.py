@@ -320,3 +320,15 @@ def test_the_cohorts_share_the_reports_of_a_survey_without_cohorts() -> None:
     assert sizes[0] == sizes[1] == sizes[2]
     assert chisquare(sizes[0], np.array([6, 3, 2]) / 11 * 6000).pvalue > FALSE_ALARM
     assert chisquare(sizes[0], np.full(3, 2000)).pvalue < FALSE_ALARM
+
+
+def test_the_truth_of_all_people_includes_cohorts_that_do_not_report() -> None:
+    """A third of 30 people report at each step, so many of the 40 cohorts have people and no report."""
+    spaced = make_survey({"zone": (4, [{**level("GRR", eps_1=EXACT), "every_steps": 3}])})
+    survey = replace(spaced, cohort=Cohort(name="version", values=tuple(map(str, range(40))), least=10))
+    population, plain = (Population(asked, WrittenValues([[i % 4 for i in range(30)]] * 2), 3) for asked in (survey, spaced))
+    for step in range(2):
+        panes, whole = list(population.reports(step)), only(plain.reports(step))
+        assert np.sum([pane.truth for pane in panes], axis=0).tolist() == whole.truth.tolist()
+        assert sum(len(pane.reports) for pane in panes) == len(whole.reports) < 30
+        assert min(len(pane.reports) for pane in panes) == 0
