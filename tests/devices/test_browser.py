@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 from producers.gateway.bodies import ENVELOPE
-from runtime.clock import now_ms
+from tests.agents.samples import during
 from tests.producers.gateway_rig import Served
 from tests.producers.samples import one_question
 from tests.services.rig import wait_until
@@ -19,6 +19,7 @@ from .browser_rig import Chromium, PageServer, crash, tab
 
 SURVEY = one_question("L-OSUE", k=40)  # a second memo of 40 bits certainly differs from the first
 DOCUMENT = msgspec.to_builtins(SURVEY.device_survey)
+STEP = 5  # the present step of the gateway
 KEPT = SURVEY.lateness_steps + 2  # envelopes that a device keeps
 
 
@@ -178,7 +179,7 @@ def test_a_cleared_store_is_an_error_and_never_a_silent_new_enrolment(
 
 @pytest.fixture
 def gateway(server: PageServer) -> Iterator[Served]:
-    one = Served(survey=SURVEY, origins=[server.url], now_ms=now_ms)
+    one = Served(survey=SURVEY, origins=[server.url], now_ms=lambda: during(SURVEY, STEP))
     yield one
     one.close()
 
@@ -190,7 +191,7 @@ def test_a_page_that_ends_still_sends_its_report_once(
     keeper = tab(context, server)  # keeps the browser's context alive
     page = opened(context, server)
     page.evaluate("url => send_at_page_end(url)", gateway.url)
-    envelope, key = report(page, 7, SURVEY.step_at(now_ms()))
+    envelope, key = report(page, 7, STEP)
     page.close(run_before_unload=True) if closed else page.goto("about:blank")
     wait_until(lambda: gateway.rig.log.appended, lambda: "a report at the end of the page")
     later = opened(context, server)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
@@ -11,9 +12,9 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from runtime.clock import now_ms
 from surveys import load_survey
 from surveys.envelope import Envelope
+from tests.agents.samples import during
 from tests.deploy.tools import TYPESCRIPT
 from tests.producers.gateway_rig import Served
 from tests.services.rig import wait_until
@@ -21,13 +22,14 @@ from tests.services.rig import wait_until
 from .browser_rig import PATIENCE_MS, PageServer
 
 SURVEY = load_survey(TYPESCRIPT / "example" / "survey.toml")
+STEP = 100  # the day of the tests, for the page and for the gateway
 COLOURS = 128  # of a stored picture
 SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
 
 
 @pytest.fixture
 def gateway(server: PageServer) -> Iterator[Served]:
-    one = Served(survey=SURVEY, origins=[server.url], now_ms=now_ms)
+    one = Served(survey=SURVEY, origins=[server.url], now_ms=lambda: during(SURVEY, STEP))
     server.gateway = one.url
     yield one
     one.close()
@@ -36,6 +38,7 @@ def gateway(server: PageServer) -> Iterator[Served]:
 def opened(browser: Browser, server: PageServer, **options: Any) -> Page:
     page = browser.new_context(**options).new_page()
     page.set_default_timeout(PATIENCE_MS)
+    page.clock.set_fixed_time(datetime.fromtimestamp(during(SURVEY, STEP) / 1000, UTC))
     page.goto(f"{server.url}/example/")
     page.wait_for_selector("html[data-ready=yes]")
     return page
@@ -67,7 +70,7 @@ def test_the_page_sends_one_report_and_is_accessible(
     ((envelope,),) = gateway.rig.log.counted()
     sent = msgspec.msgpack.decode(envelope, type=Envelope)
     (value,) = sent.payload
-    assert sent.step == SURVEY.step_at(now_ms())
+    assert sent.step == STEP
     assert page.locator("#reported").text_content() == f"“{SURVEY.attributes[0].label(value)}”"
     if SHOTS:
         picture = Image.open(BytesIO(page.screenshot(full_page=True))).convert("RGB")
