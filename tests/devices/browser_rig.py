@@ -29,12 +29,12 @@ class PageServer:
 
     Attributes:
         url: address, without a slash at the end.
-        left: for each step, what devices have sent of it with `report_on`.
         gateway: the gateway's address for the example page.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.left: dict[int, list[Any]] = {}
+        self._left: dict[int, list[Any]] = {}
+        self._lock = threading.Lock()
         self.gateway = ""
         server = self
 
@@ -55,7 +55,7 @@ class PageServer:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                server.left.setdefault(int(self.path.removeprefix("/left/")), []).append(json.loads(body))
+                server.keep(int(self.path.removeprefix("/left/")), json.loads(body))
                 self._answer(b"", "text/plain")
 
             def _answer(self, body: bytes, kind: str) -> None:
@@ -69,6 +69,20 @@ class PageServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def keep(self, step: int, report: Any) -> None:
+        """Keeps what a device has sent of a step."""
+        with self._lock:
+            self._left.setdefault(step, []).append(report)
+
+    def left(self) -> dict[int, list[Any]]:
+        """Returns, for each step, what devices have sent of it with `report_on` since `clear`."""
+        with self._lock:
+            return {step: list(reports) for step, reports in self._left.items()}
+
+    def clear(self) -> None:
+        with self._lock:
+            self._left.clear()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -92,7 +106,7 @@ class Chromium:
         for lock in self._folder.glob("Singleton*"):  # a killed process leaves its lock
             lock.unlink()
         launch = self._playwright.chromium.launch_persistent_context
-        self.context = launch(str(self._folder), executable_path=CHROMIUM, args=QUIET)
+        self.context = launch(str(self._folder), executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)
 
     def kill(self) -> None:
         """Kills the browser's process at once."""
@@ -114,7 +128,7 @@ class Chromium:
 def crash(page: Page) -> None:
     """Kills the process of a tab."""
     with contextlib.suppress(Error):
-        page.goto("chrome://crash", timeout=PATIENCE_MS)
+        page.goto("chrome://crash")
     with contextlib.suppress(Error):
         page.close()
 
@@ -122,8 +136,9 @@ def crash(page: Page) -> None:
 def tab(context: BrowserContext, server: PageServer) -> Page:
     """Opens a tab with the empty page."""
     page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(f"{server.url}/empty")
-    page.wait_for_function("window.ready", timeout=PATIENCE_MS)
+    page.wait_for_function("window.ready")
     return page
 
 

@@ -13,7 +13,7 @@ from tests.deploy.conftest import wanted
 from tests.deploy.tools import TYPESCRIPT, typescript_modules
 from tests.ldpstream.conftest import CHROMIUM, QUIET
 
-from .browser_rig import PageServer, page_server
+from .browser_rig import PATIENCE_MS, PageServer, page_server
 
 
 def npm(folder: Path, script: str) -> str:
@@ -46,7 +46,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    found = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    found = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)
     yield found
     found.close()
 

@@ -96,13 +96,13 @@ class Lives:
             self.memos = memos
         for step in sorted(self.sent)[-2:]:  # certainly kept: the device may have made one more report, which did not leave
             assert report(page, 39, step) == self.sent[step], "a second report of a step"
-        self.server.left.clear()
+        self.server.clear()
         page.evaluate("made => void report_on(...made)", [self.next, [1, 2, 3, 4]])
-        wait_until(lambda: len(self.server.left) >= reports, lambda: f"{len(self.server.left)} of {reports} reports")
+        wait_until(lambda: len(self.server.left()) >= reports, lambda: f"{len(self.server.left())} of {reports} reports")
         return page
 
     def died(self) -> None:
-        for step, reports in self.server.left.items():
+        for step, reports in self.server.left().items():
             assert all(made == reports[0] and isinstance(made, list) for made in reports)
             assert self.sent.setdefault(step, reports[0]) == reports[0]
         self.next = max(self.sent)  # the last step again: its report must be the same
