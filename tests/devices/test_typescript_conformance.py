@@ -46,4 +46,5 @@ def test_the_sending_passes_the_conformance_check(typescript: Path, monkeypatch:
     with listening(survey, "# toml\n", 0) as (sending, url):
         emit(typescript, "send", url, str(2 * LEAST))
         assert sending.verdict() == []
-        assert (sending.requests, sending.attempts) == (2 * LEAST, 2 * (LEAST + LEAST * 5 // 6))
+        assert sending.requests == 2 * LEAST
+        assert sending.attempts >= 2 * (LEAST + LEAST * 5 // 6)  # more if an answer takes longer than the device waits

@@ -23,6 +23,7 @@ from producers.gateway.surveys import GatewaySurveys
 from producers.gateway.topic_log import Keyed, NotAppended
 from surveys import Survey
 from tests.agents.samples import during, make_survey, sound
+from tests.services.rig import PATIENCE_S
 
 SURVEY = make_survey()
 STEP = 5
@@ -149,7 +150,7 @@ class Served:
 
     def close(self) -> None:
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self.socket.close()
         assert not self._thread.is_alive()
 
