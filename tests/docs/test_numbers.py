@@ -76,7 +76,7 @@ SAID = [
     ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
     ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
     ("kubernetes.md", f"one of at least {service.MIN_TOKEN} characters a line"),
-    ("reading.md", f"The service keeps {survey.KEPT_STEPS} steps"),
+    ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
     ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),
     ("README.md", f"(default `{DEFAULTS['kafka']}`)"),
