@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.deploy.tools import ToolError, panel_bundle
 from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.ldpstream.page_rig import PATIENCE_MS
 
 DASHBOARDS = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 SCRAPE_S = 10  # `timeInterval` of deploy/grafana/provisioning/datasources
@@ -159,7 +160,7 @@ def open_canvas() -> Iterator[Canvas]:
     if CHROMIUM is None:
         raise ToolError("no Chromium on PATH (deploy/local/setup_services.sh installs it)")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)
         try:
             yield Canvas(browser)
         finally:

@@ -16,12 +16,12 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Error, Page, Playwright
 
 from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.ldpstream.page_rig import PATIENCE_MS
 from tests.services.rig import wait_until
 
 PAGES = Path(__file__).parent / "pages"
 EMPTY = b'<!doctype html><link rel="icon" href="data:,"><script type="module" src="/pages/device.js"></script>'
 GATEWAY = re.compile(rb'(?<=name="ldpstream-gateway" content=")[^"]*')
-PATIENCE_MS = 120_000
 
 
 class PageServer:

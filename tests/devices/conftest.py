@@ -12,8 +12,9 @@ from tests.conftest import give_up
 from tests.deploy.conftest import wanted
 from tests.deploy.tools import TYPESCRIPT, typescript_modules
 from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.ldpstream.page_rig import PATIENCE_MS
 
-from .browser_rig import PATIENCE_MS, PageServer, page_server
+from .browser_rig import PageServer, page_server
 
 
 def npm(folder: Path, script: str) -> str:

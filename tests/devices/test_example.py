@@ -16,10 +16,11 @@ from surveys import load_survey
 from surveys.envelope import Envelope
 from tests.agents.samples import during
 from tests.deploy.tools import TYPESCRIPT
+from tests.ldpstream.page_rig import PATIENCE_MS
 from tests.producers.gateway_rig import Served
 from tests.services.rig import wait_until
 
-from .browser_rig import PATIENCE_MS, PageServer
+from .browser_rig import PageServer
 
 SURVEY = load_survey(TYPESCRIPT / "example" / "survey.toml")
 STEP = 100  # the day of the tests, for the page and for the gateway

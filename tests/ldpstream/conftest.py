@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         give_up("no Chromium on this machine")
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)
         yield found
         found.close()
 

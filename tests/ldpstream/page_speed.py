@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from .conftest import CHROMIUM, QUIET
-from .page_rig import many, served
+from .page_rig import PATIENCE_MS, many, served
 
 LOADS = 15
 FRAMES = """async () => {  // moves the slider at every frame; measures the frames, and counts the steps that were drawn
@@ -69,7 +69,7 @@ def opened(browser: Browser, url: str) -> Page:
 def main() -> None:
     survey, results = many(1000, 20, 49)
     with served(survey, results) as url, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)
         opened(browser, url).context.close()  # a first visit fills the caches of the server
         loaded, paints, ready = set[str](), list[float](), list[float]()
         for _ in range(LOADS):

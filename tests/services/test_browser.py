@@ -19,6 +19,7 @@ from surveys import open_envelope
 from tests.conftest import give_up
 from tests.devices.browser_rig import PageServer, page_server, tab
 from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.ldpstream.page_rig import PATIENCE_MS
 
 from .rig import LOOPBACK, free_ports, wait_until
 from .test_pipeline import Services
@@ -94,7 +95,7 @@ def test_reports_of_a_browser_become_a_histogram(services: Services, server: Pag
     wait_until(lambda: ready(port), services.logs)
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)
         page = tab(browser.new_context(), server)
         made = [
             one
