@@ -44,6 +44,7 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 STEP_S, RATE_INTERVAL = 2, "20s"
 DEADLINE_S = 300
+COHORTS = '\n[cohort]\nname = "version"\nvalues = ["1.0", "1.1"]\nleast = 100\n'
 
 
 @dataclass
@@ -86,8 +87,9 @@ def running(kernels: None, own_kafka: Any, own_redis: Any, tmp_path_factory: pyt
     if shutil.which("prometheus") is None:
         give_up("no prometheus on PATH (deploy/local/setup_services.sh installs it)")
     folder = tmp_path_factory.mktemp("monitoring")
-    file = folder / "now.toml"
-    survey = rehearse(ROOT / "surveys" / "samples" / "demo.toml", file, STEP_S, now_s=time.time())
+    written, file = folder / "written.toml", folder / "now.toml"
+    written.write_text((ROOT / "surveys" / "samples" / "demo.toml").read_text() + COHORTS)
+    survey = rehearse(written, file, STEP_S, now_s=time.time())
     agent, estimate, gateway, front, prometheus = free_ports(5)
     ports = {"agent": agent, "estimate": estimate, "gateway": gateway}
     env = {
