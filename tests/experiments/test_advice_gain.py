@@ -61,7 +61,7 @@ def test_cases_are_the_attributes_of_the_data_sets() -> None:
 def test_a_setting_is_compared_with_every_combination(kind: str) -> None:
     found = compared(Setting(case=SMALL, kind=kind, eps=1.0), 10, 4)
     names = ONE_TIME if kind == "one-time" else LONGITUDINAL
-    assert len(found.mse) == len(names) * 10
+    assert len(found.mse) == len(names) * 11
     assert set(PAPERS[kind]) < set(found.mse)
     assert set(found.advice.values()) <= set(found.mse)
     assert found.n == 760  # 95 % of 800 people
