@@ -41,6 +41,7 @@ def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
         wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "step": "5"})
         extend(survey, results, 6, rng, QUIET, QUIET)
         expect(page.locator("#when")).to_contain_text("(step 6)")
+        wait_for_address(page, lambda found: found["step"] == "6")  # with it, the browser keeps that the page follows
         page.reload()
         page.wait_for_selector("html[data-ready=yes]")
         assert page.locator("#follow").is_checked()
