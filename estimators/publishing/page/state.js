@@ -98,6 +98,8 @@ function flush() {
   waiting = null;
 }
 
+addEventListener("beforeunload", flush); // a later write, during a reload, would end the following of the latest step
+
 // Writes the address, at most every quarter of a second. `push`: the Back button returns to the state before.
 export function writeAddress(push) {
   const now = [{ follow: state.follow }, "", address()];
