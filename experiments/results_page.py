@@ -3,8 +3,8 @@
     python -m experiments.results_page FOLDER
 
 The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
-`streams.json` and `service.json`, each written by a command with the option `--json`. If a file is missing, the page omits the
-file's section and lists the file's name at the end. Do not edit the page by hand.
+`streams.json` and `service.json`, each written by a command with the option `--json`. If a file is missing, the page keeps its
+present section of this command. Do not edit the page by hand.
 """
 
 import json
@@ -20,10 +20,9 @@ from rich.text import Text
 
 from experiments.advice.gain import Compared
 from experiments.advice.tables import GAIN_NOTE, gain_tables
-from experiments.bench import stream_memos, stream_tables, streams
+from experiments.bench import coverage, coverage_cells, stream_memos, stream_tables, streams
 from experiments.bench.accuracy import compare
 from experiments.bench.accuracy import tables as accuracy_tables
-from experiments.bench.coverage import Coverage, coverage_table, shaped_table
 from experiments.bench.estimators import Timing, timing_table
 from experiments.bench.mechanisms import Bench
 from experiments.bench.service_results import ServiceBench
@@ -134,13 +133,14 @@ def accurate(written: Any) -> str:
 
 def covered(written: Any) -> str:
     """Section on the coverage of the 95 % intervals."""
-    rows = msgspec.convert(written, list[Coverage])
-    return (
-        "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n"
-        + rows_of(coverage_table(rows))
-        + "\n"
-        + rows_of(shaped_table(rows))
+    result = msgspec.convert(written, coverage.Result)
+    tables = (
+        coverage.coverage_table(result.spans),
+        coverage.shaped_table(result.spans),
+        coverage_cells.cells_table(result.cells),
+        coverage_cells.lowest_table(result.cells),
     )
+    return "## Intervals of 95 %\n\n`ldpstream bench coverage --data DIR`\n\n" + "\n".join(map(rows_of, tables))
 
 
 def advised(written: Any) -> str:
@@ -165,25 +165,35 @@ def service(written: Any) -> str:
     return "\n".join([*parts, *(f"{_plain(note)}\n" for note in service_notes(result))])
 
 
-SECTIONS: dict[str, Callable[[Any], str]] = {
-    "reproduce": reproduced,
-    "mechanisms": mechanisms,
-    "estimators": estimators,
-    "accuracy": accurate,
-    "coverage": covered,
-    "advice": advised,
-    "streams": streamed,
-    "service": service,
+SECTIONS: dict[str, tuple[str, Callable[[Any], str]]] = {  # of each command: the first heading, and the section's writer
+    "reproduce": ("## The papers, reproduced", reproduced),
+    "mechanisms": ("## Reports: speed and memory", mechanisms),
+    "estimators": ("## Estimators: speed", estimators),
+    "accuracy": ("## Estimators: accuracy", accurate),
+    "coverage": ("## Intervals of 95 %", covered),
+    "advice": ("## Advice", advised),
+    "streams": ("## Values that change", streamed),
+    "service": ("## The service, over Kafka and Redis", service),
 }
 
 
-def page(found: dict[str, Any]) -> str:
-    """The whole page, from each command's output."""
-    missing = [name for name in SECTIONS if name not in found]
-    lines = [ABOUT] + [SECTIONS[name](found[name]) for name in SECTIONS if name in found]
-    if missing:
-        lines.append(f"Not run for this page: {', '.join(missing)}.\n")
-    return "\n".join(lines)
+def page(found: dict[str, Any], before: str) -> str:
+    """The whole page, from the commands' output.
+
+    Args:
+        found: output by command; the page keeps the other commands' sections.
+        before: the present page.
+    """
+    kept = sections_of(before)
+    made = [write(found[name]) if name in found else kept.get(name, "") for name, (_, write) in SECTIONS.items()]
+    return "\n".join([ABOUT, *(f"{section.rstrip()}\n" for section in made if section)])
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """The sections of a page by the name of the command."""
+    starts = {name: at for name, (heading, _) in SECTIONS.items() if (at := f"\n{text}".find(f"\n{heading}\n")) >= 0}
+    ends = [*sorted(starts.values()), len(text)]
+    return {name: text[at : ends[ends.index(at) + 1]] for name, at in starts.items()}
 
 
 def main(folder: Path) -> None:
@@ -196,7 +206,8 @@ def main(folder: Path) -> None:
             draw(outcome(one), one["title"], beside / f"{one['name']}.png")
     if "accuracy" in found:
         (beside / "accuracy.csv").write_text(accuracy_tables.as_csv(msgspec.convert(found["accuracy"], compare.Result)))
-    (DOCS / "results.md").write_text(page(found))
+    written = DOCS / "results.md"
+    written.write_text(page(found, written.read_text() if written.exists() else ""))
     told = "; ".join(f"{one['name']}: {summary(outcome(one).rows)}" for one in found.get("reproduce", []))
     sys.stdout.write(told + "\n")
 

@@ -96,16 +96,25 @@ def estimators_command(
 def coverage_command(
     runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions for each mechanism and span")] = 2000,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Count how often 95 % intervals contain the truth: steps and windows, every mechanism and estimator, up to 1000 values."""
-    from experiments.bench.coverage import coverage_table, measure, shaped_table
+    """Count how often 95 % intervals contain the truth: every mechanism and estimator, and every cell of `bench accuracy`."""
+    from experiments.bench import coverage, coverage_cells
+    from experiments.bench.accuracy import cells, shapes
 
+    known = shapes.shapes(data)
     with activity() as progress:
-        rows = measure(runs, seed, progress)
-    console.print(coverage_table(rows))
-    console.print(shaped_table(rows))
-    write_json(json, msgspec.to_builtins(rows))
+        rows = coverage.measure(runs, seed, progress)
+        result = coverage.Result(rows, coverage_cells.measure_cells(cells.grid(known), known, runs, seed, progress))
+    for table in (
+        coverage.coverage_table(rows),
+        coverage.shaped_table(rows),
+        coverage_cells.cells_table(result.cells),
+        coverage_cells.lowest_table(result.cells),
+    ):
+        console.print(table)
+    write_json(json, msgspec.to_builtins(result))
 
 
 @app.command(name="numbers")

@@ -5,7 +5,8 @@ memo if the mechanism memoizes. Every estimator then estimates the distribution.
 runs and values, that contain the value's true share. The true shares lie a few standard errors above zero. For a share of zero,
 the maximum of the likelihood lies on the boundary, and no normal interval can be exact.
 
-A second table has other distributions, over up to 1000 values: skewed and flat. There most shares lie below the noise.
+A second table has other distributions, over up to 1000 values: skewed and flat. There most shares lie below the noise. Two
+further tables have all cells of the accuracy grid; see `experiments.bench.coverage_cells`.
 """
 
 import math
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from estimators import empirical_bayes, ibu, matrix_inversion, mle
 from estimators.estimate import Estimate
+from experiments.bench.coverage_cells import CellCoverage
 from experiments.drawn_tables import drawn_table
 from experiments.processes import worker_pool
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
@@ -55,6 +57,18 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     worst: float
     spread: float
     top: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """All coverages of a run of the benchmark.
+
+    Attributes:
+        spans: the mechanisms' steps and windows, and the cells of `SHAPED`.
+        cells: the cells of the accuracy grid.
+    """
+
+    spans: list[Coverage]
+    cells: list[CellCoverage]
 
 
 SHAPES: dict[str, Callable[[FloatArray], FloatArray]] = {  # from the ranks 1 … k to shares in proportion

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from estimators import Estimate
+from experiments.bench.accuracy.cells import grid
+from experiments.bench.accuracy.shapes import SYNTHETIC
 from experiments.bench.coverage import (
     NOMINAL,
     SHARES,
@@ -18,6 +20,7 @@ from experiments.bench.coverage import (
     shaped_table,
     slack,
 )
+from experiments.bench.coverage_cells import _Held, cells_table, lowest_table, measure_cells, runs_of
 from experiments.bench.estimators import measure as bench_estimators
 from experiments.bench.estimators import timing_table
 
@@ -50,6 +53,23 @@ def test_the_timings_are_complete() -> None:
     assert timing_table(rows).row_count == len(rows)
     assert coverage_table([c for steps in (1, WINDOW) for c in measure_one("GRR", steps, 2, 1)]).row_count == 5
     assert shaped_table(measure_shape(0, 2, 1)).row_count == 4
+
+
+def test_the_coverage_of_every_cell_is_measured() -> None:
+    """All cells have rows, and a cell's numbers are right for two runs: in the second, both intervals miss."""
+    cells = [cell for cell in grid(SYNTHETIC) if cell.k == 20 and cell.shape in ("zipf 1", "step")][::2]
+    rows = measure_cells(cells, SYNTHETIC, 100, 1, lambda said: None, processes=1)
+    assert [(row.cell, row.estimator) for row in rows if not row.cell.ordered] == [(c, "eb") for c in cells if not c.ordered]
+    assert {row.estimator for row in rows if row.cell.ordered} == {"eb", "eb ordered"}
+    assert {row.runs for row in rows} == {runs_of(20, 100)} == {30}
+    assert all(row.covered > 0.85 and row.missed_above <= 1 - row.covered for row in rows)
+    assert cells_table(rows).row_count == 4
+    assert lowest_table(rows).row_count >= len(rows)
+    held = _Held(np.array([0.5, 0.5]))
+    for moved in (0.0, 0.05):
+        held.add(Estimate(np.array([0.5 + moved, 0.5 - moved]), np.full(2, 0.02), 1))
+    row = held.row(cells[0], "eb")
+    assert (row.covered, row.top, row.missed_above, row.error) == (0.5, 0.5, 0.25, 0.5)
 
 
 def test_other_libraries_are_timed_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,157 @@
+"""Coverage of the default estimate's 95 % intervals in every cell of the accuracy grid, averaged over the values of a cell.
+
+Every run draws the people from the cell's distribution, and their reports. An interval holds the truth if it contains the share
+of the distribution, not only the share of the people drawn. The intervals of a run depend on each other, so a cell's standard
+error comes from the runs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+from rich.table import Table
+
+from estimators import Estimate, combined_ordered_empirical_bayes, empirical_bayes
+from experiments.bench.accuracy.cells import Cell, draw
+from experiments.bench.accuracy.compare import SURELY
+from experiments.bench.accuracy.measure import random_of
+from experiments.bench.accuracy.shapes import Shape
+from experiments.processes import worker_pool
+from mechanisms.arguments import FloatArray
+
+LEAST_RUNS, VALUES_A_RUN = 20, 6  # a cell of k values has 6 runs / k runs, at least 20 and at most `runs`
+LOW, HIGH = 0.94, 0.96
+TOP = 10
+SHOWN = 12
+
+
+class CellCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell and estimate.
+
+    Attributes:
+        cell: the cell.
+        estimator: ``"eb"`` or ``"eb ordered"``.
+        runs: number of runs.
+        covered, error: share of intervals, over runs and values, that contain the true share, and its standard error.
+        top: the same share for the ten values with the largest estimates of each run.
+        missed_above: share of intervals that lie below the true share.
+    """
+
+    cell: Cell
+    estimator: str
+    runs: int
+    covered: float
+    error: float
+    top: float
+    missed_above: float
+
+
+def runs_of(k: int, runs: int) -> int:
+    """Number of runs of a cell of k values, if a cell of at most six values has `runs` runs."""
+    return min(runs, max(LEAST_RUNS, VALUES_A_RUN * runs // k))
+
+
+def measure_cells(
+    cells: Sequence[Cell],
+    shapes: dict[str, Shape],
+    runs: int,
+    seed: int,
+    seen: Callable[[str], None],
+    processes: int | None = None,
+) -> list[CellCoverage]:
+    """Measures all cells, on all cores; the number of cores does not change the results.
+
+    Args:
+        cells: the cells.
+        shapes: the cells' distributions by name.
+        runs: runs of a cell of at most six values, at least 2; see `runs_of`.
+        seed: seed of all randomness.
+        seen: called with a line of progress.
+        processes: number of worker processes; one for each core if left out.
+    """
+    rows: list[CellCoverage] = []
+    tasks = [(cell, shapes[cell.shape].make(cell.k), runs_of(cell.k, runs), seed) for cell in cells]
+    with worker_pool(processes, 0) as spread:
+        for done, made in enumerate(spread(_job, tasks), 1):
+            rows += made
+            seen(f"{done} of {len(cells)} cells")
+    return rows
+
+
+def _job(task: tuple[Cell, FloatArray, int, int]) -> list[CellCoverage]:
+    return coverage_of(*task)
+
+
+def coverage_of(cell: Cell, truth: FloatArray, runs: int, seed: int) -> list[CellCoverage]:
+    """The coverage of the default estimate in one cell, for ordered values also with the order."""
+    m, held = cell.build(), _Held(truth)
+    ordered = _Held(truth)
+    for run in range(runs):
+        _, table = draw(cell, truth, random_of(cell, seed, run))
+        held.add(empirical_bayes(m, table, steps=cell.steps))
+        if cell.ordered:
+            ordered.add(combined_ordered_empirical_bayes([(m, table)], None, cell.steps))
+    return [held.row(cell, "eb"), *([ordered.row(cell, "eb ordered")] if cell.ordered else [])]
+
+
+class _Held:
+    """Shares of intervals that hold the truth, run by run."""
+
+    def __init__(self, truth: FloatArray) -> None:
+        self._truth = truth
+        self._runs: list[tuple[float, float, float]] = []
+
+    def add(self, estimate: Estimate) -> None:
+        """Adds the intervals of a run."""
+        low, high = estimate.interval()
+        held = (low <= self._truth) & (self._truth <= high)
+        largest = np.argsort(-estimate.frequencies, kind="stable")[:TOP]
+        self._runs.append((float(held.mean()), float(held[largest].mean()), float((self._truth > high).mean())))
+
+    def row(self, cell: Cell, estimator: str) -> CellCoverage:
+        """The coverage over all runs so far, at least two."""
+        runs = np.array(self._runs)
+        covered, top, above = (float(mean) for mean in runs.mean(axis=0))
+        error = float(runs[:, 0].std(ddof=1)) / math.sqrt(len(runs))
+        return CellCoverage(
+            cell=cell, estimator=estimator, runs=len(runs), covered=covered, error=error, top=top, missed_above=above
+        )
+
+
+def cells_table(rows: Sequence[CellCoverage]) -> Table:
+    """Table of the coverages by estimate and number of values."""
+    shown = Table("estimate", "values", "cells", "mean", "lowest cell", "94 to 96 %", "surely below 94 %", "surely above 96 %",
+                  "ten largest", "lowest cell", title="Coverage averaged over the values of a cell")  # fmt: skip
+    for estimator in dict.fromkeys(row.estimator for row in rows):
+        own = [row for row in rows if row.estimator == estimator]
+        for k in [*sorted({row.cell.k for row in own}), None]:
+            of = [row for row in own if k is None or row.cell.k == k]
+            covered, top = np.array([(row.covered, row.top) for row in of]).T
+            shown.add_row(
+                estimator, "all" if k is None else str(k), str(len(of)), _percent(covered.mean()), _percent(covered.min()),
+                str(sum(LOW <= row.covered <= HIGH for row in of)),
+                str(sum(row.covered + SURELY * row.error < LOW for row in of)),
+                str(sum(row.covered - SURELY * row.error > HIGH for row in of)),
+                _percent(top.mean()), _percent(top.min()),
+            )  # fmt: skip
+    return shown
+
+
+def lowest_table(rows: Sequence[CellCoverage]) -> Table:
+    """Table of the cells with the lowest coverage, averaged over all values or over the ten largest estimates."""
+    shown = Table("estimate", "shape", "mechanism", "k", "ε", "n", "steps", "all values", "±", "ten largest", "truth above",
+                  title="Cells with the lowest coverage")  # fmt: skip
+    by_mean = sorted(rows, key=lambda row: row.covered)[:SHOWN]
+    by_top = [row for row in sorted(rows, key=lambda row: row.top)[:SHOWN] if row not in by_mean]
+    for row in [*by_mean, *by_top]:
+        cell = row.cell
+        shown.add_row(
+            row.estimator, cell.shape, cell.mechanism, str(cell.k), f"{cell.eps:g}", f"{cell.n:.0e}".replace("e+0", "e"),
+            str(cell.steps), *map(_percent, (row.covered, row.error, row.top, row.missed_above)),
+        )  # fmt: skip
+    return shown
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
