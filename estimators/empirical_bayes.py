@@ -44,7 +44,9 @@ TAIL_SHARE, TAIL_VALUES = 0.05, 2.0  # largest share of this law, and largest nu
 FAR_BELOW = 0.8  # largest mean of H without the large values, in units of 1/k
 NEARLY_EQUAL = 0.5  # first weight of the gamma law of nearly equal shares, which noise alone then does not take away
 EQUAL = 2.0  # prior log-odds of exactly equal shares to each M
-BASE_ROUNDS = 100  # EM steps for the weights of H
+PARTS = (0.5, 0.2, 0.05)  # smaller means of further gamma laws, as parts of the mean of SHAPES
+PART_SHAPES = (1, 10)  # of these laws
+BASE_ROUNDS = 60  # EM steps for the weights of H
 MASSES = (1024.0, 128.0, 16.0, 2.0)  # M, in values
 SMALL_DOMAIN = 16.0  # M is larger by this number / k
 ROUNDS = 10  # EM steps for G and each M
@@ -132,7 +134,6 @@ def _fit_mass(
     start, first, points, times = values.start, values.first, values.points, values.times
     like = np.empty(values.log_like.size)
     mean, variance, total = np.empty(times.size), np.empty(times.size), np.empty(points.size)
-    longest = LONGEST * (k + 1 / values.error)
     low, high = -math.inf, math.inf
     for done in range(ROUNDS + NEWTON_STEPS):
         tilt(values.log_like, start, first, points, by, like)
@@ -144,7 +145,7 @@ def _fit_mass(
                 break
         else:
             prior = np.maximum((mass * base + total) / (mass + k), LEAST)
-        by -= min(max(excess / max(float(times @ variance), 1e-300), -longest), longest)
+        by -= _newton_step(values, k, mean, variance)
         if not low < by < high:
             by = (low + high) / 2
     own = values.normalised(like * prior[values.cells])
@@ -176,21 +177,36 @@ def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray
 
 
 def _base(values: ValueLikelihood, k: int) -> FloatArray:
-    """Returns the probability of each point under H, with the weights of the distributions fitted by EM."""
-    from scipy.sparse import csr_array
+    """Returns the probability of each point under H. EM fits the weights of its distributions, and Newton's method fits λ."""
+    from estimators.posterior_kernels import posterior, tilt
 
     mean = _mean_of_the_rest(values, k)
-    laws = np.array([*(_gamma(values, mean, shape) for shape in SHAPES), *(_power_law(values, k, a) for a in EXPONENTS)])
-    sparse = csr_array((np.exp(values.log_like), values.cells, values.start), (values.times.size, values.points.size))
-    fits = np.asarray(sparse @ laws.T)  # (kinds, laws)
+    laws = np.array([
+        *(_gamma(values, mean, shape) for shape in SHAPES),
+        *(_power_law(values, k, exponent) for exponent in EXPONENTS),
+        *(_gamma(values, part * mean, shape) for part in PARTS for shape in PART_SHAPES),
+    ])  # fmt: skip
     first = np.full(len(laws), (1 - NEARLY_EQUAL) / len(laws))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
-    weights = first
+    like = np.empty(values.log_like.size)
+    means, variance, total = np.empty(values.times.size), np.empty(values.times.size), np.empty(values.points.size)
+    weights, by = first, 0.0
     for _ in range(BASE_ROUNDS):
-        weights = (weights * (values.times / np.maximum(fits @ weights, 1e-300) @ fits) + first) / (k + 1)
+        law = np.maximum(weights @ laws, LEAST)
+        tilt(values.log_like, values.start, values.first, values.points, by, like)
+        posterior(like, values.start, values.first, values.points, law, values.times, means, variance, total)
+        weights = (weights * (laws @ (total / law)) + first) / (k + 1)
+        by -= _newton_step(values, k, means, variance)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
     law = (1 - tail) * weights @ laws + tail * _power_law(values, k, TAIL)
     return np.asarray(np.maximum(law, LEAST))
+
+
+def _newton_step(values: ValueLikelihood, k: int, mean: FloatArray, variance: FloatArray) -> float:
+    """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
+    longest = LONGEST * (k + 1 / values.error)
+    step = (float(values.times @ mean) - 1) / max(float(values.times @ variance), 1e-300)
+    return min(max(step, -longest), longest)
 
 
 def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:

@@ -221,7 +221,7 @@ def test_intervals_hold_shares_of_zero(name: str, held: int, k: int) -> None:
 def test_the_interval_of_the_value_that_everybody_has_holds_1(name: str, k: int, n: int) -> None:
     """Of 60 intervals, at least 51 hold the share 1. A correct program fails with probability 3e-4 for each case.
 
-    The control is the interval of the posterior alone: with OUE, it misses 1 too often.
+    The control is the interval of the posterior alone: for 1000 values, it misses 1 too often.
     """
     m, rng, held, alone = build(name, k, 1.0), np.random.default_rng([k, n]), 0, 0
     for _ in range(60):
@@ -232,7 +232,7 @@ def test_the_interval_of_the_value_that_everybody_has_holds_1(name: str, k: int,
         bare = replace(posterior, large=none.astype(int), unshrunk=none, unshrunk_errors=none)
         alone += bare.interval(0.95)[1][0] == 1
     assert held >= 51
-    assert name == "GRR" or alone < 48
+    assert k < 1000 or alone < 48
 
 
 def test_the_share_that_everybody_has_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
