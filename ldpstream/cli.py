@@ -276,7 +276,7 @@ def produce(
     console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
-        for step, truths in produce_live(survey, population, sink, now_ms, sleep):
+        for step, truths in produce_live(survey, population, sink, now_ms, sleep, say):
             bar.advance(task)
             for (attribute, level, cohort), truth in truths.items():
                 asked = survey.attributes[attribute]

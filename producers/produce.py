@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mechanisms.arguments import IntArray
 from producers.population import Population
-from producers.sinks import Sink
+from producers.sinks import Sink, TooLateError
 from surveys import Survey, SurveyError, seal
 from surveys.envelope import reports_per_envelope
 
@@ -67,25 +67,26 @@ def produce_live(
     sink: Sink,
     now_ms: Callable[[], int],
     sleep: Callable[[float], bool],
+    told: Callable[[str], object],
     envelope_bytes: int = ENVELOPE_BYTES,
 ) -> Iterator[tuple[int, dict[tuple[int, int, int], StepTruth]]]:
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
     The population's step 0 is sent at the survey's current step, or at the survey's step 0 if the survey has not begun. If
-    sending takes longer than a step, the steps that pass meanwhile get no reports. No step after
-    the survey's last step is sent.
+    sending takes longer than a step, the steps that pass meanwhile get no reports. If a step closes before all its reports were
+    sent, the service rejects the late ones, and the next step follows. No step after the survey's last step is sent.
 
     Args:
         survey, population, sink, envelope_bytes: as for `produce_step`.
         now_ms: the time, in milliseconds since 1970 UTC.
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
+        told: called with a line about each step that closed too early.
 
     Yields:
         A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
 
     Raises:
-        SurveyError: if the survey has ended, or if a step has closed before all its reports were sent. The service rejects late
-            reports.
+        SurveyError: if the survey has ended.
         SinkError: if the sink fails.
     """
     step = -1
@@ -101,11 +102,15 @@ def produce_live(
                 break
         else:
             return
-        sent = produce_step(survey, population, sink, step, envelope_bytes, turn)
-        if survey.too_old(step, now_ms()):
+        try:
+            sent = produce_step(survey, population, sink, step, envelope_bytes, turn)
+        except TooLateError:
+            sent = None
+        if sent is None or survey.too_old(step, now_ms()):
             late_s = (now_ms() - survey.closes_ms(step)) / 1000
-            raise SurveyError(
-                f"survey {survey.name}: step {step} closed {late_s:.1f} s before all its reports were sent; either a step of "
-                f"{survey.step_seconds} s is too short for so many reports, or the producer stalled"
+            told(
+                f"survey {survey.name}: step {step} closed {late_s:.1f} s before all its reports were sent, so some are lost; "
+                f"either a step of {survey.step_seconds} s is too short for so many reports, or the producer stalled"
             )
-        yield step, sent
+        else:
+            yield step, sent

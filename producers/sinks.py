@@ -29,6 +29,10 @@ class SinkError(UserError, RuntimeError):
     """Envelopes cannot be sent, or some envelopes may not have arrived. The message is one line that names the destination."""
 
 
+class TooLateError(SinkError):
+    """The step of some envelopes has closed, so they can never count. The sink accepts further envelopes."""
+
+
 class Sink(Protocol):
     """A destination for envelopes."""
 

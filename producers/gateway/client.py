@@ -12,7 +12,7 @@ import msgspec
 
 from producers.gateway.bodies import BATCH, ENVELOPE
 from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from producers.sinks import SinkError
+from producers.sinks import SinkError, TooLateError
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
 ANSWER_S = 15.0  # longer than the gateway's timeouts
@@ -22,7 +22,8 @@ PATIENCE_S = 30.0
 class GatewaySink:
     """Collects envelopes and posts them in batches. All attempts for a batch carry the batch's idempotency key.
 
-    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes.
+    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. Only after a
+    `TooLateError`, which the gateway's refusal "step too old" raises, the sink accepts further envelopes.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
@@ -92,15 +93,27 @@ class GatewaySink:
             if status == http.HTTPStatus.ACCEPTED:
                 return
             if not again or time.monotonic() + wait_s > end:
-                self._failed = SinkError(f"{self._place} did not accept the reports: {_reason(status, said)}")
+                problem = _problem(said)
+                message = f"{self._place} did not accept the reports: {_reason(status, said, problem)}"
+                if problem.get("title") == "step too old":
+                    raise TooLateError(message)
+                self._failed = SinkError(message)
                 raise self._failed
             time.sleep(wait_s)
 
 
-def _reason(status: int, said: bytes) -> str:
-    """Returns the reason given in the problem document. Without a document the reason comes from the answer or the error."""
-    with suppress(ValueError, KeyError, TypeError):
+def _problem(said: bytes) -> dict[str, Any]:
+    """Returns the problem document; empty if the answer has none."""
+    with suppress(ValueError):
         problem = json.loads(said)
+        if isinstance(problem, dict):
+            return problem
+    return {}
+
+
+def _reason(status: int, said: bytes, problem: dict[str, Any]) -> str:
+    """Returns the reason given in the problem document. Without a document the reason comes from the answer or the error."""
+    with suppress(KeyError, TypeError, IndexError):
         return f"{problem['title']} ({status}){_places(problem)}"
     return f"status {status}" if status else said.decode(errors="replace")
 

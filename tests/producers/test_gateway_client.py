@@ -12,7 +12,7 @@ from producers.gateway import intake
 from producers.gateway.client import GatewaySink
 from producers.gateway.intake import Limits
 from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from producers.sinks import SinkError
+from producers.sinks import SinkError, TooLateError
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .gateway_rig import NOW, STEP, SURVEY, TOKEN, MakeServed, Served, envelopes
@@ -102,10 +102,16 @@ def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed)
         post(GatewaySink(one.url), envelopes(1))
     with pytest.raises(SinkError, match=r"step too old \(422\), 2 envelopes of the batch, the first at 1: step too old"):
         post(GatewaySink(one.url, TOKEN), [*envelopes(1), *envelopes(2, step=0)])
+    assert sent(one) == []
+    late, good = GatewaySink(one.url, TOKEN), envelopes(2)
+    with pytest.raises(TooLateError, match="step too old"):
+        post(late, envelopes(2, step=0))
+    post(late, good)  # the sink still works
+    assert sent(one) == good
     one.rig.log.ready = False
     with pytest.raises(SinkError, match=r"log unavailable \(503\)"):
         post(GatewaySink(one.url, TOKEN, patience_s=0.0), envelopes(2))
-    assert sent(one) == []
+    assert sent(one) == good
     with pytest.raises(SinkError, match=r"gateway at http://127\.0\.0\.1:9 did not accept the reports"):
         post(GatewaySink("http://127.0.0.1:9", patience_s=0.0), envelopes(1))
     for url in ("nonsense", "ftp://host", "http://host:port"):

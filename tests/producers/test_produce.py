@@ -1,5 +1,6 @@
 """Tests of sending a population's reports to a sink: one step at once, or each step when the step begins."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from mechanisms import NAMES
 from producers.population import Population
 from producers.produce import produce_live, produce_step
-from producers.sinks import MemorySink, SinkError
+from producers.sinks import MemorySink, SinkError, TooLateError
 from producers.values import MarkovValues
-from surveys import Survey, SurveyError, open_envelope
+from surveys import Survey, open_envelope
 from surveys.envelope import AnyEnvelope
 from tests.producers.samples import WrittenValues, level, make_survey, one_question
 
@@ -136,7 +137,7 @@ def test_the_memory_sink_passes_envelopes_at_once() -> None:
 def test_every_step_is_sent_within_its_own_step(starts_in_s: float) -> None:
     clock = Clock(SURVEY, starts_in_s, cost_ms=10)
     sink = Recorder(clock)
-    steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
+    steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print))
     assert list(steps) == list(range(N_STEPS))
     assert sum(truth.reports for truths in steps.values() for truth in truths.values()) == N_PEOPLE * N_STEPS
     reports = Counter[int]()
@@ -151,10 +152,10 @@ def test_producing_stops_on_request() -> None:
     clock = Clock(SURVEY, 10)
     clock.stop_at_ms = SURVEY.opens_ms(2) - 1
     sink = Recorder(clock)
-    assert [step for step, _ in produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)] == [0, 1]
+    assert [step for step, _ in produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print)] == [0, 1]
     assert sink.flushed == len(sink.envelopes)
     clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # a stop works even with no time to wait
-    assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)) == []
+    assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print)) == []
 
 
 def test_a_sleep_that_ends_early_is_resumed() -> None:
@@ -164,7 +165,7 @@ def test_a_sleep_that_ends_early_is_resumed() -> None:
         return clock.sleep(min(seconds, 7))
 
     sink = Recorder(clock)
-    assert len(list(produce_live(SURVEY, make_population(), sink, clock.now_ms, nap))) == N_STEPS
+    assert len(list(produce_live(SURVEY, make_population(), sink, clock.now_ms, nap, print))) == N_STEPS
     assert min(sink.sent_ms) == SURVEY.opens_ms(0)
 
 
@@ -172,7 +173,7 @@ def test_a_sleep_that_ends_early_is_resumed() -> None:
 def test_people_join_a_survey_that_has_begun(seconds_ago: int, first: int) -> None:
     clock = Clock(SURVEY, -seconds_ago)
     sink = Recorder(clock)
-    steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
+    steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print))
     assert list(steps) == list(range(first, first + N_STEPS))
     reported = Recorder()
     for turn, step in enumerate(steps):  # the population's own steps still begin at 0
@@ -188,7 +189,7 @@ def test_people_join_a_survey_that_has_begun(seconds_ago: int, first: int) -> No
 def test_a_stalled_producer_continues_with_the_current_step() -> None:
     clock = Clock(SURVEY, 0)
     sink = Recorder(clock)
-    live = produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)
+    live = produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print)
     assert next(live)[0] == 0
     clock.time_ms = SURVEY.closes_ms(7) + 1500
     assert next(live)[0] == SURVEY.step_at(clock.time_ms)
@@ -196,19 +197,35 @@ def test_a_stalled_producer_continues_with_the_current_step() -> None:
         open_envelope(SURVEY, envelope, sent_ms)
 
 
-def test_reports_sent_too_late_end_the_producer() -> None:
+def test_a_step_that_closes_too_early_is_told_and_the_next_one_follows() -> None:
     per_step = Recorder()
     produce_step(SURVEY, make_population(), per_step, 0)
     allowed_ms = SURVEY.closes_ms(0) - SURVEY.opens_ms(0)
     just_in_time_ms = allowed_ms // len(per_step.envelopes)
     for cost_ms, late in ((just_in_time_ms - 1, False), (just_in_time_ms + 1, True)):
-        clock = Clock(SURVEY, 0, cost_ms)
-        live = produce_live(SURVEY, make_population(), Recorder(clock), clock.now_ms, clock.sleep)
+        clock, lines = Clock(SURVEY, 0, cost_ms), list[str]()
+        live = produce_live(SURVEY, make_population(), Recorder(clock), clock.now_ms, clock.sleep, lines.append)
         if late:
-            with pytest.raises(SurveyError, match=r"step 0 closed [\d.]+ s before all its reports were sent"):
-                next(live)
+            assert list(live) == []
+            assert len(lines) == N_STEPS
+            assert re.search(r"step 0 closed [\d.]+ s before all its reports were sent, so some are lost", lines[0])
         else:
             assert next(live)[0] == 0
+            assert lines == []
+
+
+def test_a_refusal_because_the_step_closed_loses_only_this_step() -> None:
+    class Closed(Recorder):
+        def flush(self) -> None:
+            super().flush()
+            if self.flushed and not lines:
+                lines.append("refused")
+                raise TooLateError("step too old")
+
+    clock, lines = Clock(SURVEY, 0), list[str]()
+    live = produce_live(SURVEY, make_population(), Closed(clock), clock.now_ms, clock.sleep, lines.append)
+    assert [step for step, _ in live] == list(range(1, N_STEPS))
+    assert len(lines) == 2
 
 
 def test_a_failing_sink_ends_the_producer() -> None:
@@ -218,4 +235,4 @@ def test_a_failing_sink_ends_the_producer() -> None:
 
     clock = Clock(SURVEY, 0)
     with pytest.raises(SinkError, match="gone"):
-        next(produce_live(SURVEY, make_population(), Failing(), clock.now_ms, clock.sleep))
+        next(produce_live(SURVEY, make_population(), Failing(), clock.now_ms, clock.sleep, print))

@@ -40,13 +40,13 @@ def test_simulated_devices_stop_after_the_last_step() -> None:
         return False
 
     population = Population(SURVEY, MarkovValues(SURVEY, 50, 6, 1), 1)
-    done = produce_live(SURVEY, population, MemorySink(sent.append), lambda: now_ms, sleep)
+    done = produce_live(SURVEY, population, MemorySink(sent.append), lambda: now_ms, sleep, print)
     assert [step for step, _ in done] == list(range(N_STEPS))
     for step, raw in enumerate(sent):
         assert check_envelope(SURVEY, raw, SURVEY.opens_ms(step)).step == step
     now_ms = SURVEY.opens_ms(N_STEPS)
     with pytest.raises(SurveyError, match="sample has ended: the present step is 3, the last step was 2"):
-        next(produce_live(SURVEY, population, MemorySink(sent.append), lambda: now_ms, sleep))
+        next(produce_live(SURVEY, population, MemorySink(sent.append), lambda: now_ms, sleep, print))
 
 
 def test_a_demo_stops_after_the_last_step() -> None:
