@@ -18,7 +18,9 @@ widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage
 
 All that is unknown comes from the counts. π and c maximise the posterior (EM). For each order, each smoothness τ of a grid, and
 with and without independent part, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all of
-these, weighted by their evidence. Every step is O(k): H is banded, and the sum of the shares adds rank one.
+these, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds of e against all others
+together: noise that hides everything would otherwise be smoothed to a slope. Draws use equal prior weights: intervals would be
+too narrow where the counts cannot decide. Every step is O(k): H is banded, and the sum of the shares adds rank one.
 
 Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is
 drawn given the smooth part. The estimate is deterministic: the random numbers are fixed.
@@ -29,8 +31,8 @@ Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussia
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +57,7 @@ NONE = 10.0  # number of further values counted as without an independent part
 SUM_STEPS = 5  # Newton steps for the sum of the shares
 TINY = 1e-12  # smallest share
 CERTAIN = 0.999  # a value that is surely without an independent part; its draws have none
+EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
 NEGLIGIBLE = 1e-4  # a mode with a smaller weight is left out
 
 
@@ -66,11 +69,13 @@ class SmoothPosterior:
         frequencies: (k,) posterior means; positive, with sum 1.
         standard_errors: (k,) posterior standard deviations.
         draws: equally likely histograms.
+        moved: returns the posterior means, (k,), if other unbiased shares, (k,), had been observed near these.
     """
 
     frequencies: FloatArray
     standard_errors: FloatArray
     draws: Draws
+    moved: Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,9 @@ class _Mode:
 
 
 def smooth_posterior(
-    observed: FloatArray, variance: Callable[[FloatArray], FloatArray], widths: npt.ArrayLike | None = None
+    observed: FloatArray,
+    variance: Callable[[FloatArray], FloatArray],
+    widths: npt.ArrayLike | None = None,
 ) -> SmoothPosterior:
     """Returns the posterior of the shares.
 
@@ -189,23 +196,42 @@ def smooth_posterior(
     slabs = np.concatenate([[0.0], slabs[slabs <= WIDEST]])
     problem = _Problem.of(observed, first, w, slabs)
     modes = [mode for order, independent in MODELS for mode in _modes(problem, order, independent)]
-    weights = _weights(modes)
-    shares = sum(weight * mode.shares(problem)[0] for mode, weight in zip(modes, weights, strict=True) if weight)
-    problem = _Problem.of(observed, variance(np.asarray(shares / np.sum(shares))), w, slabs)
-    modes = [mode for mode, weight in zip(modes, weights, strict=True) if weight]
+    odds = np.zeros(len(modes))
+    odds[0] = EQUAL + math.log(len(modes) - 1)
+    kept = np.flatnonzero(_weights(modes) + _weights(modes, odds))
+    shares = _mean(problem, modes, odds)
+    problem = _Problem.of(observed, variance(shares), w, slabs)
+    modes, odds = [modes[i] for i in kept], odds[kept]
     for mode in modes:
         mode.find(problem)
     weights = _weights(modes)
-    moments = np.array([mode.shares(problem) for mode in modes])  # (modes, 2, k)
-    shares, inside = np.tensordot(weights, moments, axes=1)
+    inside = weights @ np.array([mode.shares(problem)[1] for mode in modes])
     draws = _draws(problem, modes, weights, inside)
     resolution = SHARP * np.minimum(np.sqrt(problem.variance), 1 / k)
-    return SmoothPosterior(_with_sum_one(shares, inside), draws.std(axis=0), Draws(draws, draws, resolution))
+    return SmoothPosterior(
+        _mean(problem, modes, odds), draws.std(axis=0), Draws(draws, draws, resolution), partial(_moved, problem, modes, odds)
+    )
 
 
-def _weights(modes: list[_Mode]) -> FloatArray:
-    """Returns the weights of the modes by their evidence; small weights are 0."""
-    evidence = np.array([mode.log_evidence for mode in modes])
+def _moved(problem: _Problem, modes: list[_Mode], odds: FloatArray, observed: FloatArray) -> FloatArray:
+    """Returns the posterior means of the shares if these were the unbiased shares, by a search that starts at the modes."""
+    problem, modes = replace(problem, z=observed), [mode.copy() for mode in modes]
+    for mode in modes:
+        mode.find(problem)
+    return _mean(problem, modes, odds)
+
+
+def _mean(problem: _Problem, modes: list[_Mode], odds: FloatArray) -> FloatArray:
+    """Returns the posterior means of the shares, (k,)."""
+    weights = _weights(modes, odds)
+    moments = np.array([mode.shares(problem) for mode, weight in zip(modes, weights, strict=True) if weight])
+    shares, inside = np.tensordot(weights[weights > 0], moments, axes=1)
+    return _with_sum_one(shares, inside)
+
+
+def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
+    """Returns the weights of the modes by their evidence and prior log-odds; small weights are 0."""
+    evidence = np.array([mode.log_evidence for mode in modes]) + odds
     weights = np.exp(evidence - evidence.max())
     weights[weights < NEGLIGIBLE * weights.sum()] = 0
     return np.asarray(weights / weights.sum())

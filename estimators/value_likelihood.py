@@ -20,14 +20,14 @@ zero. A value's likelihood is kept only at points within 7 standard errors of it
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from estimators.estimate import Group, Steps, of_each_group
 from estimators.matrix_inversion import combined_inversion
-from mechanisms import ChannelMechanism, Mechanism
+from mechanisms import ChannelMechanism, CountTable, Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.local_hashing import Hashing
 
@@ -63,16 +63,23 @@ class Observation:
 def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
     """Returns the inversion of each group with information. The arguments are as for `combined_inversion`."""
     found, everyone = [], people_of(groups, steps)
+    k = groups[0][0].k
+    for m, table, each in informative(groups, steps):
+        raw = combined_inversion([(m, table)], steps=each)
+        z = raw.frequencies[:k]
+        if isinstance(m, ChannelMechanism):
+            found.append(Observation(z, np.maximum(raw.standard_errors**2, _SMALLEST / table.n)))
+        else:
+            found.append(Observation(z, noise_variance(m, table.n / each, each, everyone)))
+    return found
+
+
+def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechanism, CountTable, int]]:
+    """Yields the groups with information, each with its steps. Local hashing is replaced by its injective functions' part."""
     for (own, whole), each in zip(groups, of_each_group(groups, steps), strict=True):
         m, table = (isinstance(own, Hashing) and own.injective(whole)) or (own, whole)
         if table.n and m.p != m.q:
-            raw = combined_inversion([(m, table)], steps=each)
-            z = raw.frequencies[: own.k]
-            if isinstance(m, ChannelMechanism):
-                found.append(Observation(z, np.maximum(raw.standard_errors**2, _SMALLEST / table.n)))
-            else:
-                found.append(Observation(z, noise_variance(m, table.n / each, each, everyone)))
-    return found
+            yield m, table, each
 
 
 def people_of(groups: list[Group], steps: Steps = 1) -> float:

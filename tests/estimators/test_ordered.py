@@ -1,0 +1,118 @@
+"""Tests the mean of the smooth estimate and the estimate without order: its weights, its input, and shares that are equal."""
+
+import numpy as np
+import pytest
+
+from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
+from estimators.empirical_bayes import combined_empirical_bayes
+from estimators.estimate import Group
+from estimators.ordered import MOVE, _inversion, _risk, _without_order
+from estimators.smooth_prior import EQUAL, smooth_posterior
+from mechanisms import mechanism
+from mechanisms.arguments import FloatArray
+from mechanisms.local_hashing import Hashing
+
+from .test_empirical_bayes import build, draw
+
+
+def steps_of(k: int) -> FloatArray:
+    """Three levels: 30 % of the values have 10 % of the people, the next 20 % have 70 %, and the others 20 %."""
+    return np.repeat([1 / 3, 3.5, 0.4], [3 * k // 10, 2 * k // 10, 5 * k // 10]) / k
+
+
+@pytest.mark.parametrize("slope", [0.3, 1.0])
+def test_the_risk_of_a_linear_estimate_is_exact(slope: float) -> None:
+    """For f = slope z, Σ ∂f/∂z = slope k. Control: derivatives of another slope."""
+    z, noise, by = np.linspace(-0.1, 0.4, 12), np.linspace(0.01, 0.02, 12), np.tile([-0.05, 0.05, 0.05], 4)
+    exact = ((slope - 1) ** 2 * z**2 / noise).sum() + 2 * slope * 12
+    assert _risk(slope * z, slope * (z + by), by, z, noise) == pytest.approx(exact)
+    assert _risk(slope * z, slope * z + 0.5 * by, by, z, noise) != pytest.approx(exact)
+
+
+def surplus(name: str, eps: float, shares: FloatArray, n: int, tables: int) -> FloatArray:
+    """Returns R - χ² - loss of the smooth estimate, of the estimate without order, and again with variances; (tables, 3).
+
+    Stein's formula says that the mean is 0: loss = Σ (f - s)² / N and χ² = Σ (z - s)² / N, with s the shares among the people.
+    The third number has posterior variances in place of derivatives.
+    """
+    m, k, found = build(name, shares.size, eps), shares.size, []
+    for seed in range(tables):
+        rng = np.random.default_rng(seed)
+        values = rng.choice(k, n, p=shares)
+        groups: list[Group] = [(m, m.tabulate(m.simulate(values, rng, 1)))]
+        people = np.bincount(values, minlength=k) / n
+        z, variances, noise_at = _inversion(groups, 1)
+        h = MOVE * float(np.sqrt(np.median(variances(np.full(k, 1 / k)))))
+        smooth, unordered = smooth_posterior(z, variances), combined_empirical_bayes(groups)
+        noise = noise_at(smooth.frequencies)
+        s, u = smooth.frequencies, unordered.frequencies
+        by = h * rng.choice([-1.0, 1.0], k)
+        of_smooth = _risk(s, smooth.moved(z + by), by, z, noise)
+        of_unordered = _risk(u, _without_order(groups, 1, by), by, z, noise)
+        with_variances = ((u - z) ** 2 / noise).sum() + 2 * (unordered.standard_errors**2 / noise).sum()
+        risks = np.array([of_smooth, of_unordered, with_variances])
+        losses = [((f - people) ** 2 / noise).sum() for f in (s, u, u)]
+        found.append(risks - losses - ((z - people) ** 2 / noise).sum())
+    return np.array(found)
+
+
+def test_the_risk_is_unbiased() -> None:
+    """The allowance is 4 standard errors (for two means, a false alarm of 1 in 8000). Control: posterior variances fail."""
+    found = surplus("L-SUE", 2.0, steps_of(100), 100_000, 20)
+    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    assert (np.abs(mean[:2]) < 4 * error[:2]).all(), (mean, error)
+    assert mean[2] > 4 * error[2], (mean, error)
+
+
+def test_shares_with_jumps_lose_little_by_the_order() -> None:
+    """The smooth estimate alone has at least three times the error of the estimate without order."""
+    m, shares = build("L-SUE", 100, 2.0), steps_of(100)
+    errors = np.zeros(3)
+    for seed in range(8):
+        table = draw(m, shares, 100_000, seed)
+        z, variances, _ = _inversion([(m, table)], 1)
+        smooth = smooth_posterior(z, variances).frequencies
+        found = (ordered_empirical_bayes(m, table).frequencies, empirical_bayes(m, table).frequencies, smooth)
+        errors += [np.square(f - shares).sum() for f in found]
+    assert errors[0] < 2 * errors[1], errors
+    assert errors[2] > 3 * errors[1], errors
+
+
+def test_equal_shares_are_found_under_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: without the prior odds of equal shares, the error is larger by half."""
+    m, errors = build("OUE", 100, 0.5), []
+    for odds in (EQUAL, -50.0):
+        monkeypatch.setattr("estimators.smooth_prior.EQUAL", odds)
+        found = [smooth_posterior(*_inversion([(m, draw(m, np.full(100, 0.01), 1000, seed))], 1)[:2]) for seed in range(12)]
+        errors.append(sum(np.square(each.frequencies - 0.01).sum() for each in found))
+    assert 1.5 * errors[0] < errors[1]
+
+
+def test_only_injective_hash_functions_inform_the_smooth_estimate() -> None:
+    """With g >= k, the input is that of the injective functions' reports, which are reports of GRR on g symbols."""
+    m = mechanism("OLH", 5, eps=2.0)
+    assert isinstance(m, Hashing)
+    table = draw(m, np.array([0.1, 0.2, 0.3, 0.25, 0.15]), 5000, 1)
+    symbols = m.injective(table)
+    assert symbols is not None
+    z, variances, noise = _inversion([(m, table)], 1)
+    np.testing.assert_allclose(z, matrix_inversion(*symbols).frequencies[:5])
+    assert np.abs(z - matrix_inversion(m, table).frequencies).max() > 1e-4
+    f = np.full(5, 0.2)
+    np.testing.assert_allclose(variances(f) - noise(f), f * (1 - f) / 5000)
+
+
+def test_groups_have_the_variances_of_their_mean() -> None:
+    """The inversions of 400 simulated pairs of tables vary as stated, on average over 20 values.
+
+    The allowance is 5 standard errors. Control: the variances for given people are outside.
+    """
+    first, second, shares = mechanism("OUE", 20, eps=5.0), mechanism("GRR", 20, eps=4.0), steps_of(20)
+    found = []
+    for seed in range(400):
+        groups: list[Group] = [(first, draw(first, shares, 60, seed)), (second, draw(second, shares, 140, 10_000 + seed))]
+        z, variances, noise = _inversion(groups, 1)
+        found.append(z)
+    ratio = np.array(found).var(axis=0) / np.array([variances(shares), noise(shares)])
+    assert abs(ratio[0].mean() - 1) < 5 * np.sqrt(2 / 400 / 20)
+    assert ratio[1].mean() > 1.2
