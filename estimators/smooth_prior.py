@@ -47,7 +47,8 @@ FREE_ENDS = 0.1  # part of the range at each end where the penalty of order 2 fa
 END_POWER = 4.0  # power of the distance to the end in this penalty
 SLOPE = 10.0  # prior standard deviation of the difference of the log-density between the ends, for order 2
 DECADES = 0.5  # between two smoothnesses τ
-ROUNDS, GAIN = 30, 0.03  # limits of the search for a mode; the gain in nats
+ROUNDS = 30  # limit of the search for a mode
+COARSE, FINE = 0.3, 0.03  # the first and the second search for modes end when a round gains less; in nats
 HOPELESS = 7.0  # nats; the search over τ ends after two smoothnesses that are this much less likely than the best
 SLABS = 3.0 ** np.arange(12)  # ω_j, in standard errors of a share
 WIDEST = 1.0  # largest ω_j
@@ -58,7 +59,7 @@ SUM_STEPS = 5  # Newton steps for the sum of the shares
 TINY = 1e-12  # smallest share
 CERTAIN = 0.999  # a value that is surely without an independent part; its draws have none
 EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
-NEGLIGIBLE = 1e-4  # a mode with a smaller weight is left out
+NEGLIGIBLE = 1e-3  # a mode with a smaller weight is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class _Mode:
         chances[0] = 1 - chances[1:].sum()
         return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((k, chances.size)), np.empty(k))
 
-    def find(self, problem: _Problem) -> None:
+    def find(self, problem: _Problem, gain: float = FINE) -> None:
         """Moves to the mode for `prior` and `problem`, from where it is."""
         from estimators import smooth_kernels
 
@@ -141,12 +142,14 @@ class _Mode:
             self.mean_precision,
             NONE if components > 1 else 0.0,
             ROUNDS,
-            GAIN,
+            gain,
         )
         self.log_evidence = value + 0.5 * self.prior.log_det if math.isfinite(value) else -math.inf
 
     def shares(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
         """Returns the posterior means of the shares given the smooth part, and their variances; (k,) each."""
+        if self.chances.size == 1:
+            return np.maximum(self.m, TINY), np.full(self.m.size, TINY**2)
         mean, error = self.independent(problem)
         ratio = np.maximum(mean / error, -30.0)
         tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # of the normal truncated at 0
@@ -204,12 +207,15 @@ def smooth_posterior(
     modes, odds = [modes[i] for i in kept], odds[kept]
     for mode in modes:
         mode.find(problem)
-    weights = _weights(modes)
-    inside = weights @ np.array([mode.shares(problem)[1] for mode in modes])
+    weights, moments = _weights(modes), np.array([mode.shares(problem) for mode in modes])  # moments: (modes, 2, k)
+    inside = weights @ moments[:, 1]
     draws = _draws(problem, modes, weights, inside)
     resolution = SHARP * np.minimum(np.sqrt(problem.variance), 1 / k)
     return SmoothPosterior(
-        _mean(problem, modes, odds), draws.std(axis=0), Draws(draws, draws, resolution), partial(_moved, problem, modes, odds)
+        _with_sum_one(*np.tensordot(_weights(modes, odds), moments, axes=1)),
+        draws.std(axis=0),
+        Draws(draws, draws, resolution),
+        partial(_moved, problem, modes, odds),
     )
 
 
@@ -225,8 +231,7 @@ def _mean(problem: _Problem, modes: list[_Mode], odds: FloatArray) -> FloatArray
     """Returns the posterior means of the shares, (k,)."""
     weights = _weights(modes, odds)
     moments = np.array([mode.shares(problem) for mode, weight in zip(modes, weights, strict=True) if weight])
-    shares, inside = np.tensordot(weights[weights > 0], moments, axes=1)
-    return _with_sum_one(shares, inside)
+    return _with_sum_one(*np.tensordot(weights[weights > 0], moments, axes=1))
 
 
 def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
@@ -256,7 +261,7 @@ def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
     best, behind = -math.inf, 0
     while exponent > -1 and behind < 2:
         mode.prior = _prior(k, order, 10**exponent)
-        mode.find(problem)
+        mode.find(problem, COARSE)
         modes.append(mode.copy())
         best = max(best, mode.log_evidence)
         behind = behind + 1 if mode.log_evidence < best - HOPELESS else 0
