@@ -1,6 +1,5 @@
 """The example page asks its question, sends one report, and is accessible, on a phone and on a desktop, light and dark."""
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import BytesIO
@@ -16,7 +15,7 @@ from surveys import load_survey
 from surveys.envelope import Envelope
 from tests.agents.samples import during
 from tests.deploy.tools import TYPESCRIPT
-from tests.ldpstream.page_rig import PATIENCE_MS
+from tests.ldpstream.page_rig import COLOURS, PATIENCE_MS, SHOTS
 from tests.producers.gateway_rig import Served
 from tests.services.rig import wait_until
 
@@ -24,8 +23,6 @@ from .browser_rig import PageServer
 
 SURVEY = load_survey(TYPESCRIPT / "example" / "survey.toml")
 STEP = 100  # the day of the tests, for the page and for the gateway
-COLOURS = 128  # of a stored picture
-SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
 
 
 @pytest.fixture
