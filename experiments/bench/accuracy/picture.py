@@ -1,5 +1,6 @@
 """A picture of the accuracy benchmark: every method's ratio to the winner, a point for each cell."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ from experiments.bench.accuracy.compare import VIEWS, Result, summarise
 
 SHOWN = 14  # methods in a panel, the best ones
 LIMIT = 10.0  # larger ratios are drawn at this ratio
+COLUMNS = 2  # more panels side by side would be too small to read in a document
+COLOURS = 128  # of a PNG
 
 
 def draw(result: Result, path: Path) -> None:
@@ -16,10 +19,14 @@ def draw(result: Result, path: Path) -> None:
     `ldpstream.outputs.drawable` has checked that Matplotlib is installed and supports the path's extension.
     """
     from matplotlib.figure import Figure  # imported here: Matplotlib is optional
+    from PIL import Image  # Matplotlib needs it
 
-    figure = Figure(figsize=(4.6 * len(result.views), 4.8), layout="constrained")
-    axes = figure.subplots(1, len(result.views), squeeze=False)[0]
-    for axis, (view, cells) in zip(axes, result.views.items(), strict=True):
+    rows = math.ceil(len(result.views) / COLUMNS)
+    figure = Figure(figsize=(4.6 * COLUMNS, 4.8 * rows), layout="constrained")
+    axes = figure.subplots(rows, COLUMNS).flat
+    for spare in axes[len(result.views) :]:
+        spare.set_axis_off()
+    for axis, (view, cells) in zip(axes, result.views.items(), strict=False):
         methods = [one for one in summarise(cells) if one.cells == len(cells)][:SHOWN]
         for place, one in enumerate(methods):
             noise = np.random.default_rng(place)
@@ -40,3 +47,5 @@ def draw(result: Result, path: Path) -> None:
     axes[0].plot([], [], color="black", lw=2, label="geometric mean")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+    if path.suffix == ".png":
+        Image.open(path).quantize(COLOURS).save(path, optimize=True)  # a palette takes a third of the bytes
