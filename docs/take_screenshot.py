@@ -1,4 +1,4 @@
-"""Takes the pictures of the demo's page for the README and docs/concepts.md:  python docs/take_screenshot.py
+"""Takes the pictures of the demo's page for the README, docs/concepts.md and docs/reading.md:  python docs/take_screenshot.py
 
 Needs the extras `dev` and `plot` of this project, and Debian's Chromium.
 """
@@ -18,6 +18,7 @@ PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
 WIDTH, HEIGHT = 1200, 1200
+PATIENCE_MS = 120_000  # a busy machine starts Chromium slowly
 COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "beta"]\nleast = 1000\n'
 SCREENS = ("home", "search", "map", "chat", "settings", "help")
 SHARES = {"1.0": (45, 25, 15, 5, 6, 4), "1.1": (35, 20, 10, 25, 6, 4), "beta": (30, 20, 10, 25, 10, 5)}
@@ -47,8 +48,9 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None)
             address = next(found[0] for line in demo.stdout if (found := re.findall(r"http://\S+/", line)))
             next(line for line in demo.stdout if "until Ctrl-C" in line)  # all steps are estimated
             with sync_playwright() as play:
-                browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+                browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"], timeout=PATIENCE_MS)
                 page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+                page.set_default_timeout(PATIENCE_MS)
                 page.goto(address + query)
                 page.wait_for_selector("html[data-ready=yes]")
                 if card is None:
@@ -62,8 +64,9 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None)
 
 
 def main() -> None:
-    """Takes both pictures."""
+    """Takes all pictures."""
     take(PICTURES / "page.png", [], "")
+    take(PICTURES / "percentiles.png", [], "?attribute=latency_ms", "#quantiles-card")
     with tempfile.TemporaryDirectory() as folder:
         take(PICTURES / "cohort.png", cohorts(Path(folder)), "?attribute=screen&cohort=1.1", "#estimates")
 
