@@ -12,18 +12,48 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 
 from estimators.publishing.publishers import PrometheusPublisher
 from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.rehearse import rehearse
+from mechanisms.arguments import IntArray
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import MemorySink
 from producers.values import ValueSource
 from surveys import Survey
+from tests.deploy.manifests import ROOT
 from tests.deploy.panels import SCRAPE_S, Ask, asker
 from tests.deploy.tools import ToolError
 from tests.services.rig import free_ports, wait_until
+
+COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = 1000\n'
+START_S, STEP_S = 1_767_571_200, 60
+
+
+def demo_with_cohorts(folder: Path) -> Survey:
+    """Writes a rehearsal of the demo's survey with cohorts into a folder, and returns the survey."""
+    text = (ROOT / "surveys" / "samples" / "demo.toml").read_text(encoding="utf-8")
+    (folder / "cohorts.toml").write_text(text.replace("[[attribute]]", f"{COHORT}[[attribute]]", 1), encoding="utf-8")
+    return rehearse(folder / "cohorts.toml", folder / "survey.toml", STEP_S, START_S)
+
+
+class Jumping:
+    """Simulated values. From step `at_step` on, every `every`-th person has the value `value` of the attribute `attribute`."""
+
+    def __init__(self, source: ValueSource, attribute: int, value: int, every: int, at_step: int) -> None:
+        self.n_people, self.n_steps = source.n_people, source.n_steps
+        self._source, self._jump = source, (attribute, value, every, at_step)
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        """See `ValueSource.at`."""
+        people, values = self._source.at(step, attribute)
+        jumping, value, every, at_step = self._jump
+        if attribute == jumping and step >= at_step:
+            values = np.where(people % every == 0, value, values)
+        return people, values
 
 
 def metrics(survey: Survey, source: ValueSource) -> Iterator[str]:

@@ -169,7 +169,7 @@ def limits(panel: dict[str, Any]) -> set[float]:
 def test_thresholds_are_those_of_the_alerts() -> None:
     """Every panel has thresholds, because Grafana's default thresholds colour every value above 80 red."""
     assert {p["title"]: found for p in panels() if (found := limits(p))} == {
-        "Jumps in the time shown": {1},
+        "Jumps in this time": {1},
         "Significance of differences (p-value)": {5.7e-7},
         "Estimate against mechanism": {-6, 6},
         "Chance of a right guess, and privacy loss in nats": {0.8},

@@ -6,26 +6,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import yaml
 
-from ldpstream.rehearse import rehearse
 from mechanisms.arguments import IntArray
 from producers.values import MarkovValues
 from surveys import Survey
 from tests.conftest import give_up
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import DASHBOARDS, Ask, Board, Canvas, Drawn, choose, open_canvas
-from tests.deploy.past import metrics, remembered
+from tests.deploy.past import STEP_S, Jumping, demo_with_cohorts, metrics, remembered
 from tests.deploy.tools import PANELS, ToolError
 from tests.docs.tables import METRICS
 
-START_S, STEP_S, STEPS, JUMP = 1_767_571_200, 60, 16, 10
+STEPS, JUMP = 16, 10
 PEOPLE = 6000
 PERCENTILES = "Mean and percentiles of the numbers, with intervals of 95 %"  # empty for values that are not numbers
-COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = 1000\n'
-NO_NUMBER = {"Last jump, percentage points"}  # empty before the first jump
+NO_NUMBER = {"Last jump of a share"}  # empty before the first jump
 
 
 class Values:
@@ -34,13 +31,11 @@ class Values:
     n_people, n_steps = PEOPLE, STEPS
 
     def __init__(self, survey: Survey) -> None:
-        self._source = MarkovValues(survey, PEOPLE, STEPS, 1)
+        self._source = Jumping(MarkovValues(survey, PEOPLE, STEPS, 1), 0, 5, 3, JUMP)
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         """See `ValueSource.at`."""
         people, values = self._source.at(step, attribute)
-        if attribute == 0 and step >= JUMP:
-            values = np.where(people % 3 == 0, 5, values)
         return (people, values) if attribute == 0 or step <= 5 else (people[:0], values[:0])
 
 
@@ -65,9 +60,7 @@ class Past:
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     folder = tmp_path_factory.mktemp("past")
-    text = (ROOT / "surveys" / "samples" / "demo.toml").read_text(encoding="utf-8")
-    (folder / "cohorts.toml").write_text(text.replace("[[attribute]]", f"{COHORT}[[attribute]]", 1), encoding="utf-8")
-    survey = rehearse(folder / "cohorts.toml", folder / "survey.toml", STEP_S, START_S)
+    survey = demo_with_cohorts(folder)
     try:
         with open_canvas() as canvas, remembered(metrics(survey, Values(survey)), folder) as ask:
             yield Past(survey, ask, canvas)
@@ -92,7 +85,7 @@ def test_every_panel_of_the_population_has_numbers(past: Past, span: str) -> Non
     assert {title: panel.state for title, panel in drawn.items() if panel.state != "drawn"} == {PERCENTILES: "empty"}
     assert {panel.missing for panel in drawn.values()} == {""}
     assert drawn["Complete?"].text.endswith("complete")
-    assert drawn["Jumps in the time shown"].text.endswith("1")
+    assert drawn["Jumps in this time"].text.endswith("1")
     names = re.findall(r"home|search|map|chat|settings|help", drawn["Histogram"].text)
     assert names == ["home", "search", "map", "chat", "settings", "help"]
 
@@ -141,7 +134,7 @@ def test_an_attribute_without_reports_says_so(past: Past) -> None:
 def test_a_service_without_an_estimate_says_so(past: Past) -> None:
     drawn = past.draw(board("population"), 1)
     assert drawn["Histogram"].text.endswith("no estimate yet")
-    assert {title for title, panel in drawn.items() if panel.state != "empty"} == {"Jumps in the time shown"}  # 0 jumps
+    assert {title for title, panel in drawn.items() if panel.state != "empty"} == {"Jumps in this time"}  # 0 jumps
 
 
 # ---- controls: the same check notices each of these faults

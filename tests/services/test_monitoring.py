@@ -266,7 +266,7 @@ def test_every_panel_is_drawn(running: Running) -> None:
                 board, end_s = json.loads(path.read_text()), time.time()
                 shot = choose(board, ask, end_s - 60, end_s)
                 drawn = {panel.title: (panel.state, panel.missing) for panel in canvas.draw(board, ask, shot)}
-                drawn.pop("Last jump, percentage points", None)
+                drawn.pop("Last jump of a share", None)
                 assert set(drawn.values()) == {("drawn", "")}, drawn
     except ToolError as error:
         give_up(str(error))

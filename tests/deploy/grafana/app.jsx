@@ -20,7 +20,7 @@ import {
 import { BigValue, GlobalStyles, PanelChrome, PortalContainer, Table, ThemeContext, TimeSeries, VizRepeater } from '@grafana/ui';
 
 const theme = createTheme({ colors: { mode: 'dark' } });
-const WIDTH = 1600, ROW = 30, GAP = 8; // Grafana's row is 30 px high, with a gap of 8 px
+const WIDTH = 1200, ROW = 30, GAP = 8; // Grafana's row is 30 px high, with a gap of 8 px
 
 // The properties of a field that the dashboards may set.
 const STANDARD = ['unit', 'min', 'max', 'decimals', 'thresholds', 'mappings', 'color', 'noValue', 'displayName'];
