@@ -10,10 +10,13 @@ likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterio
        G ← (M H + Σ_v posterior_v) / (M + k)
 
    H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
-   shares) and of power laws. EM fits the weights of the mixture. EM starts with a large weight of nearly equal shares, and
-   keeps it if the noise is much larger than the shares. So for few values the parametric family H decides, and for many values
-   the counts decide. If a few values have most of the people, the gamma distributions have the mean of the other values: with
-   the mean 1/k, the shares of the others would add up to nearly 1 where the noise hides them.
+   shares) and of power laws. EM fits the weights of the mixture, given that the shares sum to 1 (step 3). EM starts with a
+   large weight of nearly equal shares, and keeps it if the noise is much larger than the shares. So for few values the
+   parametric family H decides, and for many values the counts decide. If a few values have most of the people, the gamma
+   distributions have the mean of the other values: with the mean 1/k, the shares of the others would add up to nearly 1 where
+   the noise hides them. The noise can also hide some values of medium size. Then the smallest shares lie below that mean. So
+   further gamma distributions have 0.5, 0.2 and 0.05 times the mean. Without them, step 3 would make the shares of medium size
+   too small.
 3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
    (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
    for λ. With a flat prior, normal noise and posterior modes, this is the projection onto the simplex (norm-sub).

@@ -291,3 +291,28 @@ def test_injective_hash_functions_give_a_smaller_error(name: str) -> None:
     binary = build("BLH", 10, 1.0)
     assert isinstance(binary, Hashing)
     assert binary.injective(binary.empty_table()) is None
+
+
+def test_shares_of_medium_size_are_not_moved_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few of 1000 shares stand out from the noise, and some more nearly do. The error of 8 estimates is at most 85 % of the
+    control.
+
+    The control fits the base prior without the sum of the shares, so the sum then shrinks the shares of medium size.
+    """
+    m, shares = build("L-GRR", 1000, 2.0), np.arange(1, 1001) ** -1.5
+    shares /= shares.sum()
+    rng = np.random.default_rng(15)
+    tables = [drawn_table(m, rng.multinomial(10_000, shares), rng) for _ in range(8)]
+    module = sys.modules["estimators.empirical_bayes"]
+
+    def without_the_sum(values: ValueLikelihood, k: int) -> FloatArray:
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_newton_step", lambda *_: 0.0)
+            return _base(values, k)
+
+    def error() -> float:
+        return sum(float(np.square(empirical_bayes(m, table).frequencies - shares).sum()) for table in tables)
+
+    found = error()
+    monkeypatch.setattr(module, "_base", without_the_sum)
+    assert found < 0.85 * error()
