@@ -4,12 +4,11 @@ The estimate is a weighted mean of the smooth estimate (`estimators.smooth_prior
 (`estimators.empirical_bayes`). The weights come from Stein's unbiased estimate of the risk, in units of the noise:
 
     R = Σ_v (f̂_v - z_v)² / N_v + 2 Σ_v ∂f̂_v/∂z_v          z: unbiased shares, N: variances of their noise
-    weight ∝ prior weight · e^{-R/4}
+    weight ∝ e^{-R/4}
 
-The prior weight of the smooth estimate is e times that of the other, because somebody said that the values are ordered. For
-linear estimators with equal N, the mean's risk exceeds the risk of the smooth estimate by at most 4 ln(1 + 1/e), and that of
-the other by at most 4 ln(1 + e), in these units (Leung and Barron 2006). Ours are not linear. In tests, shares in no order lose
-little by the mean, and shares in order gain nearly as much as from the smooth estimate.
+For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
+and Barron 2006). Ours are not linear. In tests, shares in no order lose little by the mean, and shares in order gain nearly as
+much as from the smooth estimate.
 
 R is the risk for the shares among the people who report, so N leaves out the choice of the people. Both estimates learn their
 priors from the counts. A change of one z therefore also changes the priors and the weights of models, so posterior variances
@@ -48,7 +47,7 @@ from mechanisms.arguments import FloatArray
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
-ORDER_ODDS = 1.0  # prior log-odds of the smooth estimate
+LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the draws without order
 LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
 
 
@@ -85,7 +84,7 @@ def combined_ordered_empirical_bayes(groups: list[Group], widths: npt.ArrayLike 
     by = h * np.random.default_rng(3).choice([-1.0, 1.0], k)
     with_order = _risk(smooth.frequencies, smooth.moved(z + by), by, z, noise)
     without = _risk(unordered.frequencies, _without_order(groups, steps, by), by, z, noise)
-    return _combined(smooth, unordered, float(expit((with_order - without) / 4 - ORDER_ODDS)))
+    return _combined(smooth, unordered, float(expit((with_order - without) / 4)))
 
 
 def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, widths: npt.ArrayLike | None = None) -> Estimate:
@@ -132,10 +131,15 @@ def _combined(smooth: SmoothPosterior, unordered: Estimate, weight: float) -> Es
 
 
 def _draws_without_order(unordered: Estimate, rows: int) -> FloatArray:
-    """Returns draws of independent shares with gamma distributions of the posterior's means and errors, normalised."""
-    mean = np.maximum(unordered.frequencies, TINY)
-    ratio = np.maximum(unordered.standard_errors, TINY) ** 2 / mean
-    draws = np.random.default_rng(2).gamma(mean / ratio, ratio, (rows, mean.size)) + TINY
+    """Returns draws of independent shares, normalised, (rows, k): the quantiles of each share's posterior, in random order."""
+    ends = np.array([unordered.interval(level) for level in LEVELS])  # (levels, 2, k)
+    quantiles = np.concatenate([ends[::-1, 0], ends[:, 1]])
+    chances = np.concatenate([(1 - LEVELS[::-1]) / 2, (1 + LEVELS) / 2])
+    at = np.interp((np.arange(rows) + 0.5) / rows, chances, np.arange(chances.size))
+    lower = np.minimum(at.astype(int), chances.size - 2)
+    part = (at - lower)[:, None]
+    draws = (1 - part) * quantiles[lower] + part * quantiles[lower + 1] + TINY
+    draws = np.random.default_rng(2).permuted(draws, axis=0)
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
 

@@ -6,7 +6,7 @@ import pytest
 from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
 from estimators.empirical_bayes import combined_empirical_bayes
 from estimators.estimate import Group
-from estimators.ordered import MOVE, _inversion, _risk, _without_order
+from estimators.ordered import MOVE, _draws_without_order, _inversion, _risk, _without_order
 from estimators.smooth_prior import EQUAL, smooth_posterior
 from mechanisms import mechanism
 from mechanisms.arguments import FloatArray
@@ -116,3 +116,15 @@ def test_groups_have_the_variances_of_their_mean() -> None:
     ratio = np.array(found).var(axis=0) / np.array([variances(shares), noise(shares)])
     assert abs(ratio[0].mean() - 1) < 5 * np.sqrt(2 / 400 / 20)
     assert ratio[1].mean() > 1.2
+
+
+def test_draws_without_order_have_the_quantiles_of_the_intervals() -> None:
+    """Many draws contain 95 % within the 95 % interval, up to the normalisation. Control: the interval of another table."""
+    m = build("OUE", 20, 1.0)
+    first, second = (empirical_bayes(m, draw(m, steps_of(20), 20_000, seed)) for seed in (1, 2))
+    drawn = _draws_without_order(first, 2000)
+    np.testing.assert_allclose(drawn.sum(axis=1), 1)
+    inside = [float(((low <= drawn) & (drawn <= high)).mean()) for low, high in (first.interval(), second.interval())]
+    assert inside[0] == pytest.approx(0.95, abs=0.02)
+    assert inside[1] < 0.9
+    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 5])[0, 1]) < 0.3
