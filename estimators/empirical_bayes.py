@@ -88,7 +88,7 @@ def combined_empirical_bayes(groups: list[Group], steps: Steps = 1) -> Estimate:
     if not seen:
         return Estimate.of_nothing(k, n)
     values = value_likelihood(seen, k)
-    mean, on_grid, converged = _fit(values, k)
+    mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
     posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps))
     return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
@@ -111,7 +111,7 @@ class _Fit:
     excess: float
 
 
-def _fit(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray, bool]:
+def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray, bool]:
     """Averages the fits of all M and equal shares, weighted by their scores. The posterior leaves equal shares out.
 
     Returns the posterior mean of each kind, the posterior for intervals, and true if the shares sum to 1.

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from estimators.draws import Draws
-from estimators.empirical_bayes import _fit, combined_empirical_bayes
+from estimators.empirical_bayes import combined_empirical_bayes, fit_values
 from estimators.estimate import Estimate, Group, Steps, check_groups
 from estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
 from estimators.value_likelihood import (
@@ -114,7 +114,7 @@ def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatAr
     """Returns the frequencies of `combined_empirical_bayes` after all inversions move by these numbers, (k,)."""
     moved = [Observation(each.z + by, each.variance) for each in observations(groups, steps)]
     values = value_likelihood(moved, by.size)
-    f = _fit(values, by.size)[0][values.kind]
+    f = fit_values(values, by.size)[0][values.kind]
     return np.asarray(f / f.sum())
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from estimators import Estimate, combined_empirical_bayes, empirical_bayes, matrix_inversion
-from estimators.empirical_bayes import ROUNDS, _base, _fit, _fit_mass, _score_of_equal_shares
+from estimators.empirical_bayes import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
 from estimators.posterior import Posterior
 from estimators.value_likelihood import Observation, ValueLikelihood, noise_variance, observations, value_likelihood
 from experiments.drawn_tables import drawn_table
@@ -121,7 +121,7 @@ def test_the_sum_of_two_shares_is_one() -> None:
     """With two values and a constant variance, the posterior standard deviation is that of half the difference."""
     seen = [Observation(np.array([0.6, 0.4]), lambda f: np.full_like(f, 1e-6))]
     values = value_likelihood(seen, 2)
-    mean, on_grid, converged = _fit(values, 2)
+    mean, on_grid, converged = fit_values(values, 2)
     posterior = Posterior.of(values, mean, on_grid, people=1e12)
     assert converged
     np.testing.assert_allclose(posterior.mean, [0.6, 0.4], atol=1e-4)
