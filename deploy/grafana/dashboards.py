@@ -153,8 +153,8 @@ POPULATION = (
 
 PRIVACY = (
     Panel(promises, "Chance of a right guess, and privacy loss in nats",
-          f"{RIGHT}, from a uniform prior. Bound used: ε_t of ε∞, for an unchanged value; at a level with lifetime_reports: "
-          "ε_sequence of ε_lifetime, for any values.", "percentunit",
+          f"{RIGHT}, from a uniform prior; if the value changes, at most this. Bound used: ε_t of ε∞, for an unchanged value; "
+          "at a level with lifetime_reports: ε_sequence of ε_lifetime, for any values.", "percentunit",
           ((f"{BY_LEVEL} (ldpstream_privacy_guess_without_report_ratio{LEVELS})", NO_REPORT),
            (f"{BY_LEVEL} (ldpstream_privacy_guess_unchanged_ratio{LEVELS})", UNCHANGED),
            (f"{BY_LEVEL} (ldpstream_privacy_guess_changing_ratio{LEVELS})", CHANGING),

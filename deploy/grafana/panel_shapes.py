@@ -19,8 +19,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 LEAST_P = 1e-9  # end of the p-values' axis, which is logarithmic; a smaller p-value is drawn here
-NO_REPORT, UNCHANGED, CHANGING = "Without a report", "Value never changed", "Value may change: at most"
-USED = "Part of the bound used"
+NO_REPORT, UNCHANGED, CHANGING, USED = "No report", "Value unchanged", "Value changing", "Bound used"
 TEXT = DynamicConfigValue("unit", "string")  # otherwise Grafana would show the value "3" as 300 %
 UNKNOWN = DynamicConfigValue("noValue", "–")  # for example, an interval that is withheld
 
@@ -157,6 +156,7 @@ def promises() -> table.Panel:
     made = rows(("level", "attribute"), ("Time",), named)
     for column in ("Attribute", "Level"):
         made = made.override_by_name(column, [TEXT])
+    made = made.override_by_name(NO_REPORT, [DynamicConfigValue("custom.width", 110)])
     for column in (UNCHANGED, CHANGING):
         made = made.override_by_name(column, bar(whole))
     made = made.override_by_name(USED, bar(whole, UNKNOWN, DynamicConfigValue("thresholds", orange)))

@@ -123,9 +123,9 @@ def test_bars_begin_at_zero_and_a_chance_of_1_fills_a_bar() -> None:
     }
     assert bars == {
         "Share": (0, None),  # the largest share fills its bar
-        "Value never changed": (0, 1),
-        "Value may change: at most": (0, 1),
-        "Part of the bound used": (0, 1),
+        "Value unchanged": (0, 1),
+        "Value changing": (0, 1),
+        "Bound used": (0, 1),
     }
 
 
