@@ -172,11 +172,15 @@ def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
 
 
 def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray:
-    """Multiplies each posterior by the density of the sum of the other shares: nearly normal, at 1 minus this share."""
+    """Multiplies each posterior by the density of the sum of the other shares: nearly normal, at 1 minus this share.
+
+    If this density is 0 at all points, because they are too far apart, the nearest one remains.
+    """
     mean, variance = values.moments(posterior)
     rest = np.maximum(values.times @ variance - variance, (SPACING * values.error) ** 2)  # at least the width of a cell
-    away = values.points[values.cells] - mean[values.rows]
-    return values.normalised(posterior * np.exp(-0.5 * away**2 / rest[values.rows]))
+    away = (values.points[values.cells] - mean[values.rows]) ** 2 / rest[values.rows]
+    away -= np.minimum.reduceat(away, values.start[:-1])[values.rows]
+    return values.normalised(posterior * np.exp(-away / 2))
 
 
 def _base(values: ValueLikelihood, k: int) -> FloatArray:

@@ -63,6 +63,7 @@ def test_the_laws_hold_at_extreme_budgets_and_domains(name: str, k: int, eps: fl
     m = build(name, k, eps)
     for n in (20, 5000):
         check(empirical_bayes(m, draw(m, np.full(k, 1 / k), n, 2)))
+    check(empirical_bayes(m, draw(m, np.eye(k)[0], 5000, 2)))
 
 
 @pytest.mark.parametrize("m", [TruncatedGeometric(k=6, eps=1.0), build("L-OSUE", 6, 1.0).with_fake_data(2)], ids=repr)
