@@ -10,7 +10,8 @@ The numbers 2 and 8 were chosen by simulation.
 
 An interval for the level 95 % leaves 5 % of the posterior out: at least 1.25 % below, the rest above, so that the interval is
 as short as possible. Equal parts would hold too many shares. A share far below the noise is hardly ever below its interval,
-because no share is negative.
+because no share is negative. Other levels divide the rest in the same proportion, so the interval for a higher level contains
+the interval for a lower one.
 
 For a value far above the noise, the interval also holds the best linear unbiased interval, given that the shares sum to 1:
 
@@ -33,6 +34,7 @@ from mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
 PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # parts of the posterior outside an interval that may lie below it
+CHOSEN_AT = 0.95  # level whose shortest interval decides this part, for all levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ class Posterior:
 
         Near zero, the choice of the people adds z²/people above, as in Wilson's interval; z is the normal quantile.
         """
-        low, high = self._shortest(level)[:, self.kind]
+        below = (1 - level) * self._part_below()
+        low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]
         z = norm.ppf(0.5 + level / 2)
         chosen = z * np.sqrt(self.mean * (1 - self.mean) / self.people)
         low, high = self.mean + self.widening * (low - self.mean), self.mean + self.widening * (high - self.mean)
@@ -116,19 +119,18 @@ class Posterior:
             low, high = np.minimum(low, 1 - high[::-1]), np.maximum(high, 1 - low[::-1])
         return np.maximum(low, 0), np.minimum(high, 1)
 
-    def _shortest(self, level: float) -> FloatArray:
-        """Returns the ends of each kind's shortest interval of the posterior, (2, kinds), over `PARTS_BELOW`."""
-        below = (1 - level) * PARTS_BELOW
-        ends = self._quantiles(np.concatenate([below, below + level])).reshape(2, below.size, -1)
-        best = (ends[1] - ends[0]).argmin(axis=0)
-        return np.asarray(np.take_along_axis(ends, best[None, None], axis=1)[:, 0])
+    def _part_below(self) -> FloatArray:
+        """Returns the part of `PARTS_BELOW` that makes each kind's interval for `CHOSEN_AT` the shortest, (kinds,)."""
+        below = (1 - CHOSEN_AT) * PARTS_BELOW[:, None]
+        low, high = self._quantiles(below), self._quantiles(below + CHOSEN_AT)
+        return np.asarray(PARTS_BELOW[(high - low).argmin(axis=0)])
 
     def _quantiles(self, chances: FloatArray) -> FloatArray:
-        """Returns the quantile of each kind for each chance, (chances, kinds), by linear interpolation within the cells."""
+        """Returns the quantiles of each kind for chances (m, kinds) or (m, 1), by linear interpolation within the cells."""
         rows = np.arange(self.lowest.size)
         ascending = self.below + np.repeat(rows, np.diff(self.start))
-        at = np.clip(np.searchsorted(ascending, rows + chances[:, None]), self.start[:-1], self.start[1:] - 1)
+        at = np.clip(np.searchsorted(ascending, rows + chances), self.start[:-1], self.start[1:] - 1)
         first = at == self.start[:-1]
         low, below = np.where(first, self.lowest, self.ends[at - 1]), np.where(first, 0.0, self.below[at - 1])
-        inside = np.clip((chances[:, None] - below) / np.maximum(self.below[at] - below, 1e-300), 0, 1)
+        inside = np.clip((chances - below) / np.maximum(self.below[at] - below, 1e-300), 0, 1)
         return np.asarray(low + inside * (self.ends[at] - low))
