@@ -106,11 +106,16 @@ def produce_live(
             sent = produce_step(survey, population, sink, step, envelope_bytes, turn)
         except TooLateError:
             sent = None
-        if sent is None or survey.too_old(step, now_ms()):
-            late_s = (now_ms() - survey.closes_ms(step)) / 1000
+        left_s = (survey.closes_ms(step) - now_ms()) / 1000
+        if left_s <= 0:
             told(
-                f"survey {survey.name}: step {step} closed {late_s:.1f} s before all its reports were sent, so some are lost; "
+                f"survey {survey.name}: step {step} closed {-left_s:.1f} s before all its reports were sent, so some are lost; "
                 f"either a step of {survey.step_seconds} s is too short for so many reports, or the producer stalled"
+            )
+        elif sent is None:
+            told(
+                f"survey {survey.name}: the service says that step {step} has closed, so some of its reports are lost; by the "
+                f"clock here the step closes in {left_s:.1f} s, so compare this clock with the service's"
             )
         else:
             yield step, sent

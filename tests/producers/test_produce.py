@@ -225,7 +225,10 @@ def test_a_refusal_because_the_step_closed_loses_only_this_step() -> None:
     clock, lines = Clock(SURVEY, 0), list[str]()
     live = produce_live(SURVEY, make_population(), Closed(clock), clock.now_ms, clock.sleep, lines.append)
     assert [step for step, _ in live] == list(range(1, N_STEPS))
-    assert len(lines) == 2
+    (line,) = lines[1:]
+    left_s = (SURVEY.closes_ms(0) - SURVEY.opens_ms(0)) / 1000
+    assert "the service says that step 0 has closed, so some of its reports are lost" in line
+    assert f"by the clock here the step closes in {left_s:.1f} s" in line
 
 
 def test_a_failing_sink_ends_the_producer() -> None:
