@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 console = Console()
+SAYS = "ldpstream: "  # before every line of `say`
 
 
 def say(message: str) -> None:
     """Write one line to standard error."""
-    sys.stderr.write(f"ldpstream: {message}\n")
+    sys.stderr.write(f"{SAYS}{message}\n")
     sys.stderr.flush()
 
 

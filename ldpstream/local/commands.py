@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ldpstream.local.nodes import Node
 from ldpstream.local.ports import LOOPBACK, free_ports
+from ldpstream.terminal import SAYS
 from runtime.settings import PREFIX
 
 REQUEST_S = 10.0
@@ -49,6 +50,11 @@ class CommandNode(Node):
             if time.monotonic() > deadline:
                 raise self._failed("was not ready in time")
             time.sleep(POLL_S)
+
+    def said(self) -> list[str]:
+        """Returns the lines that the command has said so far (`ldpstream.terminal.say`), without the program's name."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # the last one may be incomplete
+        return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
     def finished(self) -> bool:
         """True if the command has ended with status 0. Raises `NodeError` if it ended with another status."""

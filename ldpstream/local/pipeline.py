@@ -145,12 +145,16 @@ class Trial:
             self._watch(page, [running.kafka, running.redis, *commands], devices)
 
     def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
-        """Tells every published step that has reports, and the end of the devices."""
-        told, reporting = -1, True
+        """Tells every published step that has reports, the devices' own lines, and the end of the devices."""
+        told, heard, reporting = -1, 0, True
         while True:
             for node in nodes:
                 node.check()
-            if reporting and devices.finished():
+            ended = devices.finished()
+            for line in devices.said()[heard:]:
+                heard += 1
+                self._tell(f"The devices say: {line}")
+            if reporting and ended:
                 reporting = False
                 self._tell("The devices have sent all their steps. The page stays until Ctrl-C.")
             status = json.loads(get(page, "/api/v1/status?span=step") or b'{"attributes": [], "latest_step": null}')
