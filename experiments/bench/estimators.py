@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from rich.table import Table
 
-from estimators import combined_mle, gibu, ibu, mle
+from estimators import combined_mle, empirical_bayes, gibu, ibu, mle, ordered_empirical_bayes
 from estimators.estimate import Estimate, Group
 from estimators.local_level import LocalLevel
 from estimators.publishing.filtering import conclude_filtered
@@ -101,6 +101,10 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     add(f"maximum likelihood, GRR, k={huge}", lambda: mle(grr, wide), 0.5)
     add(f"GIBU, 10 levels of OUE, k={k}: 10 000 iterations", lambda: gibu(levels, tol=0.0), 1.0)
     add(f"maximum likelihood, 10 levels of OUE, k={k}", lambda: combined_mle(levels), 1.0)
+    for name, own, target in (("OUE", oue, 0.02), ("GRR", mechanism("GRR", k=k, eps=1.0), 0.02)):
+        counts = expected(own, 100_000)
+        add(f"empirical Bayes with intervals, {name}, k={k}", partial(_with_intervals, empirical_bayes, own, counts), target)
+    add(f"the same for ordered values, OUE, k={k}", partial(_with_intervals, ordered_empirical_bayes, oue, table), None)
     for what, run in filter_steps(k).items():
         add(f"{what}, {ATTRIBUTES} attributes of OUE, k={k}: one step", run, 0.05)
     for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):
@@ -129,6 +133,12 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
                 rows.append(Timing(task=task, value=line["ibu_seconds"], unit="s", target=None))
         rows += _counting_of_peers(k, seen)
     return rows
+
+
+def _with_intervals(
+    estimate: Callable[[Mechanism, CountTable], Estimate], m: Mechanism, table: CountTable
+) -> tuple[FloatArray, FloatArray]:
+    return estimate(m, table).interval()
 
 
 def filter_steps(k: int) -> dict[str, Callable[[], object]]:

@@ -48,7 +48,7 @@ def test_narrow_intervals_are_caught() -> None:
 
 def test_the_timings_are_complete() -> None:
     rows = bench_estimators(True, False, lambda said: None)
-    assert len(rows) == len({row.task for row in rows}) == 20
+    assert len(rows) == len({row.task for row in rows}) == 23
     assert all(row.value > 0 for row in rows)
     assert timing_table(rows).row_count == len(rows)
     assert coverage_table([c for steps in (1, WINDOW) for c in measure_one("GRR", steps, 2, 1)]).row_count == 5
