@@ -12,17 +12,17 @@ SHARP = 0.03  # resolution of a share, as part of the unbiased share's standard 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Equally likely histograms from the posterior distribution of ordered shares.
+    """Equally likely shares and histograms from the posterior distribution of ordered shares.
 
     Attributes:
-        histograms: (m, k); each row is a distribution. Each column is the posterior of one share.
-        smooth: (m, k); the same from the smooth model alone, whose shares depend on each other. Use these for means, quantiles
-            and other numbers that depend on many shares. A model without order knows nothing of such numbers.
+        shares: (m, k); each column is the posterior of one share. A row need not be a distribution.
+        smooth: (m, k), from the smooth model alone; each row is a distribution. Use these for means, quantiles and other
+            numbers that depend on many shares. A model without order knows nothing of such numbers.
         resolution: (k,) added to both sides of an interval. A prior that learns from the large shares is too sure about shares
             far below the noise: without this, intervals of 0.00001 ± 0.000001 would miss a true 0.00002.
     """
 
-    histograms: FloatArray
+    shares: FloatArray
     smooth: FloatArray
     resolution: FloatArray
 
@@ -33,9 +33,9 @@ class Draws:
         from the mean as those of a normal distribution.
         """
         outside = (1 - level) / 2
-        reached = max(outside, 1 / (len(self.histograms) + 1))
-        ends = np.quantile(self.histograms, [reached, 1 - reached], axis=0, method="weibull")
-        mean = self.histograms.mean(axis=0)
+        reached = max(outside, 1 / (len(self.shares) + 1))
+        ends = np.quantile(self.shares, [reached, 1 - reached], axis=0, method="weibull")
+        mean = self.shares.mean(axis=0)
         ends = mean + (ends - mean) * norm.isf(outside) / norm.isf(reached)
         low, high = np.clip(ends + self.resolution * np.array([[-1], [1]]), 0, 1)
         return np.asarray(low), np.asarray(high)

@@ -47,7 +47,7 @@ from mechanisms.arguments import FloatArray
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
-LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the draws without order
+LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the shares without order
 LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
 
 
@@ -120,27 +120,30 @@ def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatAr
 
 def _combined(smooth: SmoothPosterior, unordered: Estimate, weight: float) -> Estimate:
     """Returns the mean with this weight of the estimate without order, and the mixture of both posteriors."""
-    histograms = smooth.draws.histograms.copy()
-    rows = round(weight * len(histograms))
+    shares = smooth.draws.shares.copy()
+    rows = round(weight * len(shares))
     if rows:
-        replaced = np.linspace(0, len(histograms) - 1, rows).round().astype(int)  # the draws are sorted by their smoothness
-        histograms[replaced] = _draws_without_order(unordered, rows)
+        replaced = np.linspace(0, len(shares) - 1, rows).round().astype(int)  # the draws are sorted by their smoothness
+        shares[replaced] = _shares_without_order(unordered, rows)
     frequencies = (1 - weight) * smooth.frequencies + weight * np.maximum(unordered.frequencies, TINY)
-    draws = Draws(histograms, smooth.draws.smooth, smooth.draws.resolution)
-    return Estimate(frequencies / frequencies.sum(), histograms.std(axis=0), unordered.n, posterior=draws)
+    variance = (1 - weight) * smooth.standard_errors**2 + weight * unordered.standard_errors**2
+    variance += weight * (1 - weight) * (smooth.frequencies - unordered.frequencies) ** 2
+    draws = Draws(shares, smooth.draws.smooth, smooth.draws.resolution)
+    return Estimate(frequencies / frequencies.sum(), np.sqrt(variance), unordered.n, posterior=draws)
 
 
-def _draws_without_order(unordered: Estimate, rows: int) -> FloatArray:
-    """Returns draws of independent shares, normalised, (rows, k): the quantiles of each share's posterior, in random order."""
+def _shares_without_order(unordered: Estimate, rows: int) -> FloatArray:
+    """Returns values of each share, (rows, k), ascending, whose percentiles are the ends of the share's intervals.
+
+    A row does not have the sum 1. If it were multiplied to this sum, many wide intervals near 0 would move a large share.
+    """
     ends = np.array([unordered.interval(level) for level in LEVELS])  # (levels, 2, k)
     quantiles = np.concatenate([ends[::-1, 0], ends[:, 1]])
     chances = np.concatenate([(1 - LEVELS[::-1]) / 2, (1 + LEVELS) / 2])
     at = np.interp((np.arange(rows) + 0.5) / rows, chances, np.arange(chances.size))
     lower = np.minimum(at.astype(int), chances.size - 2)
     part = (at - lower)[:, None]
-    draws = (1 - part) * quantiles[lower] + part * quantiles[lower + 1] + TINY
-    draws = np.random.default_rng(2).permuted(draws, axis=0)
-    return np.asarray(draws / draws.sum(axis=1, keepdims=True))
+    return np.asarray((1 - part) * quantiles[lower] + part * quantiles[lower + 1])
 
 
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:

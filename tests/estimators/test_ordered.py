@@ -6,7 +6,7 @@ import pytest
 from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
 from estimators.empirical_bayes import combined_empirical_bayes
 from estimators.estimate import Group
-from estimators.ordered import MOVE, _draws_without_order, _inversion, _risk, _without_order
+from estimators.ordered import MOVE, _inversion, _risk, _shares_without_order, _without_order
 from estimators.smooth_prior import EQUAL, smooth_posterior
 from mechanisms import mechanism
 from mechanisms.arguments import FloatArray
@@ -118,13 +118,22 @@ def test_groups_have_the_variances_of_their_mean() -> None:
     assert ratio[1].mean() > 1.2
 
 
-def test_draws_without_order_have_the_quantiles_of_the_intervals() -> None:
-    """Many draws contain 95 % within the 95 % interval, up to the normalisation. Control: the interval of another table."""
+def test_shares_without_order_have_the_percentiles_of_the_intervals() -> None:
+    """Of many values, 95 % lie in the 95 % interval, and more if its end is 0. Control: the interval of another table."""
     m = build("OUE", 20, 1.0)
     first, second = (empirical_bayes(m, draw(m, steps_of(20), 20_000, seed)) for seed in (1, 2))
-    drawn = _draws_without_order(first, 2000)
-    np.testing.assert_allclose(drawn.sum(axis=1), 1)
+    drawn = _shares_without_order(first, 2000)
     inside = [float(((low <= drawn) & (drawn <= high)).mean()) for low, high in (first.interval(), second.interval())]
-    assert inside[0] == pytest.approx(0.95, abs=0.02)
+    assert 0.945 < inside[0] < 0.975
     assert inside[1] < 0.9
-    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 5])[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("n", [20, 1000])
+def test_the_value_that_everybody_has_keeps_its_interval(n: int) -> None:
+    """The smooth estimate has no weight here. The intervals of 199 empty values do not change the interval of the full one."""
+    m = build("OUE", 200, 8.0)
+    table = draw(m, np.eye(200)[100], n, 1)
+    found, unordered = ordered_empirical_bayes(m, table), empirical_bayes(m, table)
+    ends = np.array([found.interval(), unordered.interval()])[:, :, 100]
+    assert ends[0] == pytest.approx(ends[1], abs=0.2 * (ends[1, 1] - ends[1, 0]))
+    np.testing.assert_allclose(found.standard_errors[100], unordered.standard_errors[100], rtol=0.01)
