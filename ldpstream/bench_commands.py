@@ -94,7 +94,7 @@ def estimators_command(
 
 @app.command(name="coverage")
 def coverage_command(
-    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions for each mechanism and span")] = 2000,
+    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions; cells with many values have fewer")] = 2000,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     json: JsonFile = None,
