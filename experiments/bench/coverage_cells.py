@@ -121,8 +121,10 @@ class _Held:
 
 def cells_table(rows: Sequence[CellCoverage]) -> Table:
     """Table of the coverages by estimate and number of values."""
+    most = max(row.runs for row in rows)
     shown = Table("estimate", "values", "cells", "mean", "lowest cell", "94 to 96 %", "surely below 94 %", "surely above 96 %",
-                  "ten largest", "lowest cell", title="Coverage averaged over the values of a cell")  # fmt: skip
+                  "ten largest", "lowest cell",
+                  title=f"Coverage averaged over the values of a cell; at most {most} runs")  # fmt: skip
     for estimator in dict.fromkeys(row.estimator for row in rows):
         own = [row for row in rows if row.estimator == estimator]
         for k in [*sorted({row.cell.k for row in own}), None]:
