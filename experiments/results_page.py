@@ -20,7 +20,7 @@ from rich.text import Text
 
 from experiments.advice.gain import Compared
 from experiments.advice.tables import GAIN_NOTE, gain_tables
-from experiments.bench import coverage, coverage_cells, stream_memos, stream_tables, streams
+from experiments.bench import coverage, stream_memos, stream_tables, streams
 from experiments.bench.accuracy import compare
 from experiments.bench.accuracy import tables as accuracy_tables
 from experiments.bench.estimators import Timing, timing_table
@@ -133,14 +133,8 @@ def accurate(written: Any) -> str:
 
 def covered(written: Any) -> str:
     """Section on the coverage of the 95 % intervals."""
-    result = msgspec.convert(written, coverage.Result)
-    tables = (
-        coverage.coverage_table(result.spans),
-        coverage.shaped_table(result.spans),
-        coverage_cells.cells_table(result.cells),
-        coverage_cells.lowest_table(result.cells),
-    )
-    return "## Intervals of 95 %\n\n`ldpstream bench coverage --data DIR`\n\n" + "\n".join(map(rows_of, tables))
+    tables = "\n".join(map(rows_of, coverage.tables(msgspec.convert(written, coverage.Result))))
+    return f"## Intervals of 95 %\n\n`ldpstream bench coverage --data DIR`\n\n{tables}"
 
 
 def advised(written: Any) -> str:

@@ -107,12 +107,7 @@ def coverage_command(
     with activity() as progress:
         rows = coverage.measure(runs, seed, progress)
         result = coverage.Result(rows, coverage_cells.measure_cells(cells.grid(known), known, runs, seed, progress))
-    for table in (
-        coverage.coverage_table(rows),
-        coverage.shaped_table(rows),
-        coverage_cells.cells_table(result.cells),
-        coverage_cells.lowest_table(result.cells),
-    ):
+    for table in coverage.tables(result):
         console.print(table)
     write_json(json, msgspec.to_builtins(result))
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from estimators import empirical_bayes, ibu, matrix_inversion, mle
 from estimators.estimate import Estimate
-from experiments.bench.coverage_cells import CellCoverage
+from experiments.bench.coverage_cells import CellCoverage, cells_table, lowest_table
 from experiments.drawn_tables import drawn_table
 from experiments.processes import worker_pool
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
@@ -218,6 +218,13 @@ def shaped_table(rows: list[Coverage]) -> Table:
             cells = (f"{100 * share:.1f} %" for share in (row.covered, row.top, row.worst))
             shown.add_row(row.mechanism, f"{row.eps:g}", str(row.k), row.shape, row.estimator, *cells)
     return shown
+
+
+def tables(result: Result) -> list[Table]:
+    """All tables of a run of the benchmark."""
+    return [
+        coverage_table(result.spans), shaped_table(result.spans), cells_table(result.cells), lowest_table(result.cells)
+    ]  # fmt: skip
 
 
 def slack(runs: int, sigmas: float = 4.0) -> float:

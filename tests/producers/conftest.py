@@ -1,13 +1,14 @@
-"""Fixtures of the gateway's tests: gateways on sockets, and a clock that only the test advances."""
+"""Fixtures of the gateway's tests: gateways on sockets, a clock that only the test advances, and a topic without Kafka."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from producers.gateway import intake
+from producers.gateway import intake, kafka_clients, kafka_log, topic_log
 
-from .gateway_rig import Clock, MakeServed, Served
+from .gateway_rig import SURVEY, Clock, MakeServed, Served
+from .kafka_log_rig import OTHER, FakeConsumer, FakeProducer, Topic
 
 
 @pytest.fixture
@@ -29,3 +30,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(intake, "time", clock)
     return clock
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
+    """Shortens the log's intervals, and lifts its time limits for a busy machine. Returns the topic of `SURVEY`."""
+    for module, name in ((kafka_log, "PROBE_S"), (kafka_clients, "CLOSE_S"), (topic_log, "LINGER_S")):
+        monkeypatch.setattr(module, name, 0.02)
+    for name in ("ANSWER_S", "QUEUE_S", "OVERDUE_S"):
+        monkeypatch.setattr(topic_log, name, 600.0)
+    topic = Topic()
+    topics = {SURVEY.reports_topic: topic, OTHER.reports_topic: Topic()}
+    monkeypatch.setattr(FakeProducer, "made", [], raising=False)
+    for fake in (FakeProducer, FakeConsumer):
+        monkeypatch.setattr(fake, "topics", topics, raising=False)
+    return topic
