@@ -116,10 +116,11 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
 
     Returns the posterior mean of each kind, the posterior for intervals, and true if the shares sum to 1.
     """
-    base = _base(values, k)
+    merged = values.merged()
+    base = _base(merged, k)
     prior, by, fits = base, 0.0, []
     for mass in MASSES:
-        fit, prior, by = _fit_mass(values, k, base, mass + SMALL_DOMAIN / k, prior, by)
+        fit, prior, by = _fit_mass(values, merged, k, base, mass + SMALL_DOMAIN / k, prior, by)
         fits.append(fit)
     *weights, equal = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
     mean = np.sum([weight * fit.mean for weight, fit in zip(weights, fits, strict=True)], axis=0) + equal / k
@@ -129,38 +130,62 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
 
 
 def _fit_mass(
-    values: ValueLikelihood, k: int, base: FloatArray, mass: float, prior: FloatArray, by: float
+    values: ValueLikelihood, merged: ValueLikelihood, k: int, base: FloatArray, mass: float, prior: FloatArray, by: float
 ) -> tuple[_Fit, FloatArray, float]:
     """Fits G and λ for one M, from a first prior and λ. Returns the fit, the fitted prior and λ."""
-    from estimators.posterior_kernels import posterior, tilt
-
-    start, first, points, times = values.start, values.first, values.points, values.times
-    like = np.empty(values.log_like.size)
-    mean, variance, total = np.empty(times.size), np.empty(times.size), np.empty(points.size)
+    for _ in range(ROUNDS):
+        of = _Posterior.of(merged, prior, by)
+        prior = np.maximum((mass * base + of.total) / (mass + k), LEAST)
+        by -= _newton_step(merged, k, of)
     low, high = -math.inf, math.inf
-    for done in range(ROUNDS + NEWTON_STEPS):
-        tilt(values.log_like, start, first, points, by, like)
-        posterior(like, start, first, points, prior, times, mean, variance, total)
-        excess = float(times @ mean) - 1
-        if done >= ROUNDS:
-            low, high = (low, by) if excess > 0 else (by, high)
-            if abs(excess) <= SUM_TOLERANCE:
-                break
-        else:
-            prior = np.maximum((mass * base + total) / (mass + k), LEAST)
-        by -= _newton_step(values, k, mean, variance)
+    for _ in range(NEWTON_STEPS):
+        of = _Posterior.of(values, prior, by)
+        excess = float(values.times @ of.mean) - 1
+        low, high = (low, by) if excess > 0 else (by, high)
+        if abs(excess) <= SUM_TOLERANCE:
+            break
+        by -= _newton_step(values, k, of)
         if not low < by < high:
             by = (low + high) / 2
-    own = values.normalised(like * prior[values.cells])
-    others = like * (mass * base[values.cells] + np.maximum(total[values.cells] - own, 0)) / (mass + k - 1)
-    largest = np.maximum.reduceat(values.log_like + by * points[values.cells], start[:-1])
-    law = (mass * base + total) / (mass + k)
+    points, cells = values.points, values.cells
+    own = values.normalised(of.like * prior[cells])
+    others = of.like * (mass * base[cells] + np.maximum(of.total[cells] - own, 0)) / (mass + k - 1)
+    largest = np.maximum.reduceat(values.log_like + by * points[cells], values.start[:-1])
+    law = (mass * base + of.total) / (mass + k)
     spread = k * float(law @ points**2 - (law @ points) ** 2)  # prior variance of the sum
-    score = float(times @ (np.log(values.sums(others)) + largest)) - by
-    score += math.log(max(spread / (float(times @ variance) + 1e-300), 1.0)) / 2
-    blurred = gaussian_filter1d(total, BLUR, mode="nearest")[values.cells] - gaussian_filter1d(own, BLUR, mode="constant")
-    wide = values.normalised(like * (mass * base[values.cells] + np.maximum(blurred, 0)))
-    return _Fit(score, mean, _given_the_sum(values, wide), excess), prior, by
+    score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
+    score += math.log(max(spread / (float(values.times @ of.variance) + 1e-300), 1.0)) / 2
+    blurred = gaussian_filter1d(of.total, BLUR, mode="nearest")[cells] - gaussian_filter1d(own, BLUR, mode="constant")
+    wide = values.normalised(of.like * (mass * base[cells] + np.maximum(blurred, 0)))
+    return _Fit(score, of.mean, _given_the_sum(values, wide), excess), prior, by
+
+
+@dataclass(frozen=True, slots=True)
+class _Posterior:
+    """Posterior of every kind under a prior and λ.
+
+    Attributes:
+        like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
+        mean, variance: (kinds,) of the posteriors.
+        total: (J,) sum of the posteriors of all values at each point.
+    """
+
+    like: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    total: FloatArray
+
+    @classmethod
+    def of(cls, values: ValueLikelihood, prior: FloatArray, by: float) -> "_Posterior":
+        from estimators.posterior_kernels import posterior, tilt
+
+        kinds = values.times.size
+        found = cls(np.empty(values.log_like.size), np.empty(kinds), np.empty(kinds), np.empty(values.points.size))
+        tilt(values.log_like, values.start, values.first, values.points, by, found.like)
+        posterior(
+            found.like, values.start, values.first, values.points, prior, values.times, found.mean, found.variance, found.total
+        )
+        return found
 
 
 def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
@@ -185,8 +210,6 @@ def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray
 
 def _base(values: ValueLikelihood, k: int) -> FloatArray:
     """Returns the probability of each point under H. EM fits the weights of its distributions, and Newton's method fits λ."""
-    from estimators.posterior_kernels import posterior, tilt
-
     mean = _mean_of_the_rest(values, k)
     laws = np.array([
         *(_gamma(values, mean, shape) for shape in SHAPES),
@@ -195,24 +218,21 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
     ])  # fmt: skip
     first = np.full(len(laws), (1 - NEARLY_EQUAL) / len(laws))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
-    like = np.empty(values.log_like.size)
-    means, variance, total = np.empty(values.times.size), np.empty(values.times.size), np.empty(values.points.size)
     weights, by = first, 0.0
     for _ in range(BASE_ROUNDS):
         law = np.maximum(weights @ laws, LEAST)
-        tilt(values.log_like, values.start, values.first, values.points, by, like)
-        posterior(like, values.start, values.first, values.points, law, values.times, means, variance, total)
-        weights = (weights * (laws @ (total / law)) + first) / (k + 1)
-        by -= _newton_step(values, k, means, variance)
+        of = _Posterior.of(values, law, by)
+        weights = (weights * (laws @ (of.total / law)) + first) / (k + 1)
+        by -= _newton_step(values, k, of)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
     law = (1 - tail) * weights @ laws + tail * _power_law(values, k, TAIL)
     return np.asarray(np.maximum(law, LEAST))
 
 
-def _newton_step(values: ValueLikelihood, k: int, mean: FloatArray, variance: FloatArray) -> float:
+def _newton_step(values: ValueLikelihood, k: int, of: _Posterior) -> float:
     """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
     longest = LONGEST * (k + 1 / values.error)
-    step = (float(values.times @ mean) - 1) / max(float(values.times @ variance), 1e-300)
+    step = (float(values.times @ of.mean) - 1) / max(float(values.times @ of.variance), 1e-300)
     return min(max(step, -longest), longest)
 
 

@@ -9,7 +9,15 @@ import pytest
 from estimators import Estimate, combined_empirical_bayes, empirical_bayes, matrix_inversion
 from estimators.empirical_bayes import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
 from estimators.posterior import Posterior
-from estimators.value_likelihood import Observation, ValueLikelihood, noise_variance, observations, value_likelihood
+from estimators.value_likelihood import (
+    ALIKE,
+    NEARLY,
+    Observation,
+    ValueLikelihood,
+    noise_variance,
+    observations,
+    value_likelihood,
+)
 from experiments.drawn_tables import drawn_table
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
@@ -154,8 +162,31 @@ def test_the_fit_equals_its_dense_form(mass: float) -> None:
     m = build("OUE", 6, 1.0)
     values = value_likelihood(observations([(m, draw(m, SHARES, 3000, 7))]), 6)
     base = _base(values, 6)
-    fit, _, _ = _fit_mass(values, 6, base, mass, base, 0.0)
+    fit, _, _ = _fit_mass(values, values, 6, base, mass, base, 0.0)
     np.testing.assert_allclose(fit.mean[values.kind], dense_fit(values, 6, base, mass), atol=1e-9)
+
+
+def test_a_fit_to_merged_kinds_is_nearly_the_fit_to_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates differ by less than 3 % of the noise. Control: a merger of kinds within three standard errors."""
+    m, k = build("OUE", 300, 1.0), 300
+    shares = 1 / np.arange(1.0, k + 1)
+    table = draw(m, shares / shares.sum(), 50_000, 3)
+    values = value_likelihood(observations([(m, table)]), k)
+    merged = values.merged()
+    assert merged.times.sum() == k
+    assert 2 * merged.times.size < values.times.size
+    away = np.abs(merged.unbiased[merged.kind] - values.unbiased) / np.sqrt(values.noise)
+    assert away.max() < 1.1 * NEARLY
+    np.testing.assert_allclose(merged.noise[merged.kind], values.noise, rtol=1.1 * ALIKE)
+
+    found = fit_values(values, k)[0]
+    with monkeypatch.context() as patched:
+        patched.setattr("estimators.value_likelihood.NEARLY", 3.0)
+        coarse = fit_values(values, k)[0]
+    monkeypatch.setattr(ValueLikelihood, "merged", lambda self: self)
+    whole = fit_values(values, k)[0]
+    assert np.abs((found - whole) / np.sqrt(values.noise)).max() < 0.03
+    assert np.abs((coarse - whole) / np.sqrt(values.noise)).max() > 0.03
 
 
 def test_a_constant_variance_gives_the_normal_likelihood() -> None:
