@@ -7,8 +7,6 @@ from scipy.stats import norm
 
 from mechanisms.arguments import FloatArray
 
-SHARP = 0.03  # resolution of a share, as part of the unbiased share's standard error or of 1/k, whichever is smaller
-
 
 @dataclass(frozen=True, slots=True)
 class Draws:
@@ -18,13 +16,14 @@ class Draws:
         shares: (m, k); each column is the posterior of one share. A row need not be a distribution.
         smooth: (m, k), from the smooth model alone; each row is a distribution. Use these for means, quantiles and other
             numbers that depend on many shares. A model without order knows nothing of such numbers.
-        resolution: (k,) added to both sides of an interval. A prior that learns from the large shares is too sure about shares
-            far below the noise: without this, intervals of 0.00001 ± 0.000001 would miss a true 0.00002.
+        below, above: (k,) each; the interval's lower and upper ends move outwards by these. The draws do not know the bias of a
+            smooth estimate. A prior that learns from the large shares is also too sure about shares far below the noise.
     """
 
     shares: FloatArray
     smooth: FloatArray
-    resolution: FloatArray
+    below: FloatArray
+    above: FloatArray
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1].
@@ -37,5 +36,4 @@ class Draws:
         ends = np.quantile(self.shares, [reached, 1 - reached], axis=0, method="weibull")
         mean = self.shares.mean(axis=0)
         ends = mean + (ends - mean) * norm.isf(outside) / norm.isf(reached)
-        low, high = np.clip(ends + self.resolution * np.array([[-1], [1]]), 0, 1)
-        return np.asarray(low), np.asarray(high)
+        return np.clip(ends[0] - self.below, 0, 1), np.clip(ends[1] + self.above, 0, 1)

@@ -128,7 +128,7 @@ def _combined(smooth: SmoothPosterior, unordered: Estimate, weight: float) -> Es
     frequencies = (1 - weight) * smooth.frequencies + weight * np.maximum(unordered.frequencies, TINY)
     variance = (1 - weight) * smooth.standard_errors**2 + weight * unordered.standard_errors**2
     variance += weight * (1 - weight) * (smooth.frequencies - unordered.frequencies) ** 2
-    draws = Draws(shares, smooth.draws.smooth, smooth.draws.resolution)
+    draws = Draws(shares, smooth.draws.smooth, (1 - weight) * smooth.draws.below, (1 - weight) * smooth.draws.above)
     return Estimate(frequencies / frequencies.sum(), np.sqrt(variance), unordered.n, posterior=draws)
 
 

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from estimators.draws import SHARP
 from estimators.value_likelihood import LARGE, ValueLikelihood
 from mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
 PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # parts of the posterior outside an interval that may lie below it
+SHARP = 0.03  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
 CHOSEN_AT = 0.95  # level whose shortest interval decides this part, for all levels
 
 

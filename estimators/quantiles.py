@@ -71,7 +71,8 @@ def quantiles(
         level: of the intervals, in (0, 1).
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
-    >>> two_bins = Estimate(np.array([0.375, 0.625]), np.full(2, 0.1), 100, posterior=Draws(draws, draws, np.zeros(2)))
+    >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))
+    >>> two_bins = Estimate(np.array([0.375, 0.625]), np.full(2, 0.1), 100, posterior=posterior)
     >>> [median] = quantiles(two_bins, [0, 10, 20], [0.5])
     >>> round(median.value, 2), round(median.low, 2), round(median.high, 2)
     (12.0, 9.84, 13.44)

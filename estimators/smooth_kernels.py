@@ -296,26 +296,23 @@ def draw(
         across[i] = m[i]
     factor(bands, weights, l1, l2, d)
     solve(l1, l2, d, across)
-    inner, misfit = dot(m, across), 0.0
+    times(bands, eta, pull)
+    inner = dot(m, across)
     for i in range(k):
         d[i] = 1 / np.sqrt(d[i])
-        misfit += (z[i] - m[i]) ** 2 * mean_precision[i]
-    at_mode = 0.5 * (misfit + times(bands, eta, pull))
     for j in range(len(normal)):
         delta = normal[j]
         for i in range(k):
             delta[i] *= d[i]
         solve_upper(l1, l2, delta)
         drift = dot(m, delta) / inner
-        quadratic = 0.0
+        log_weight = 0.0  # of Q, only the product with the mode remains in the difference of the two densities
         for i in range(k):
             delta[i] -= across[i] * drift
-            quadratic += weights[i] * delta[i] ** 2
+            log_weight += weights[i] * delta[i] ** 2 - 2 * pull[i] * delta[i] + (z[i] - m[i]) ** 2 * mean_precision[i]
             moved[i] = eta[i] + delta[i]
-        quadratic += times(bands, delta, pull)
-        energy = times(bands, moved, pull)
         shares(moved, widths, delta)
         for i in range(k):
             delta[i] *= level
-            energy += (z[i] - delta[i]) ** 2 * mean_precision[i]
-        log_weights[j] = at_mode + 0.5 * (quadratic - energy)
+            log_weight -= (z[i] - delta[i]) ** 2 * mean_precision[i]
+        log_weights[j] = log_weight / 2

@@ -170,8 +170,8 @@ class ValueLikelihood:
         rows = np.repeat(np.arange(kept.size), size)
         entries = np.arange(start[-1]) + (self.start[kept] - start[:-1])[rows]
         return ValueLikelihood(
-            self.points, self.edges, of, np.bincount(of, self.times).astype(np.float64), self.unbiased[kept], self.noise[kept], self.error, start,
-            self.first[kept], rows, self.cells[entries], self.log_like[entries],
+            self.points, self.edges, of, np.bincount(of, self.times).astype(np.float64), self.unbiased[kept], self.noise[kept],
+            self.error, start, self.first[kept], rows, self.cells[entries], self.log_like[entries],
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from mechanisms.arguments import FloatArray
 
 def of_draws(*histograms: list[float]) -> Estimate:
     draws = np.array(histograms)
-    return Estimate(draws.mean(axis=0), draws.std(axis=0), 100, posterior=Draws(draws, draws, np.zeros(draws.shape[1])))
+    return Estimate(draws.mean(axis=0), draws.std(axis=0), 100, posterior=Draws(draws, draws, *np.zeros((2, draws.shape[1]))))
 
 
 def test_a_quantile_is_interpolated_within_its_bin() -> None:

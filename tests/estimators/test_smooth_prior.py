@@ -153,6 +153,26 @@ def test_many_reports_give_the_inversion() -> None:
         assert (found.standard_errors < 1.3 * raw.standard_errors).all()
 
 
+def test_intervals_allow_for_the_bias_beside_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranges of 30 values are empty. With the allowance, intervals near their ends hold 15 % more of the shares.
+
+    In 40 other runs, they hold 79 % with the allowance and 52 % without; the standard error of 8 runs is 4 % each.
+    """
+    k, rng = 150, np.random.default_rng(6)
+    shares = np.repeat([0.0, 1.0, 0.0, 1.0, 1.0], k // 5) / (3 * k // 5)
+    near = (np.arange(k)[:, None] + np.array([-k // 5, -2 * k // 5, -3 * k // 5]) + 8) // 16 == 0
+    observed = shares + 0.003 * rng.standard_normal((8, k))
+
+    def held() -> float:
+        found = [smooth_posterior(z, lambda f: np.full(k, 9e-6)).draws.interval(0.95) for z in observed]
+        return float(np.mean([((low <= shares) & (shares <= high))[near.any(axis=1)] for low, high in found]))
+
+    with_allowance = held()
+    monkeypatch.setattr("estimators.smooth_prior.BIAS", 0.0)
+    assert with_allowance > 0.7
+    assert held() < with_allowance - 0.15
+
+
 def test_without_information_the_density_is_flat() -> None:
     """With infinite noise the posterior is the prior, whose mean is the same for all values far from the ends."""
     widths = np.array([1.0, 2, 5, 10, 20, 50])
