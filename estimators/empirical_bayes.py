@@ -212,9 +212,9 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
     """Returns the probability of each point under H. EM fits the weights of its distributions, and Newton's method fits λ."""
     mean = _mean_of_the_rest(values, k)
     laws = np.array([
-        *(_gamma(values, mean, shape) for shape in SHAPES),
-        *(_power_law(values, k, exponent) for exponent in EXPONENTS),
-        *(_gamma(values, part * mean, shape) for part in PARTS for shape in PART_SHAPES),
+        *(values.gamma(mean, shape) for shape in SHAPES),
+        *(values.power_law(k, exponent) for exponent in EXPONENTS),
+        *(values.gamma(part * mean, shape) for part in PARTS for shape in PART_SHAPES),
     ])  # fmt: skip
     first = np.full(len(laws), (1 - NEARLY_EQUAL) / len(laws))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
@@ -225,7 +225,7 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
         weights = (weights * (laws @ (of.total / law)) + first) / (k + 1)
         by -= _newton_step(values, k, of)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
-    law = (1 - tail) * weights @ laws + tail * _power_law(values, k, TAIL)
+    law = (1 - tail) * weights @ laws + tail * values.power_law(k, TAIL)
     return np.asarray(np.maximum(law, LEAST))
 
 
@@ -243,17 +243,3 @@ def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
     left = 1 - float(values.times[large] @ values.unbiased[large])
     mean = max(left, math.sqrt(count) * values.error) / max(k - count, 1)  # the sum of the large shares has an error
     return mean if count <= k / 2 and mean < FAR_BELOW / k else 1 / k
-
-
-def _gamma(values: ValueLikelihood, mean: float, shape: float) -> FloatArray:
-    """Returns the probability of each point's cell under the gamma distribution with this shape and mean."""
-    low, high = special.gammainc(shape, shape / mean * values.edges)
-    return np.asarray(high - low)
-
-
-def _power_law(values: ValueLikelihood, k: int, exponent: float) -> FloatArray:
-    """Returns the probability of each point's cell under the density in proportion to f^-exponent on (1 / 4k, 1)."""
-    ends = np.concatenate([np.clip(values.edges, 1 / (4 * k), 1).ravel(), [1 / (4 * k), 1]])
-    integral = special.boxcox(ends, 1 - exponent)  # ∫ f^-exponent df, also for exponent 1
-    low, high = integral[:-2].reshape(2, -1)
-    return np.asarray((high - low) / (integral[-1] - integral[-2]))

@@ -1,16 +1,24 @@
 """Empirical-Bayes estimate of the histogram of an ordered attribute: neighbouring values have similar shares.
 
-The estimate is a weighted mean of the smooth estimate (`estimators.smooth_prior`) and of the estimate without order
-(`estimators.empirical_bayes`). The weights come from Stein's unbiased estimate of the risk, in units of the noise:
+The estimate is a weighted mean of three: the smooth estimate (`estimators.smooth_prior`), the estimate with plateaus and jumps
+(`estimators.plateaus`), and the estimate without order (`estimators.empirical_bayes`). The mean of the first two is weighted
+against the third by Stein's unbiased estimate of the risk, in units of the noise:
 
     R = Σ_v (f̂_v - z_v)² / N_v + 2 Σ_v ∂f̂_v/∂z_v          z: unbiased shares, N: variances of their noise
     weight ∝ e^{-R/4}
 
 For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
 and Barron 2006). Ours are not linear. In tests, shares in no order lose little by the mean, and shares in order gain nearly as
-much as from the smooth estimate.
+much as from the best of the three.
 
-R is the risk for the shares among the people who report, so N leaves out the choice of the people. Both estimates learn their
+The smooth estimate and the one with plateaus come from models of the same observations with the same noise. Between these two,
+their evidence counts as well. Evidence is less noisy than R, but it can mislead if both priors are wrong:
+
+    weight ∝ evidence · e^{-R/4}
+
+The evidence with plateaus is that of the best G and ρ. This is too large, so it is divided by e³ (`FITTED`, by simulation).
+
+R is the risk for the shares among the people who report, so N leaves out the choice of the people. All estimates learn their
 priors from the counts. A change of one z therefore also changes the priors and the weights of models, so posterior variances
 are no substitute for the derivatives: those of the estimate without order are too large by a factor of up to ten, because its
 intervals leave equal shares out. The derivatives are measured instead (Ramani, Blu and Unser 2008): with independent random
@@ -18,12 +26,14 @@ signs b, every z_v moves by h b_v, and
 
     Σ_v ∂f̂_v/∂z_v ≈ Σ_v b_v (f̂_v(z + h b) - f̂_v(z)) / h
 
-Both estimates see the same b, so the noise of b partly cancels in the difference of the two risks.
+All estimates see the same b, so the noise of b partly cancels in the differences of the risks.
 
 Sources: Stein 1981; Leung and Barron 2006 (weights); Ramani, Blu and Unser 2008, Monte-Carlo SURE (derivatives).
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +42,7 @@ from scipy.special import expit
 from estimators.draws import Draws
 from estimators.empirical_bayes import combined_empirical_bayes, fit_values
 from estimators.estimate import Estimate, Group, Steps, check_groups
+from estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
 from estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
 from estimators.value_likelihood import (
     Observation,
@@ -47,7 +58,8 @@ from mechanisms.arguments import FloatArray
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
-LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the shares without order
+LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the percentiles of a share
+FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large, as its parameters are fitted
 LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
 
 
@@ -79,12 +91,19 @@ def combined_ordered_empirical_bayes(groups: list[Group], widths: npt.ArrayLike 
         return unordered
     z, variances, noise_at = _inversion(groups, steps)
     smooth = smooth_posterior(z, variances, widths)
-    noise = noise_at(smooth.frequencies)
+    variance, noise = variances(smooth.frequencies), noise_at(smooth.frequencies)
+    stepped = plateaus(z, variance)
     h = MOVE * math.sqrt(float(np.median(variances(np.full(k, 1 / k)))))
     by = h * np.random.default_rng(3).choice([-1.0, 1.0], k)
-    with_order = _risk(smooth.frequencies, smooth.moved(z + by), by, z, noise)
-    without = _risk(unordered.frequencies, _without_order(groups, steps, by), by, z, noise)
-    return _combined(smooth, unordered, float(expit((with_order - without) / 4)))
+    risk = partial(_risk, by=by, z=z, noise=noise)
+    found = np.array([smooth.frequencies, stepped.frequencies])
+    moved = np.array([smooth.moved(z + by), shares_with_plateaus(z + by, variance)])
+    smooth_risk, stepped_risk = map(risk, found, moved)
+    of_smooth = expit((stepped_risk - smooth_risk) / 4 + smooth.log_evidence - stepped.log_evidence + FITTED)
+    weights = np.array([of_smooth, 1 - of_smooth])
+    without = risk(unordered.frequencies, _without_order(groups, steps, by))
+    of_unordered = expit((risk(weights @ found, weights @ moved) - without) / 4)
+    return _combined(smooth, stepped, unordered, np.append((1 - of_unordered) * weights, of_unordered))
 
 
 def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, widths: npt.ArrayLike | None = None) -> Estimate:
@@ -118,26 +137,30 @@ def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatAr
     return np.asarray(f / f.sum())
 
 
-def _combined(smooth: SmoothPosterior, unordered: Estimate, weight: float) -> Estimate:
-    """Returns the mean with this weight of the estimate without order, and the mixture of both posteriors."""
+def _combined(smooth: SmoothPosterior, stepped: Plateaus, unordered: Estimate, weights: FloatArray) -> Estimate:
+    """Returns the mean of the three with these weights, and the mixture of their posteriors."""
     shares = smooth.draws.shares.copy()
-    rows = round(weight * len(shares))
-    if rows:
-        replaced = np.linspace(0, len(shares) - 1, rows).round().astype(int)  # the draws are sorted by their smoothness
-        shares[replaced] = _shares_without_order(unordered, rows)
-    frequencies = (1 - weight) * smooth.frequencies + weight * np.maximum(unordered.frequencies, TINY)
-    variance = (1 - weight) * smooth.standard_errors**2 + weight * unordered.standard_errors**2
-    variance += weight * (1 - weight) * (smooth.frequencies - unordered.frequencies) ** 2
-    draws = Draws(shares, smooth.draws.smooth, (1 - weight) * smooth.draws.below, (1 - weight) * smooth.draws.above)
+    with_jumps, without = (round(weight * len(shares)) for weight in weights[1:].tolist())
+    others = [_percentiles(stepped.posterior.interval, with_jumps), _percentiles(unordered.interval, without)]
+    drawn = np.concatenate(others)[: len(shares)]
+    replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # the draws are sorted by their smoothness
+    shares[replaced] = drawn
+    means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
+    errors = np.array([smooth.standard_errors, stepped.posterior.standard_errors, unordered.standard_errors])
+    frequencies = weights @ means
+    variance = weights @ (errors**2 + (means - frequencies) ** 2)
+    draws = Draws(shares, smooth.draws.smooth, weights[0] * smooth.draws.below, weights[0] * smooth.draws.above)
     return Estimate(frequencies / frequencies.sum(), np.sqrt(variance), unordered.n, posterior=draws)
 
 
-def _shares_without_order(unordered: Estimate, rows: int) -> FloatArray:
+def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], rows: int) -> FloatArray:
     """Returns values of each share, (rows, k), ascending, whose percentiles are the ends of the share's intervals.
 
     A row does not have the sum 1. If it were multiplied to this sum, many wide intervals near 0 would move a large share.
     """
-    ends = np.array([unordered.interval(level) for level in LEVELS])  # (levels, 2, k)
+    if rows == 0:
+        return np.empty((0, interval(0.5)[0].size))
+    ends = np.array([interval(level) for level in LEVELS])  # (levels, 2, k)
     quantiles = np.concatenate([ends[::-1, 0], ends[:, 1]])
     chances = np.concatenate([(1 - LEVELS[::-1]) / 2, (1 + LEVELS) / 2])
     at = np.interp((np.arange(rows) + 0.5) / rows, chances, np.arange(chances.size))

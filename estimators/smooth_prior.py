@@ -42,7 +42,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import logsumexp, ndtr, ndtri
 
 from estimators.draws import Draws
 from mechanisms.arguments import FloatArray
@@ -78,12 +78,14 @@ class SmoothPosterior:
         frequencies: (k,) posterior means; positive, with sum 1.
         standard_errors: (k,) posterior standard deviations.
         draws: equally likely histograms.
+        log_evidence: log-probability density of the unbiased shares.
         moved: returns the posterior means, (k,), if other unbiased shares, (k,), had been observed near these.
     """
 
     frequencies: FloatArray
     standard_errors: FloatArray
     draws: Draws
+    log_evidence: float
     moved: Callable[[FloatArray], FloatArray]
 
 
@@ -208,7 +210,7 @@ def smooth_posterior(
     kept = np.flatnonzero(_weights(modes) + _weights(modes, odds))
     shares, bias = _mean(problem, modes, odds), _bias(problem, families, _weights(modes))
     problem = _Problem.of(observed, variance(shares), w, slabs)
-    modes, odds = [modes[i] for i in kept], odds[kept]
+    tried, modes, odds = len(modes), [modes[i] for i in kept], odds[kept]
     for mode in modes:
         mode.find(problem)
     weights, moments = _weights(modes), np.array([mode.shares(problem) for mode in modes])  # moments: (modes, 2, k)
@@ -219,6 +221,7 @@ def smooth_posterior(
         _with_sum_one(*np.tensordot(_weights(modes, odds), moments, axes=1)),
         draws.std(axis=0),
         Draws(draws, draws, blur + np.maximum(bias, 0), blur + np.maximum(-bias, 0)),
+        float(logsumexp([mode.log_evidence for mode in modes])) - math.log(tried) - k / 2 * math.log(2 * math.pi),
         partial(_moved, problem, modes, odds),
     )
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from estimators.estimate import Group, Steps, of_each_group
 from estimators.matrix_inversion import combined_inversion
@@ -151,6 +152,18 @@ class ValueLikelihood:
         mean = self.sums(posterior * t)
         return mean, self.sums(posterior * (t - mean[self.rows]) ** 2)
 
+    def gamma(self, mean: float, shape: float) -> FloatArray:
+        """Returns the probability of each point's cell under the gamma distribution with this shape and mean."""
+        low, high = special.gammainc(shape, shape / mean * self.edges)
+        return np.asarray(high - low)
+
+    def power_law(self, k: int, exponent: float) -> FloatArray:
+        """Returns the probability of each point's cell under the density in proportion to f^-exponent on (1 / 4k, 1)."""
+        ends = np.concatenate([np.clip(self.edges, 1 / (4 * k), 1).ravel(), [1 / (4 * k), 1]])
+        integral = special.boxcox(ends, 1 - exponent)  # ∫ f^-exponent df, also for exponent 1
+        low, high = integral[:-2].reshape(2, -1)
+        return np.asarray((high - low) / (integral[-1] - integral[-2]))
+
     def merged(self) -> "ValueLikelihood":
         """Returns the likelihoods with nearly equal kinds (`NEARLY`, `ALIKE`) as one kind. A middle one stands for all of them.
 
@@ -164,19 +177,32 @@ class ValueLikelihood:
         begin = np.flatnonzero(new)
         of = np.empty(order.size, np.int64)
         of[order] = np.cumsum(new) - 1
-        kept = order[(begin + np.append(begin[1:], order.size)) // 2]
-        size = np.diff(self.start)[kept]
+        middle = order[(begin + np.append(begin[1:], order.size)) // 2]
+        return self._of_kinds(middle, of, np.bincount(of, self.times).astype(np.float64))
+
+    def apart(self) -> "ValueLikelihood":
+        """Returns the likelihoods with every value as a kind of its own: kind v is value v."""
+        return self._of_kinds(self.kind, np.arange(self.kind.size), np.ones(self.kind.size))
+
+    def _of_kinds(self, kinds: IntArray, kind: IntArray, times: FloatArray) -> "ValueLikelihood":
+        size = np.diff(self.start)[kinds]
         start = np.concatenate([[0], np.cumsum(size)])
-        rows = np.repeat(np.arange(kept.size), size)
-        entries = np.arange(start[-1]) + (self.start[kept] - start[:-1])[rows]
+        rows = np.repeat(np.arange(kinds.size), size)
+        entries = np.arange(start[-1]) + (self.start[kinds] - start[:-1])[rows]
         return ValueLikelihood(
-            self.points, self.edges, of, np.bincount(of, self.times).astype(np.float64), self.unbiased[kept], self.noise[kept],
-            self.error, start, self.first[kept], rows, self.cells[entries], self.log_like[entries],
+            self.points, self.edges, kind, times, self.unbiased[kinds], self.noise[kinds], self.error, start, self.first[kinds],
+            rows, self.cells[entries], self.log_like[entries],
         )  # fmt: skip
 
 
-def value_likelihood(seen: list[Observation], k: int) -> ValueLikelihood:
-    """Returns the likelihood of every value's share on a grid of shares. `seen` holds at least one observation."""
+def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> ValueLikelihood:
+    """Returns the likelihood of every value's share on a grid of shares.
+
+    Args:
+        seen: at least one observation.
+        k: number of values.
+        finer: the points are this many times nearer to each other than `SPACING`.
+    """
     fixed = [s.variance for s in seen if not callable(s.variance)]
     representative, kind, times = kinds([s.z for s in seen] + fixed)
     z = np.array([s.z[representative] for s in seen])
@@ -191,7 +217,7 @@ def value_likelihood(seen: list[Observation], k: int) -> ValueLikelihood:
     unbiased = (np.array(weights) * z).sum(axis=0) / total
     centre = np.clip(unbiased, 0, 1)
     away = _cumulative(table, 1 / error)  # distance of each share from zero, in standard errors
-    position = (away + _cumulative(table, FINE / (table + 1 / (4 * k)))) / SPACING
+    position = (away + _cumulative(table, FINE / (table + 1 / (4 * k)))) * finer / SPACING
     at = np.interp(centre, table, away)
     reach = REACH / np.sqrt(total) / np.interp(centre, table, error)
     low = np.floor(np.interp(at - reach, away, position)).astype(np.int64)

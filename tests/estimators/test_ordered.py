@@ -6,7 +6,7 @@ import pytest
 from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
 from estimators.empirical_bayes import combined_empirical_bayes
 from estimators.estimate import Group
-from estimators.ordered import MOVE, _inversion, _risk, _shares_without_order, _without_order
+from estimators.ordered import MOVE, _inversion, _percentiles, _risk, _without_order
 from estimators.smooth_prior import EQUAL, smooth_posterior
 from mechanisms import mechanism
 from mechanisms.arguments import FloatArray
@@ -118,11 +118,11 @@ def test_groups_have_the_variances_of_their_mean() -> None:
     assert ratio[1].mean() > 1.2
 
 
-def test_shares_without_order_have_the_percentiles_of_the_intervals() -> None:
+def test_drawn_shares_have_the_percentiles_of_the_intervals() -> None:
     """Of many values, 95 % lie in the 95 % interval, and more if its end is 0. Control: the interval of another table."""
     m = build("OUE", 20, 1.0)
     first, second = (empirical_bayes(m, draw(m, steps_of(20), 20_000, seed)) for seed in (1, 2))
-    drawn = _shares_without_order(first, 2000)
+    drawn = _percentiles(first.interval, 2000)
     inside = [float(((low <= drawn) & (drawn <= high)).mean()) for low, high in (first.interval(), second.interval())]
     assert 0.945 < inside[0] < 0.975
     assert inside[1] < 0.9

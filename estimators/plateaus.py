@@ -1,0 +1,91 @@
+"""Shares of ordered values with jumps: neighbouring values have equal shares, or a new level begins.
+
+    f_1 ~ G;   f_v = f_{v-1} with chance 1 - ρ, or else f_v ~ G
+
+This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances. So the
+posterior of every share is exact on the grid, in O(k · points). Expectation maximisation (EM, Baum and others 1970) fits G and
+ρ. A step counts a mixture H of gamma distributions with mean 1/k, and of a power law, as M further levels:
+
+    G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / (1 + k - 1)
+
+The shares sum to 1. The sum of the inversions has a large error if the values are many. So each inversion first receives its
+part of the excess, in proportion to its variance: this is the best linear unbiased estimate given the sum.
+
+Bins of unequal widths are treated alike: only a jump of the shares counts here, not of the shares per unit of width.
+
+Sources: Barry and Hartigan 1993 (product partition models with jumps); Baum, Petrie, Soules and Weiss 1970.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimators.posterior import Posterior
+from estimators.value_likelihood import Observation, ValueLikelihood, value_likelihood
+from mechanisms.arguments import FloatArray
+
+FINER = 3.0  # the grid of levels is this much finer than for single values: a level is the mean of many values
+SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of the gamma laws of H
+EXPONENT, TAIL_SHARE = 1.5, 0.05  # of the power law in H, so that any large level is possible
+MASS = 3.0  # M
+START = 0.2  # first ρ
+ROUNDS = 12  # EM steps
+
+
+@dataclass(frozen=True, slots=True)
+class Plateaus:
+    """The fitted model.
+
+    Attributes:
+        frequencies: (k,) posterior means, with sum 1.
+        posterior: the posterior of each share, for intervals.
+        log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
+    """
+
+    frequencies: FloatArray
+    posterior: Posterior
+    log_evidence: float
+
+
+def plateaus(z: FloatArray, variance: FloatArray) -> Plateaus:
+    """Returns the posterior of the shares.
+
+    Args:
+        z: (k,) unbiased shares; need not be positive or sum to 1.
+        variance: (k,) their variances.
+    """
+    values, on_grid, value = _fit(z, variance)
+    mean = values.moments(on_grid)[0]
+    total, excess = float(variance.sum()), float(z.sum()) - 1
+    projected = z - excess * variance / total
+    beyond = projected - np.clip(projected, 0, 1)  # `log_like` is 0 at the nearest possible share
+    value -= float((np.log(2 * np.pi * variance) + beyond**2 / variance).sum() + excess**2 / total) / 2
+    return Plateaus(mean / mean.sum(), Posterior.of(values, mean, on_grid, math.inf), value)
+
+
+def shares_with_plateaus(z: FloatArray, variance: FloatArray) -> FloatArray:
+    """Returns the frequencies of `plateaus`, (k,)."""
+    values, on_grid, _ = _fit(z, variance)
+    mean = values.moments(on_grid)[0]
+    return np.asarray(mean / mean.sum())
+
+
+def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
+    """Returns the likelihoods, value by value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
+    from estimators.plateau_kernels import forward_backward
+
+    k = z.size
+    projected = z + (1 - z.sum()) * variance / variance.sum()
+    values = value_likelihood([Observation(projected, variance)], k, FINER).apart()
+    base = sum(values.gamma(1 / k, shape) for shape in SHAPES) * (1 - TAIL_SHARE) / len(SHAPES)
+    base = base + TAIL_SHARE * values.power_law(k, EXPONENT)
+    base /= base.sum()
+    like = np.exp(values.log_like)
+    later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)
+    law, jump = base, START
+    for _ in range(ROUNDS):
+        forward_backward(like, values.start, values.first, law, jump, later, on_grid, drawn)
+        law, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k
+    value = forward_backward(like, values.start, values.first, law, jump, later, on_grid, drawn)
+    return values, on_grid, value
