@@ -292,23 +292,27 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
 
 
 @numba.njit(cache=True)
-def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None:
+def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: Table) -> None:
     """Computes the mass of each symbol under each function, in the cells of `mechanisms.linear_pool`, from the (k,) masses f.
 
-    low is g^(m-1), the weight of a value's top digit. The cells must be zero at first.
+    low is g^(m-1), the weight of a place's top digit. The cells must be zero at first.
     """
     g = add.shape[0]
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)
     after = np.empty(before.size, before.dtype)
+    at = 0
     for v in range(f.size):
-        cells[v] = f[v]
+        cells[at] = f[v]
         cells[cells.size - 2] += f[v]
+        at += stride
+        if at >= f.size:
+            at -= f.size
     n, start = -(-f.size // low), 0
     while low:
         x, start = cells[start : start + g * low], start + g * low
         if low > 1:
             for top in range(n):
-                for i in range(low):  # the values without their top digit
+                for i in range(low):  # the places without their top digit
                     cells[start + i] += x[top * low + i]
         place = low // g
         while place:
@@ -318,7 +322,7 @@ def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None
 
 
 @numba.njit(cache=True)
-def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Table) -> None:
+def radon_transpose(cells: Table, low: int, stride: int, add: Table, multiply: Table, out: Table) -> None:
     """The transpose of `radon`: (k,) for each value, the sum of the cells that contain the value. Overwrites the cells."""
     g, k = add.shape[0], out.size
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
@@ -337,8 +341,12 @@ def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Ta
             for i in range(place):
                 x[top * place + i] += below[i]
         below, place = x, place * g
+    at = 0
     for v in range(k):
-        out[v] = cells[v]
+        out[v] = cells[at]
+        at += stride
+        if at >= k:
+            at -= k
 
 
 @numba.njit(cache=True)

@@ -1,8 +1,8 @@
 """The pool of hash functions for local hashing: all linear forms over GF(g).
 
-Write a value v in base g with m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m
-elements of GF(g), numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are
-S = g^m functions.
+A value v has the *place* v · stride mod k, where stride and k have no common factor. Write the place in base g with
+m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m elements of GF(g), numbered
+a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
 
 1. Two different values collide under exactly S/g of the functions. For a uniform function, q = 1/g is therefore exact.
 2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic for any estimator.
@@ -10,14 +10,28 @@ S = g^m functions.
    A *folded* table has cells for these functions only, and is about g - 1 times smaller: S g / (g - 1) cells. To fold a
    table, add up the counts of equivalent reports.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
-   transform of f over GF(g), computed in one pass per digit. For a function a with top digit a_j = 1, start with R = f (summed
-   over the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
+   transform of f over GF(g), computed in one pass per digit. For a function a with top digit a_j = 1, start with R = f (by
+   place, summed over the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
+6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
+   values lie on a line of GF(g)^m. On a line, a function gives all places one symbol or each place its own symbol: the report
+   supports the whole line, or at most one of its values.
+
+Because of 6, a line must not consist of neighbouring values. The g places that differ only in the lowest digit are a line. If v
+were its own place, the noise of g neighbouring values would be dependent, and sums over neighbours (means, percentiles, smooth
+histograms) would be noisier than their standard errors say. `stride` therefore puts the value i s mod k at place i, where s is
+next to k/φ with the golden ratio φ. The values at consecutive places are then spread evenly over the range (Weyl's sequence).
+There are as many dependent pairs of values as before, but their covariances nearly cancel in a sum over neighbours. Example:
+k = 300, g = 53, uniform values, and symbols sent without noise. The support counts then vary along the lowest cosine over the
+values 0.84 times as much as independent counts, in place of 7.9 times. Function 0, which gives all values one symbol, still
+moves all support counts together.
 
 The transform and its transpose add at most (m-1) S g² / (g-1) numbers and subtract none. Sums of counts are therefore exact,
 and tiny masses stay accurate. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools
 (the pool for g = 2 is Hadamard response); Bolker, "The finite Radon transform", 1987, for the transform.
 """
+
+import math
 
 import numpy as np
 
@@ -33,6 +47,7 @@ class LinearPool:
         g: number of symbols, a prime power.
         m: number of digits of a value in base g.
         size: number S = g^m of hash functions, at least k.
+        stride: in [1, k), without a common factor with k; 1 if m = 1, since a single digit has no lines.
         cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 the table holds the array
             [y, a_{j-1}, …, a_0] (last axis fastest) of the functions with top digit a_j = 1. The last two cells are for the
             function that hashes every value to 0: symbol 0, then all other symbols together.
@@ -42,22 +57,24 @@ class LinearPool:
         self.k, self.g = k, g
         self.add, self.multiply = field(g)
         self.m, self.size = digits_needed(k, g)
+        self.stride = spread(k) if self.m > 1 else 1
         self.cells = g * (self.size - 1) // (g - 1) + 2
 
     def hash(self, functions: IntArray, values: IntArray) -> IntArray:
-        """(n,) symbols H_a(v) for function numbers in [0, S) and values in [0, k)."""
+        """(n,) symbols H_a(v) for function numbers in [0, S) and values in [0, k); if m = 1, for values in [0, g)."""
         from mechanisms.kernels import linear_hash
 
         out = np.empty(values.size, np.int64)
-        linear_hash(functions, values, self.g, self.add, self.multiply, out)
+        places = values if self.stride == 1 else values * self.stride % self.k
+        linear_hash(functions, places, self.g, self.add, self.multiply, out)
         return out
 
     def images(self) -> list[tuple[int, int]]:
         """Pairs (F, s): exactly F functions map the k values to s different symbols.
 
-        Values below g^{m-1} have all combinations of the digits below the top digit. A function that uses a digit below the top
-        digit therefore reaches all g symbols. A function of the top digit alone reaches as many symbols as the top digit has
-        values.
+        The places are 0 … k-1, like the values. Places below g^{m-1} have all combinations of the digits below the top digit. A
+        function that uses a digit below the top digit therefore reaches all g symbols. A function of the top digit alone
+        reaches as many symbols as the top digit has values.
         """
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
@@ -67,7 +84,7 @@ class LinearPool:
         from mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k, np.int64)
-        radon_transpose(self.fold(counts), self.size // self.g, self.add, self.multiply, out)
+        radon_transpose(self.fold(counts), self.size // self.g, self.stride, self.add, self.multiply, out)
         return out
 
     def fold(self, counts: IntArray) -> IntArray:
@@ -83,7 +100,7 @@ class LinearPool:
         from mechanisms.kernels import radon
 
         out = np.zeros(self.cells)
-        radon(f, self.size // self.g, self.add, self.multiply, out)
+        radon(f, self.size // self.g, self.stride, self.add, self.multiply, out)
         return out
 
     def radon_transpose(self, x: FloatArray) -> FloatArray:
@@ -91,12 +108,23 @@ class LinearPool:
         from mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k)
-        radon_transpose(x.copy(), self.size // self.g, self.add, self.multiply, out)
+        radon_transpose(x.copy(), self.size // self.g, self.stride, self.add, self.multiply, out)
         return out
 
 
+def spread(k: int) -> int:
+    """The inverse modulo k >= 3 of s, the number next to k/φ in [1, k) without a common factor with k; φ is the golden ratio.
+
+    Two numbers are never equally near, since k/φ is irrational.
+    """
+    golden = k * (math.sqrt(5) - 1) / 2
+    below = next(s for s in range(math.floor(golden), 0, -1) if math.gcd(s, k) == 1)
+    above = next(s for s in range(math.floor(golden) + 1, k) if math.gcd(s, k) == 1)
+    return pow(below if golden - below < above - golden else above, -1, k)
+
+
 def digits_needed(k: int, g: int) -> tuple[int, int]:
-    """(m, g^m): number of base-g digits of the values 0 … k-1, and number of linear forms."""
+    """(m, g^m): number of base-g digits of the places 0 … k-1, and number of linear forms."""
     m, size = 1, g
     while size < k:
         m, size = m + 1, size * g

@@ -52,7 +52,8 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         eps_inf, eps_1: losses of a memo and of one report of a memoized mechanism, in nats, after the split of the budget.
         g: number of hashed symbols, a prime power (local hashing).
         functions: number S = g^digits of hash functions (local hashing).
-        digits: number of base-g digits of a value (local hashing).
+        digits: number of base-g digits of a value's place (local hashing).
+        stride: a value v has the place v · stride mod k; in [1, k), without a common factor with k (local hashing).
         field: the field with g elements (local hashing).
         omega: number of ones in a report (subset selection).
         width: L, number of near cells (SW). A report is one of k - 1 + L cells; those near a value v are v … v + L - 1.
@@ -72,6 +73,7 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     g: int | None = None
     functions: int | None = None
     digits: int | None = None
+    stride: int | None = None
     field: FiniteField | None = None
     omega: int | None = None
     width: int | None = None

@@ -44,7 +44,7 @@ def parameters(m: Mechanism) -> Parameters:
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         r, e = prime_power(m.g) or (m.g, 1)
         field = FiniteField(r, e, modulus(r, e))
-        return replace(common, g=m.g, functions=m.pool.size, digits=m.pool.m, field=field)
+        return replace(common, g=m.g, functions=m.pool.size, digits=m.pool.m, stride=m.pool.stride, field=field)
     if isinstance(m, SquareWave):
         return replace(common, width=m.width)
     return replace(common, omega=m.omega) if isinstance(m, SubsetSelection) else common

@@ -109,13 +109,15 @@ def _subset(value: int, k: int, omega: int, with_value: Coin, random: SecureRand
     return out
 
 
-def hashed(g: int, function: int, value: int) -> int:
-    """The symbol H_a(v) of `mechanisms.linear_pool`, digit by digit."""
-    add, multiply = field(g)
-    total = 0
-    while value:
-        total = int(add[total, multiply[function % g, value % g]])
-        function, value = function // g, value // g
+def hashed(p: Parameters, function: int, value: int) -> int:
+    """The symbol H_a(v) of `mechanisms.linear_pool`, digit by digit, for local hashing."""
+    assert p.g is not None
+    assert p.stride is not None
+    add, multiply = field(p.g)
+    total, place = 0, value * p.stride % p.k
+    while place:
+        total = int(add[total, multiply[function % p.g, place % p.g]])
+        function, place = function // p.g, place // p.g
     return total
 
 
@@ -149,7 +151,7 @@ def enroll(p: Parameters, random: SecureRandom) -> int:
 
 def memo_key(p: Parameters, value: int, function: int) -> int:
     """Returns the key of the device's memo: the value, or the hashed symbol."""
-    return value if p.g is None else hashed(p.g, function, value)
+    return value if p.g is None else hashed(p, function, value)
 
 
 def memoize(p: Parameters, key: int, function: int, random: SecureRandom) -> bytes:
@@ -173,10 +175,10 @@ def report_once(p: Parameters, value: int, random: SecureRandom) -> bytes:
         return _bits_row(_subset(value, p.k, p.omega, coins["with_value"], random))
     if p.width is not None:
         return _symbol_row(p.k - 1 + p.width, _cell(value, p.k, p.width, coins["keep"], random))
-    if p.g is None or p.functions is None:
+    if p.functions is None:
         return _row_of(p, coins, value, 0, random)
     function = random.below(p.functions)
-    return _row_of(p, coins, hashed(p.g, function, value), function, random)
+    return _row_of(p, coins, hashed(p, function, value), function, random)
 
 
 def is_memo(p: Parameters, row: bytes, function: int) -> bool:

@@ -116,6 +116,9 @@ def _check_level(k: int, level: Json, p: Json, share: int) -> None:
         raise Refused("the parameters differ from the canonical text")
     if p.get("g") and not p["g"] ** p["digits"] == p["functions"] >= k:
         raise Refused("wrong number of hash functions")
+    stride = p.get("stride")
+    if p.get("g") and not (isinstance(stride, int) and 0 < stride < k and math.gcd(stride, k) == 1):
+        raise Refused("wrong stride")
     if "width" in p and not 1 <= p["width"] <= k:
         raise Refused("wrong width")
     if any(coin["digits"][:2] > "80" for coins in p["coins"].values() for coin in coins.values()):
@@ -202,17 +205,17 @@ def subset(v: int, p: Json, random: Random) -> list[int]:
 
 def hash_symbol(p: Json, function: int, value: int) -> int:
     r, e, f = p["field"]["characteristic"], p["field"]["degree"], p["field"]["polynomial"]
-    total = [0] * e
+    total, place = [0] * e, value * p["stride"] % p["k"]
     for _ in range(p["digits"]):
         product = [0] * (2 * e)
         for i, x in enumerate(_digits(function % p["g"], r, e)):
-            for j, y in enumerate(_digits(value % p["g"], r, e)):
+            for j, y in enumerate(_digits(place % p["g"], r, e)):
                 product[i + j] += x * y
         for top in range(2 * e - 1, e - 1, -1):  # subtracts multiples of f until the degree is below e
             for i in range(e):
                 product[top - e + i] -= product[top] * f[i]
         total = [(a + b) % r for a, b in zip(total, product)]
-        function, value = function // p["g"], value // p["g"]
+        function, place = function // p["g"], place // p["g"]
     return int(sum(c * r**i for i, c in enumerate(total)))
 
 

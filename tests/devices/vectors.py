@@ -124,8 +124,9 @@ def hashes() -> Iterator[Case]:
         stream = _stream(f"hash {g}")
         pairs = [(p.functions - 1, p.k - 1)]
         pairs += [(_number(stream) % p.functions, _number(stream) % p.k) for _ in range(7)]
-        cases = [[a, v, draw.hashed(g, a, v)] for a, v in pairs]
-        yield {"g": g, "k": p.k, "functions": p.functions, "digits": p.digits, "field": p.field, "cases": cases}
+        cases = [[a, v, draw.hashed(p, a, v)] for a, v in pairs]
+        yield {"g": g, "k": p.k, "functions": p.functions, "digits": p.digits, "stride": p.stride, "field": p.field,
+               "cases": cases}  # fmt: skip
 
 
 def _number(stream: Iterator[int]) -> int:

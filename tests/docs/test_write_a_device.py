@@ -154,13 +154,14 @@ def test_the_documented_files_exist() -> None:
 
 
 def test_the_hash_functions_match_the_text() -> None:
-    for k, g, size, function, value, symbol in (map(int, row) for row in rows("k | g | S")):
+    for k, g, size, stride, function, value, place, symbol in (map(int, row) for row in rows("k | g | S")):
         pool = LinearPool(k, g)
-        assert pool.size == size
+        assert (pool.size, pool.stride) == (size, stride)
+        assert value * stride % k == place
         assert pool.hash(np.array([function]), np.array([value])).tolist() == [symbol]
-        assert hashed(g, function, value) == symbol
+        assert hashed(parameters(mechanism("OLH", k, eps=1.0, g=g)), function, value) == symbol
         if g in (2, 3, 5, 7):
-            digits = [(function // g**j % g) * (value // g**j % g) for j in range(pool.m)]
+            digits = [(function // g**j % g) * (place // g**j % g) for j in range(pool.m)]
             assert sum(digits) % g == symbol
 
 

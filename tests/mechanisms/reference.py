@@ -94,19 +94,29 @@ def plus(g: int, a: int, b: int) -> int:
     return sum((x + y) % r * r**i for i, (x, y) in enumerate(zip(digits(a, r, e), digits(b, r, e))))
 
 
-def linear_form(g: int, m: int, a: int, v: int) -> int:
-    """H_a(v) = Σ_j a_j v_j over GF(g), for the m base-g digits of a and v."""
+def linear_form(g: int, m: int, a: int, place: int) -> int:
+    """Σ_j a_j v_j over GF(g), for the m base-g digits of a and of a value's place."""
     total = 0
-    for x, y in zip(digits(a, g, m), digits(v, g, m)):
+    for x, y in zip(digits(a, g, m), digits(place, g, m)):
         total = plus(g, total, times(g, x, y))
     return total
+
+
+@cache
+def places(g: int, k: int) -> tuple[int, ...]:
+    """The place of each value, for the module's stride."""
+    if k <= g:
+        return tuple(range(k))
+    s = min((s for s in range(1, k) if math.gcd(s, k) == 1), key=lambda s: abs(s - 2 * k / (1 + math.sqrt(5))))
+    values = [i * s % k for i in range(k)]
+    return tuple(values.index(v) for v in range(k))
 
 
 @cache
 def hashes(g: int, k: int) -> Ints:
     """(S, k) H_a(v) of all functions and values."""
     m = next(m for m in range(1, 64) if g**m >= k)
-    return np.array([[linear_form(g, m, a, v) for v in range(k)] for a in range(g**m)])
+    return np.array([[linear_form(g, m, a, place) for place in places(g, k)] for a in range(g**m)])
 
 
 # ---- reports and the values they support

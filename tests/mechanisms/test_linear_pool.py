@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.finite_field import MAX_FIELD, field, modulus, prime_power, prime_powers
-from mechanisms.linear_pool import LinearPool, digits_needed
+from mechanisms.linear_pool import LinearPool, digits_needed, spread
 from mechanisms.local_hashing import AUTO_TABLE, MAX_HASH_K, MAX_TABLE, LocalHashing, LongitudinalHashing, best_g, fits
 
 from . import reference
@@ -102,6 +102,22 @@ def test_the_hash_is_the_documented_one(g: int, k: int) -> None:
     assert np.array_equal(pool.hash(functions, values).reshape(table.shape), table)
 
 
+@pytest.mark.parametrize("g", [2, 8])
+def test_the_places_are_the_documented_ones(g: int) -> None:
+    for k in range(3, 200):
+        stride = LinearPool(k, g).stride
+        assert tuple(v * stride % k for v in range(k)) == reference.places(g, k)
+
+
+@pytest.mark.parametrize("k", [3, 4, 6, 30, 2310, 9_699_690, 2**24 - 1, MAX_HASH_K])
+def test_the_stride_is_near_the_golden_section_of_any_domain(k: int) -> None:
+    """Numbers with many prime factors have the fewest numbers without a common factor."""
+    s = pow(spread(k), -1, k)
+    assert 1 <= s < k
+    assert math.gcd(s, k) == 1
+    assert abs(s - k * (math.sqrt(5) - 1) / 2) < 10
+
+
 @each_pool
 def test_two_values_collide_under_one_in_g_functions(g: int, k: int) -> None:
     table = reference.hashes(g, k)
@@ -165,7 +181,7 @@ def test_large_pools_hash_and_count_correctly(g_k: tuple[int, int], data: st.Dat
     a, y = data.draw(st.integers(0, pool.size - 1)), data.draw(st.integers(0, g - 1))
     v = data.draw(st.integers(0, k - 1))
     hashed = pool.hash(np.full(k, a), np.arange(k))
-    assert hashed[v] == reference.linear_form(g, pool.m, a, v)
+    assert hashed[v] == reference.linear_form(g, pool.m, a, v * pool.stride % k)
     counts = np.zeros((pool.size, g), np.int64)
     counts[a, y] = 1
     assert np.array_equal(pool.support(counts), hashed == y)
@@ -177,22 +193,73 @@ def test_large_pools_hash_and_count_correctly(g_k: tuple[int, int], data: st.Dat
 def test_hashes_have_the_golden_values() -> None:
     """H_a(v) of a few functions, computed by `reference`. If these values change, every deployed device breaks.
 
-    By hand: in GF(9) with x² = -1, 8 is 2+2x, and H_8(8) = (2+2x)² = 8x = 2x, which is 6.
+    By hand: the stride for k = 100 is 41, so 88 has the place 8. In GF(9) with x² = -1, 8 is 2+2x, and the symbol of the
+    function 728 is (2+2x)² = 8x = 2x, which is 6.
     """
     pool = LinearPool(100, 9)
-    assert pool.hash(np.array([0, 1, 13, 700, 728]), np.array([99, 99, 77, 50, 8])).tolist() == [0, 0, 6, 0, 6]
+    assert pool.hash(np.array([0, 1, 13, 700, 728]), np.array([99, 99, 77, 50, 88])).tolist() == [0, 5, 2, 0, 6]
     pool = LinearPool(1000, 4)
-    assert pool.hash(np.array([1, 4, 6, 1023, 512]), np.array([3, 7, 999, 999, 600])).tolist() == [3, 1, 0, 0, 3]
+    assert pool.hash(np.array([1, 4, 6, 1023, 512]), np.array([3, 7, 999, 999, 600])).tolist() == [1, 1, 3, 3, 2]
     digests = {
-        (4, 16): "c7359a3ccdfb9a5e",
-        (8, 64): "4438436b65b4ae99",
-        (9, 81): "3cf8780e123c4bf3",
+        (4, 16): "b40a6a79652b8579",
+        (8, 64): "1783a6aaf53da22a",
+        (9, 81): "9f568dc238e57fdd",
         (27, 27): "7c5b61ced0c50fef",
     }
     for (g, k), digest in digests.items():
         functions, values = (grid.ravel() for grid in np.indices((k, k)))
         found = LinearPool(k, g).hash(functions, values).astype(np.uint8).tobytes()
         assert hashlib.sha256(found).hexdigest()[:16] == digest
+
+
+# ---- the covariance of the support counts
+
+
+@pytest.mark.parametrize(("g", "k"), [(4, 30), (5, 23), (9, 60)])
+def test_supports_are_dependent_on_lines_only(g: int, k: int) -> None:
+    """Given the value u, a report without noise supports v and w with probability 1/g² if u, v and w lie on no line, else 1/g.
+
+    v lies on a line with u and w if v - u = c (w - u) for an element c of the field.
+    """
+    table, (m, _) = reference.hashes(g, k), digits_needed(k, g)
+    minus = [next(x for x in range(g) if reference.plus(g, x, y) == 0) for y in range(g)]
+    points = [reference.digits(place, g, m) for place in reference.places(g, k)]
+    for u in range(k):
+        directions = [tuple(reference.plus(g, x, minus[y]) for x, y in zip(point, points[u])) for point in points]
+        multiples = [{tuple(reference.times(g, c, x) for x in direction) for c in range(1, g)} for direction in directions]
+        hit = (table == table[:, [u]]).astype(int)
+        together = hit.T @ hit
+        for v, w in itertools.combinations([v for v in range(k) if v != u], 2):
+            assert together[v, w] * g == len(table) // (1 if directions[w] in multiples[v] else g)
+
+
+def low_powers(pool: LinearPool) -> list[float]:
+    """Variance of the support counts along each of the lowest four cosines over the values, by enumeration of all functions.
+
+    The counts are those of one report without noise, given its value. The sum over all given values is divided by the sum of
+    the variances that independent supports would have.
+    """
+    table = np.array([pool.hash(np.full(pool.k, a), np.arange(pool.k)) for a in range(pool.size)])
+    found = []
+    for frequency in range(1, 5):
+        cosine = np.cos(np.pi * frequency * (np.arange(pool.k) + 0.5) / pool.k)
+        sums = np.array([np.bincount(row, cosine, pool.g) for row in table])  # of the values with one symbol
+        given = np.take_along_axis(sums, table, axis=1).var(axis=0)
+        independent = (1 / pool.g) * (1 - 1 / pool.g) * (np.square(cosine).sum() - np.square(cosine))
+        found.append(float(given.sum() / independent.sum()))
+    return found
+
+
+@pytest.mark.parametrize(("g", "k", "now", "without"), [(16, 60, 0.82, 3.3), (32, 100, 0.71, 8.5), (53, 300, 0.84, 7.9)])
+def test_sums_over_neighbours_have_no_more_noise_than_independent_counts(g: int, k: int, now: float, without: float) -> None:
+    """The control hashes the values themselves: g neighbouring values then lie on a line."""
+    pool = LinearPool(k, g)
+    powers = low_powers(pool)
+    assert powers[0] == pytest.approx(now, abs=0.01)
+    assert max(powers) < 0.9
+    assert min(powers) > 0.7
+    pool.stride = 1
+    assert low_powers(pool)[0] == pytest.approx(without, abs=0.05)
 
 
 # ---- sizes

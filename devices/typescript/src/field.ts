@@ -7,12 +7,12 @@ export interface Field {
   readonly polynomial: readonly number[]; // monic, of degree e; coefficients, least power first
 }
 
-/** Returns H_a(v) = Σ a_j v_j in GF(g), over all base-g digits j of the function a and the value v. */
-export function hash(field: Field, hashFunction: number, value: number): number {
+/** Returns Σ a_j v_j in GF(g), over all base-g digits j of the function a and of a value's place. */
+export function hash(field: Field, hashFunction: number, place: number): number {
   const { characteristic: r, degree: e, polynomial } = field;
   const g = r ** e;
   const sum = new Array<number>(2 * e - 1).fill(0); // of products of polynomials, reduced at the end
-  for (let a = hashFunction, v = value; v > 0; a = Math.floor(a / g), v = Math.floor(v / g)) {
+  for (let a = hashFunction, v = place; v > 0; a = Math.floor(a / g), v = Math.floor(v / g)) {
     const left = coefficients(a % g, field);
     const right = coefficients(v % g, field);
     left.forEach((x, i) => right.forEach((y, j) => (sum[i + j] = (sum[i + j]! + x * y) % r)));

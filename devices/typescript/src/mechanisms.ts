@@ -32,6 +32,7 @@ export interface Mechanism {
   readonly symbols: number; // of a report: k, or the number g of hashed symbols, or k - 1 + near
   readonly near: number; // Square Wave: number of symbols that count as the value, from the value on; 1 for other mechanisms
   readonly functions: number; // number of hash functions; 1 without hashing
+  readonly stride: number; // hashing: a value v has the place v · stride mod k; 1 without hashing
   readonly field: Field | null; // hashing only
   readonly omega: number; // ones in a subset; 0 for other families
 }
@@ -41,9 +42,9 @@ export function drawFunction(m: Mechanism, random: RandomBytes): number {
   return m.field && m.memo ? below(m.functions, random) : 0;
 }
 
-/** Returns the key of the memo of a value: the value, or its hashed symbol. */
-export function memoKey(m: Mechanism, value: number, hashFunction: number): number {
-  return m.field ? hash(m.field, hashFunction, value) : value;
+/** Returns the key of the memo of a value: the value, or its hashed symbol H_a(v). */
+export function memoKey(m: Pick<Mechanism, "k" | "stride" | "field">, value: number, hashFunction: number): number {
+  return m.field ? hash(m.field, hashFunction, (value * m.stride) % m.k) : value; // below 2^48, so exact
 }
 
 /** Draws a new memo for a memo key: a row. */

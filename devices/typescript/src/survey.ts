@@ -10,7 +10,7 @@ import type { Coin } from "./random.js";
 
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
-const MAX_FUNCTIONS = 2 ** 32;
+const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
 const MAX_ROW_BYTES = 900_000;
 
@@ -203,6 +203,7 @@ function parseMechanism(given: Fields, where: string, family: Family, memoized: 
   const g = field ? field.characteristic ** field.degree : k;
   if (field && g !== given["g"]) throw new UnknownSurvey(`${where}: a field of g = ${shown(given["g"])} elements is needed, got ${g}`);
   if (field && g > MAX_FIELD) throw new UnknownSurvey(`${where}: g must be at most ${MAX_FIELD}, got ${g}`);
+  if (field && k > MAX_HASHED_K) throw new UnknownSurvey(`${where}: k must be at most ${MAX_HASHED_K} for hashing, got ${k}`);
   let functions = field ? g : 1;
   while (field && functions < k) functions *= g;
   const near = given["mechanism"] === "SW" ? integer(given["width"], `${where}: width`, 1, k) : 1;
@@ -216,9 +217,7 @@ function parseMechanism(given: Fields, where: string, family: Family, memoized: 
     subset: Math.ceil(k / 8),
     hashed: width(functions) + width(g),
   }[family];
-  if (rowBytes > MAX_ROW_BYTES || functions > MAX_FUNCTIONS) {
-    throw new UnknownSurvey(`${where}: a report must take at most ${MAX_ROW_BYTES} bytes, and have at most ${MAX_FUNCTIONS} functions`);
-  }
+  if (rowBytes > MAX_ROW_BYTES) throw new UnknownSurvey(`${where}: a report must take at most ${MAX_ROW_BYTES} bytes, got ${rowBytes}`);
   return {
     name: given["mechanism"] as string,
     family,
@@ -231,9 +230,21 @@ function parseMechanism(given: Fields, where: string, family: Family, memoized: 
     symbols,
     near,
     functions: integer(given["functions"] ?? 1, `${where}: functions`, functions, functions),
+    stride: field ? parseStride(given["stride"], where, k) : 1,
     field,
     omega,
   };
+}
+
+/** A common factor with k would give several values one place. */
+function parseStride(raw: unknown, where: string, k: number): number {
+  const stride = integer(raw, `${where}: stride`, 1, k - 1);
+  if (commonFactor(stride, k) > 1) throw new UnknownSurvey(`${where}: stride must have no common factor with k = ${k}, got ${stride}`);
+  return stride;
+}
+
+function commonFactor(a: number, b: number): number {
+  return b === 0 ? a : commonFactor(b, a % b);
 }
 
 function parseField(raw: Fields, where: string): Field {

@@ -9,7 +9,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Device, MemoryStore, type Survey } from "../src/index.js";
-import { hash } from "../src/field.js";
 import { drawFunction, drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { below, toss, type RandomBytes } from "../src/random.js";
 import { row, seeded, survey, type Level } from "./fixtures.js";
@@ -58,7 +57,7 @@ function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
   if (m.family === "hashed") {
     const g = m.symbols;
     const p = grr(eps, g);
-    const cell = made.map(([a, symbol]) => a! * g + ((symbol! - hash(m.field!, a!, VALUE) + g) % g));
+    const cell = made.map(([a, symbol]) => a! * g + ((symbol! - memoKey(m, VALUE, a!) + g) % g));
     const cells = deviation(tally(cell, m.functions * g), (c) => (c % g === 0 ? p : (1 - p) / (g - 1)) / m.functions, N);
     return Math.max(cells, deviation([cell.filter((c) => c % g === 0).length], () => p, N));
   }

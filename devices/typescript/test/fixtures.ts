@@ -93,7 +93,7 @@ function parameters(level: Level, k: number, share: number): Record<string, unkn
   let [functions, digits] = [g, 1];
   for (; functions < k; digits++) functions *= g;
   const field = g === 4 ? { characteristic: 2, degree: 2, polynomial: [1, 1, 1] } : { characteristic: g, degree: 1, polynomial: [0, 1] };
-  return { ...given, g, functions, digits, field, row_bytes: width(functions) + width(g), coins };
+  return { ...given, g, functions, digits, stride: k - 1, field, row_bytes: width(functions) + width(g), coins };
 }
 
 /** The coin of a probability, to 2^-53. */

@@ -75,10 +75,10 @@ func (f Field) multiply(a, b int64) int64 {
 
 // hash returns H_a(v).
 func (p *Parameters) hash(a, v int64) int64 {
-	sum := int64(0)
+	sum, place := int64(0), v*p.Stride%p.K
 	for range p.Digits {
-		sum = p.Field.add(sum, p.Field.multiply(a%p.G, v%p.G))
-		a, v = a/p.G, v/p.G
+		sum = p.Field.add(sum, p.Field.multiply(a%p.G, place%p.G))
+		a, place = a/p.G, place/p.G
 	}
 	return sum
 }

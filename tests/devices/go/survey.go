@@ -63,6 +63,7 @@ type Parameters struct {
 	G               int64                      `json:"g"`
 	Functions       int64                      `json:"functions"`
 	Digits          int64                      `json:"digits"`
+	Stride          int64                      `json:"stride"`
 	Field           Field                      `json:"field"`
 	Omega           int64                      `json:"omega"`
 	Width           int64                      `json:"width"`
@@ -178,6 +179,8 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 		return errors.New("lifetime_reports")
 	case kind.shape == hashed && (p.G != l.G || !p.Field.has(p.G) || !isPower(p.G, p.Digits, p.Functions) || p.Functions < p.K):
 		return errors.New("hash functions")
+	case kind.shape == hashed && (p.Stride < 1 || p.Stride >= p.K || commonFactor(p.Stride, p.K) > 1):
+		return errors.New("stride")
 	case kind.shape == subset && p.Omega != l.Omega:
 		return errors.New("omega")
 	case kind.shape == wave && (p.Width != l.Width || p.Width < 1 || p.Width > p.K):
@@ -200,6 +203,13 @@ func atMost(loss float64, claim *float64, share float64) error {
 		return errors.New("the coins lose more than the level promises")
 	}
 	return nil
+}
+
+func commonFactor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 func isPower(base, exponent, power int64) bool {
