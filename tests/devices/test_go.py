@@ -67,7 +67,7 @@ def live(folder: Path, survey: Survey, *arguments: str) -> None:
 def test_the_device_passes_all_vectors(folder: Path) -> None:
     done = go(folder, "test", "-count=1", "-vet=off", "-v", ".")
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("surveys", "parameters", "hashes", "draws", "envelopes", "devices"):
+    for name in ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices"):
         number = len(msgspec.json.decode((VECTORS / f"{name}.json").read_bytes()))
         assert f"{number} {name}" in done.stdout
 

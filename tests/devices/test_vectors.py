@@ -1,14 +1,11 @@
 """The checked-in vectors are the ones that the code writes, the service agrees with the refusals, and a device written from the
 documents alone (`reference_device.py`) passes all vectors."""
 
-import copy
 import hashlib
 import json
 import math
-import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -78,49 +75,6 @@ def test_the_losses_of_all_mechanisms_are_the_claimed_ones() -> None:
     assert seen == {*NAMES, *NUMERIC}
 
 
-def _coin(survey: Json, a: int, level: int, part: str, which: str, digits: str) -> None:
-    survey["mechanisms"][a][level]["coins"][part][which]["digits"] = digits
-
-
-def _state(survey: Json, key: str, loss: float) -> None:
-    """Lets the canonical text state another loss at its first such key."""
-    before, after = survey["canonical"].split(key, 1)
-    text = f"{before}{key}{loss}{re.sub('^[0-9.]+', '', after)}"
-    survey.update(canonical=text, fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16])
-
-
-FORGERIES: dict[str, Callable[[Json], Any]] = {
-    "fingerprint": lambda s: s.update(fingerprint="00" * 8),
-    "canonical": lambda s: s.update(canonical=s["canonical"] + " "),
-    "memo": lambda s: _coin(s, 0, 0, "memo", "keep", "0001"),
-    "report": lambda s: _coin(s, 0, 0, "report", "keep", "0001"),
-    "bits": lambda s: _coin(s, 2, 1, "memo", "zero", "0001"),
-    "one-time bits": lambda s: _coin(s, 1, 2, "report", "zero", "0001"),
-    "set": lambda s: _coin(s, 2, 0, "report", "with_value", "f0"),
-    "k": lambda s: s["mechanisms"][0][0].update(k=7),
-    "g": lambda s: s["mechanisms"][1][1].update(g=2, digits=9, functions=512),
-    "functions": lambda s: s["mechanisms"][1][1].update(functions=7),
-    "no stride": lambda s: s["mechanisms"][1][1].pop("stride"),
-    "a stride of 0": lambda s: s["mechanisms"][1][1].update(stride=0),
-    "a negative stride": lambda s: s["mechanisms"][1][1].update(stride=-1),
-    "a stride of k": lambda s: s["mechanisms"][1][1].update(stride=300),
-    "a stride with a common factor": lambda s: s["mechanisms"][1][1].update(stride=185),
-    "a fraction as stride": lambda s: s["mechanisms"][1][1].update(stride=184.5),
-    "omega": lambda s: s["mechanisms"][2][0].update(omega=1),
-    "every step": lambda s: s["mechanisms"][0][0].update(every_steps=2),
-    "lifetime": lambda s: s["mechanisms"][0][0].update(lifetime_reports=2),
-    "mechanism": lambda s: s["mechanisms"][0][0].update(mechanism="L-SUE"),
-    "levels": lambda s: s["mechanisms"][0].append(s["mechanisms"][0][0]),
-    "one round of two": lambda s: s["mechanisms"][0][0]["coins"].pop("memo"),
-    "another kind of coin": lambda s: s["mechanisms"][0][0].update(
-        coins={"report": {"guess": {"digits": "80", "inverted": False}}}
-    ),
-    "the larger probability": lambda s: _coin(s, 0, 0, "memo", "keep", "81"),
-    "too large a loss": lambda s: _state(s, '"eps":', 701),
-    "a certain coin": lambda s: _coin(s, 2, 0, "report", "with_value", ""),
-}
-
-
 def test_the_documented_formulas_give_the_claims() -> None:
     canonical = {case["fingerprint"]: case["canonical"] for case in read("surveys.json")}
     mechanisms = {case["canonical"]: case["mechanisms"] for case in read("parameters.json")}
@@ -136,13 +90,11 @@ def test_the_documented_formulas_give_the_claims() -> None:
     assert 0 < infinite < len(cases)
 
 
-@pytest.mark.parametrize("forged", FORGERIES)
-def test_the_documented_checks_refuse_a_forged_survey(forged: str) -> None:
-    survey: Json = copy.deepcopy(read("refused.json")[0]["survey"])
-    reference.check(survey)
-    FORGERIES[forged](survey)
+@pytest.mark.parametrize("case", read("forged.json"), ids=lambda case: case["fault"])
+def test_the_documented_checks_refuse_a_forged_survey(case: Json) -> None:
+    reference.check(read("refused.json")[0]["survey"])  # the survey without the fault
     with pytest.raises(reference.Refused):
-        reference.check(survey)
+        reference.check(case["survey"])
 
 
 def test_the_documented_hash_functions_give_the_hashes() -> None:

@@ -26,6 +26,7 @@ from surveys import Attribute, Survey, load_survey
 from surveys.device_survey import Coin, Parameters
 from surveys.envelope import seal_rows
 from surveys.parameters import parameters
+from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
 
 EVERY = (*NAMES, *NUMERIC)
@@ -268,6 +269,7 @@ def files() -> dict[str, str]:
         "parameters.json": _lines(
             {"canonical": survey.canonical, "mechanisms": survey.device_survey.mechanisms} for _, survey in listed
         ),
+        "forged.json": _lines(forged(load_survey(VECTORS / "surveys" / "refusing.toml"))),
         "hashes.json": _lines(hashes()),
         "draws.json": _lines(draws()),
         "envelopes.json": _lines(envelopes()),

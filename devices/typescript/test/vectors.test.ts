@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fromHex, toHex } from "../src/bytes.js";
 import { claim } from "../src/claims.js";
 import { seal } from "../src/envelope.js";
-import { Device, MemoryStore, openSurvey, type DeviceOptions } from "../src/index.js";
+import { Device, MemoryStore, openSurvey, UnknownSurvey, UnsafeSurvey, type DeviceOptions } from "../src/index.js";
 import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { lossOfReports } from "../src/promise.js";
 import { scripted, surveyOf } from "./fixtures.js";
@@ -25,6 +25,15 @@ test("surveys: the fingerprint is the hash of the canonical text, and every surv
     const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
     const survey = await openSurvey({ canonical, fingerprint, mechanisms }, fingerprint);
     assert.equal(toHex(survey.fingerprint), fingerprint);
+  }
+});
+
+test("forged: a device survey with one fault is refused", async () => {
+  const cases = read("forged");
+  assert.ok(cases.length >= 20);
+  for (const { fault, survey } of cases) {
+    const refused = (error: unknown) => error instanceof UnknownSurvey || error instanceof UnsafeSurvey;
+    await assert.rejects(openSurvey(survey), refused, fault);
   }
 });
 

@@ -51,7 +51,8 @@ func (k kind) hasCoins(coins map[string]map[string]Coin) bool {
 			return false
 		}
 		for _, name := range k.coinNames() {
-			if _, ok := coins[round][name]; !ok {
+			coin, ok := coins[round][name]
+			if !ok || (len(coin.digits) > 0 && coin.digits[0] > 0x80) { // the digits must state the smaller probability
 				return false
 			}
 		}

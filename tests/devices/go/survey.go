@@ -13,6 +13,9 @@ import (
 // ErrUnknownSurvey means that the device does not know how to answer the survey, or that a check of the survey failed.
 var ErrUnknownSurvey = errors.New("UnknownSurvey")
 
+// maxLoss in nats: the check of the coins is not accurate for larger losses.
+const maxLoss = 700
+
 // Level is what a level of the canonical text promises.
 type Level struct {
 	Name            string   `json:"name"`
@@ -199,7 +202,7 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 }
 
 func atMost(loss float64, claim *float64, share float64) error {
-	if claim == nil || !(math.Abs(loss) <= *claim/share+1e-9) {
+	if claim == nil || *claim > maxLoss || !(math.Abs(loss) <= *claim/share+1e-9) {
 		return errors.New("the coins lose more than the level promises")
 	}
 	return nil

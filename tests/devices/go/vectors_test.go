@@ -65,6 +65,20 @@ func TestParameters(t *testing.T) {
 	t.Logf("%d parameters", len(cases))
 }
 
+func TestForged(t *testing.T) {
+	var cases []struct {
+		Fault  string
+		Survey json.RawMessage
+	}
+	read(t, "forged.json", &cases)
+	for _, c := range cases {
+		if _, err := ParseSurvey(c.Survey); !errors.Is(err, ErrUnknownSurvey) {
+			t.Errorf("%s: accepts the survey: %v", c.Fault, err)
+		}
+	}
+	t.Logf("%d forged", len(cases))
+}
+
 func TestHashes(t *testing.T) {
 	var cases []struct {
 		Parameters
