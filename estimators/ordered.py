@@ -16,7 +16,8 @@ their evidence counts as well. Evidence is less noisy than R, but it can mislead
 
     weight ∝ evidence · e^{-R/4}
 
-The evidence with plateaus is that of the best G and ρ. This is too large, so it is divided by e³ (`FITTED`, by simulation).
+The evidence with plateaus is that of the best G and ρ, which is too large. It also does not count that the shares sum to 1.
+This makes it too small. It is divided by e³ (`FITTED`, by simulation).
 
 R is the risk for the shares among the people who report, so N leaves out the choice of the people. All estimates learn their
 priors from the counts. A change of one z therefore also changes the priors and the weights of models, so posterior variances
@@ -59,7 +60,8 @@ from mechanisms.arguments import FloatArray
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
 LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the percentiles of a share
-FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large, as its parameters are fitted
+FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
+LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, as part of that at equal shares; limits its grid
 LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
 
 
@@ -91,9 +93,10 @@ def combined_ordered_empirical_bayes(groups: list[Group], widths: npt.ArrayLike 
         return unordered
     z, variances, noise_at = _inversion(groups, steps)
     smooth = smooth_posterior(z, variances, widths)
-    variance, noise = variances(smooth.frequencies), noise_at(smooth.frequencies)
+    equal, noise = variances(np.full(k, 1 / k)), noise_at(smooth.frequencies)
+    variance = np.maximum(smooth.variance, LEAST_VARIANCE * equal)
     stepped = plateaus(z, variance)
-    h = MOVE * math.sqrt(float(np.median(variances(np.full(k, 1 / k)))))
+    h = MOVE * math.sqrt(float(np.median(equal)))
     by = h * np.random.default_rng(3).choice([-1.0, 1.0], k)
     risk = partial(_risk, by=by, z=z, noise=noise)
     found = np.array([smooth.frequencies, stepped.frequencies])

@@ -6,7 +6,7 @@ This is a hidden Markov model. The levels are the points of a grid, and the inve
 posterior of every share is exact on the grid, in O(k · points). Expectation maximisation (EM, Baum and others 1970) fits G and
 ρ. A step counts a mixture H of gamma distributions with mean 1/k, and of a power law, as M further levels:
 
-    G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / (1 + k - 1)
+    G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
 The shares sum to 1. The sum of the inversions has a large error if the values are many. So each inversion first receives its
 part of the excess, in proportion to its variance: this is the best linear unbiased estimate given the sum.
@@ -53,13 +53,13 @@ def plateaus(z: FloatArray, variance: FloatArray) -> Plateaus:
 
     Args:
         z: (k,) unbiased shares; need not be positive or sum to 1.
-        variance: (k,) their variances.
+        variance: (k,) their variances. The time is in proportion to the square root of the ratio of largest to smallest.
     """
     values, on_grid, value = _fit(z, variance)
     mean = values.moments(on_grid)[0]
     total, excess = float(variance.sum()), float(z.sum()) - 1
     projected = z - excess * variance / total
-    beyond = projected - np.clip(projected, 0, 1)  # `log_like` is 0 at the nearest possible share
+    beyond = projected - np.clip(projected, 0, 1)  # `log_like` is 0 near the nearest possible share
     value -= float((np.log(2 * np.pi * variance) + beyond**2 / variance).sum() + excess**2 / total) / 2
     return Plateaus(mean / mean.sum(), Posterior.of(values, mean, on_grid, math.inf), value)
 
@@ -86,6 +86,6 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     law, jump = base, START
     for _ in range(ROUNDS):
         forward_backward(like, values.start, values.first, law, jump, later, on_grid, drawn)
-        law, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k
+        law, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k  # the first level is no jump
     value = forward_backward(like, values.start, values.first, law, jump, later, on_grid, drawn)
     return values, on_grid, value

@@ -27,9 +27,9 @@ drawn given the smooth part. The estimate is deterministic: the random numbers a
 
 A smooth estimate is biased where the density bends or jumps, and the draws for one τ know nothing of this. The bias falls with
 τ. For order 2, the bandwidth is in proportion to τ^(1/4). The bias is in proportion to the bandwidth's square where the density
-is smooth, and to the bandwidth beside a jump. For half a decade it falls by factors of 1.78 and 1.33. So the bias is one to
-three times the change of the estimate from τ to √10 τ. Intervals take it as twice this change (`BIAS`), and extend by as much
-on the opposite side.
+is smooth, and to the bandwidth beside a jump. For half a decade it falls by factors of 1.78 and 1.33. So the bias is 1.3 to 3
+times the change of the estimate from τ to √10 τ, or half as many times the change from τ to 10 τ (`BIAS`). An interval extends
+downwards by this bias if the estimate is too large, and upwards if it is too small. The smoothest τ has no such allowance.
 
 Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussian Markov Random Fields; Tierney and Kadane 1986
 (Laplace approximation).
@@ -78,13 +78,15 @@ class SmoothPosterior:
         frequencies: (k,) posterior means; positive, with sum 1.
         standard_errors: (k,) posterior standard deviations.
         draws: equally likely histograms.
-        log_evidence: log-probability density of the unbiased shares.
+        variance: (k,) variances of the unbiased shares, at the first estimate.
+        log_evidence: log-probability density of the unbiased shares; all modes count equally.
         moved: returns the posterior means, (k,), if other unbiased shares, (k,), had been observed near these.
     """
 
     frequencies: FloatArray
     standard_errors: FloatArray
     draws: Draws
+    variance: FloatArray
     log_evidence: float
     moved: Callable[[FloatArray], FloatArray]
 
@@ -221,6 +223,7 @@ def smooth_posterior(
         _with_sum_one(*np.tensordot(_weights(modes, odds), moments, axes=1)),
         draws.std(axis=0),
         Draws(draws, draws, blur + np.maximum(bias, 0), blur + np.maximum(-bias, 0)),
+        problem.variance,
         float(logsumexp([mode.log_evidence for mode in modes])) - math.log(tried) - k / 2 * math.log(2 * math.pi),
         partial(_moved, problem, modes, odds),
     )

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
+from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes, plateaus
 from estimators.empirical_bayes import combined_empirical_bayes
 from estimators.estimate import Group
-from estimators.ordered import MOVE, _inversion, _percentiles, _risk, _without_order
+from estimators.ordered import FITTED, MOVE, _inversion, _percentiles, _risk, _without_order
 from estimators.smooth_prior import EQUAL, smooth_posterior
+from estimators.value_likelihood import ValueLikelihood
 from mechanisms import mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import Hashing
@@ -76,6 +77,36 @@ def test_shares_with_jumps_lose_little_by_the_order() -> None:
         errors += [np.square(f - shares).sum() for f in found]
     assert errors[0] < 2 * errors[1], errors
     assert errors[2] > 3 * errors[1], errors
+
+
+def test_plateaus_help_where_shares_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: without them, the error is at least twice as large."""
+    m, shares, errors = build("OUE", 150, 2.0), steps_of(150), []
+    tables = [draw(m, shares, 50_000, seed) for seed in range(6)]
+    for less in (FITTED, 1e6):
+        monkeypatch.setattr("estimators.ordered.FITTED", less)
+        errors.append(sum(np.square(ordered_empirical_bayes(m, table).frequencies - shares).sum() for table in tables))
+    assert 2 * errors[0] < errors[1], errors
+
+
+def test_tiny_variances_do_not_make_the_grid_of_levels_huge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares of zero have nearly no noise under GRR with a large ε. Control: the limit of the variances."""
+    m, shares = mechanism("GRR", k=100, eps=16.0), np.repeat([0.0, 1 / 34, 0.0], [33, 34, 33])
+    table, entries = draw(m, shares, 20_000, 1), []
+    fitted = plateaus._fit
+
+    def counted(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
+        found = fitted(z, variance)
+        entries.append(found[1].size)
+        return found
+
+    monkeypatch.setattr("estimators.plateaus._fit", counted)
+    ordered_empirical_bayes(m, table)
+    limited = max(entries)
+    monkeypatch.setattr("estimators.ordered.LEAST_VARIANCE", 0.0)
+    ordered_empirical_bayes(m, table)
+    assert limited < 1050 * 100
+    assert max(entries) > 1050 * 100
 
 
 def test_equal_shares_are_found_under_noise(monkeypatch: pytest.MonkeyPatch) -> None:
