@@ -134,35 +134,35 @@ def _fit_mass(
 ) -> tuple[_Fit, FloatArray, float]:
     """Fits G and λ for one M, from a first prior and λ. Returns the fit, the fitted prior and λ."""
     for _ in range(ROUNDS):
-        of = _Posterior.of(merged, prior, by)
-        prior = np.maximum((mass * base + of.total) / (mass + k), LEAST)
-        by -= _newton_step(merged, k, of)
+        now = _Posteriors.of(merged, prior, by)
+        prior = np.maximum((mass * base + now.total) / (mass + k), LEAST)
+        by -= _newton_step(merged, k, now)
     low, high = -math.inf, math.inf
     for _ in range(NEWTON_STEPS):
-        of = _Posterior.of(values, prior, by)
-        excess = float(values.times @ of.mean) - 1
+        now = _Posteriors.of(values, prior, by)
+        excess = float(values.times @ now.mean) - 1
         low, high = (low, by) if excess > 0 else (by, high)
         if abs(excess) <= SUM_TOLERANCE:
             break
-        by -= _newton_step(values, k, of)
+        by -= _newton_step(values, k, now)
         if not low < by < high:
             by = (low + high) / 2
     points, cells = values.points, values.cells
-    own = values.normalised(of.like * prior[cells])
-    others = of.like * (mass * base[cells] + np.maximum(of.total[cells] - own, 0)) / (mass + k - 1)
+    own = values.normalised(now.like * prior[cells])
+    others = now.like * (mass * base[cells] + np.maximum(now.total[cells] - own, 0)) / (mass + k - 1)
     largest = np.maximum.reduceat(values.log_like + by * points[cells], values.start[:-1])
-    law = (mass * base + of.total) / (mass + k)
+    law = (mass * base + now.total) / (mass + k)
     spread = k * float(law @ points**2 - (law @ points) ** 2)  # prior variance of the sum
     score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
-    score += math.log(max(spread / (float(values.times @ of.variance) + 1e-300), 1.0)) / 2
-    blurred = gaussian_filter1d(of.total, BLUR, mode="nearest")[cells] - gaussian_filter1d(own, BLUR, mode="constant")
-    wide = values.normalised(of.like * (mass * base[cells] + np.maximum(blurred, 0)))
-    return _Fit(score, of.mean, _given_the_sum(values, wide), excess), prior, by
+    score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
+    blurred = gaussian_filter1d(now.total, BLUR, mode="nearest")[cells] - gaussian_filter1d(own, BLUR, mode="constant")
+    wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
+    return _Fit(score, now.mean, _given_the_sum(values, wide), excess), prior, by
 
 
 @dataclass(frozen=True, slots=True)
-class _Posterior:
-    """Posterior of every kind under a prior and λ.
+class _Posteriors:
+    """The posterior of every kind under a prior and λ.
 
     Attributes:
         like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
@@ -176,7 +176,7 @@ class _Posterior:
     total: FloatArray
 
     @classmethod
-    def of(cls, values: ValueLikelihood, prior: FloatArray, by: float) -> "_Posterior":
+    def of(cls, values: ValueLikelihood, prior: FloatArray, by: float) -> "_Posteriors":
         from estimators.posterior_kernels import posterior, tilt
 
         kinds = values.times.size
@@ -221,18 +221,18 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
     weights, by = first, 0.0
     for _ in range(BASE_ROUNDS):
         law = np.maximum(weights @ laws, LEAST)
-        of = _Posterior.of(values, law, by)
-        weights = (weights * (laws @ (of.total / law)) + first) / (k + 1)
-        by -= _newton_step(values, k, of)
+        now = _Posteriors.of(values, law, by)
+        weights = (weights * (laws @ (now.total / law)) + first) / (k + 1)
+        by -= _newton_step(values, k, now)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
     law = (1 - tail) * weights @ laws + tail * values.power_law(k, TAIL)
     return np.asarray(np.maximum(law, LEAST))
 
 
-def _newton_step(values: ValueLikelihood, k: int, of: _Posterior) -> float:
+def _newton_step(values: ValueLikelihood, k: int, now: _Posteriors) -> float:
     """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
     longest = LONGEST * (k + 1 / values.error)
-    step = (float(values.times @ of.mean) - 1) / max(float(values.times @ of.variance), 1e-300)
+    step = (float(values.times @ now.mean) - 1) / max(float(values.times @ now.variance), 1e-300)
     return min(max(step, -longest), longest)
 
 

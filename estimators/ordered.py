@@ -143,10 +143,10 @@ def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatAr
 def _combined(smooth: SmoothPosterior, stepped: Plateaus, unordered: Estimate, weights: FloatArray) -> Estimate:
     """Returns the mean of the three with these weights, and the mixture of their posteriors."""
     shares = smooth.draws.shares.copy()
-    with_jumps, without = (round(weight * len(shares)) for weight in weights[1:].tolist())
-    others = [_percentiles(stepped.posterior.interval, with_jumps), _percentiles(unordered.interval, without)]
-    drawn = np.concatenate(others)[: len(shares)]
-    replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # the draws are sorted by their smoothness
+    intervals = stepped.posterior.interval, unordered.interval
+    rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
+    drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]
+    replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # smooth draws of all smoothnesses remain
     shares[replaced] = drawn
     means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
     errors = np.array([smooth.standard_errors, stepped.posterior.standard_errors, unordered.standard_errors])

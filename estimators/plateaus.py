@@ -57,17 +57,18 @@ def plateaus(z: FloatArray, variance: FloatArray) -> Plateaus:
     """
     values, on_grid, value = _fit(z, variance)
     mean = values.moments(on_grid)[0]
-    total, excess = float(variance.sum()), float(z.sum()) - 1
-    projected = z - excess * variance / total
-    beyond = projected - np.clip(projected, 0, 1)  # `log_like` is 0 near the nearest possible share
-    value -= float((np.log(2 * np.pi * variance) + beyond**2 / variance).sum() + excess**2 / total) / 2
-    return Plateaus(mean / mean.sum(), Posterior.of(values, mean, on_grid, math.inf), value)
+    beyond = values.unbiased - np.clip(values.unbiased, 0, 1)  # `log_like` is 0 near the nearest possible share
+    value -= float((np.log(2 * np.pi * variance) + beyond**2 / variance).sum() + (z.sum() - 1) ** 2 / variance.sum()) / 2
+    return Plateaus(_with_sum_one(mean), Posterior.of(values, mean, on_grid, math.inf), value)
 
 
 def shares_with_plateaus(z: FloatArray, variance: FloatArray) -> FloatArray:
     """Returns the frequencies of `plateaus`, (k,)."""
     values, on_grid, _ = _fit(z, variance)
-    mean = values.moments(on_grid)[0]
+    return _with_sum_one(values.moments(on_grid)[0])
+
+
+def _with_sum_one(mean: FloatArray) -> FloatArray:
     return np.asarray(mean / mean.sum())
 
 

@@ -66,7 +66,7 @@ TINY = 1e-12  # smallest share
 CERTAIN = 0.999  # a value that is surely without an independent part; its draws have none
 EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
 BIAS = 1.0  # bias of a share, in units of its change when τ becomes ten times larger
-BLUR = 0.07  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
+SHARP = 0.07  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
 NEGLIGIBLE = 1e-3  # a mode with a smaller weight is left out
 
 
@@ -218,11 +218,11 @@ def smooth_posterior(
     weights, moments = _weights(modes), np.array([mode.shares(problem) for mode in modes])  # moments: (modes, 2, k)
     inside = weights @ moments[:, 1]
     draws = _draws(problem, modes, weights, inside)
-    blur = BLUR * np.minimum(np.sqrt(problem.variance), 1 / k)
+    least = SHARP * np.minimum(np.sqrt(problem.variance), 1 / k)
     return SmoothPosterior(
         _with_sum_one(*np.tensordot(_weights(modes, odds), moments, axes=1)),
         draws.std(axis=0),
-        Draws(draws, draws, blur + np.maximum(bias, 0), blur + np.maximum(-bias, 0)),
+        Draws(draws, draws, least + np.maximum(bias, 0), least + np.maximum(-bias, 0)),
         problem.variance,
         float(logsumexp([mode.log_evidence for mode in modes])) - math.log(tried) - k / 2 * math.log(2 * math.pi),
         partial(_moved, problem, modes, odds),

@@ -61,7 +61,7 @@ class LinearPool:
         self.cells = g * (self.size - 1) // (g - 1) + 2
 
     def hash(self, functions: IntArray, values: IntArray) -> IntArray:
-        """(n,) symbols H_a(v) for function numbers in [0, S) and values in [0, k); if m = 1, for values in [0, g)."""
+        """(n,) symbols H_a(v) for function numbers in [0, S) and int64 values in [0, k); if m = 1, for values in [0, g)."""
         from mechanisms.kernels import linear_hash
 
         out = np.empty(values.size, np.int64)

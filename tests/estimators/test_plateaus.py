@@ -60,6 +60,21 @@ def test_shares_with_jumps_gain_and_smooth_shares_lose() -> None:
         assert (evidence > 0) == (factor < 1), evidence
 
 
+def test_the_evidence_is_a_density_of_the_shares() -> None:
+    """Over all pairs of shares it integrates to nearly 1, for both models. With plateaus, G and ρ are fitted, and the condition
+    that the shares sum to 1 is left out, so the integral is less near.
+    """
+    step, variance = 0.1, np.full(2, 0.01)
+    grid = np.arange(-0.4, 1.4 + step / 2, step)
+    pairs = [np.array(pair) for pair in itertools.product(grid, grid)]
+    smooth = sum(math.exp(smooth_posterior(z, lambda f: variance).log_evidence) for z in pairs) * step**2
+    stepped = sum(math.exp(plateaus(z, variance).log_evidence) for z in pairs) * step**2
+    assert smooth == pytest.approx(1, abs=0.1)
+    assert 0.5 < stepped < 1
+    outside = plateaus(np.array([1.3, -0.3]), variance).log_evidence
+    assert outside < -math.log(2 * np.pi * 0.01) - 9  # the density at the nearest possible shares, three errors away each
+
+
 @pytest.mark.parametrize("k", [2, 3, 40])
 @pytest.mark.parametrize("error", [1e-6, 0.01, 10.0])
 def test_the_laws_hold(k: int, error: float) -> None:
