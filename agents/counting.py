@@ -276,7 +276,9 @@ class Counting:
             return
         heads = await self._heads()
         self._compared_s = self._clock()
-        for partition in self._partitions.values() if heads is not None else ():
+        if heads is None:
+            return
+        for partition in self._partitions.values():
             if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
                 metrics.store_losses.inc()
                 log.warning("the count store lost or replaced our writes", partition=partition.number)

@@ -37,6 +37,8 @@ from stores.count_store import CountStore, StoreDamaged
 from stores.formats import check_format
 from stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
 from surveys import Reason, Survey
+from surveys.canonical import FORMAT as CANONICAL_FORMAT
+from surveys.canonical import former_fingerprint
 
 FORMAT = 2  # of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
@@ -117,6 +119,7 @@ class RedisCountStore(CountStore):
         self._settings, self._shares = settings, client is not None
         self._client = SharedClient(settings, timeout_s) if client is None else client
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
+        self._alone = False  # True once Redis had no counts of the survey from a version with another canonical text
 
     @property
     def _redis(self) -> Client:
@@ -163,6 +166,7 @@ class RedisCountStore(CountStore):
     def load(self, partition: int) -> Checkpoint | None:
         key = self._key(partition)
         newest, n_keys, stored = self._ask(self._redis.hmget, key, "newest_ms", "keys", "format")
+        self._refuse_former()
         if newest is None:
             return None
         self._check_format(key, stored)
@@ -244,7 +248,27 @@ class RedisCountStore(CountStore):
     def _keys_keys(self, partition: int, generations: Iterable[int]) -> list[str]:
         return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
 
+    def _refuse_former(self) -> None:
+        """Refuses a survey whose fingerprint changed by an upgrade, while Redis has its counts under the former fingerprint.
+
+        Its log then has reports of the former fingerprint. They would all be rejected, and their steps published as complete,
+        with 0 reports.
+
+        Raises:
+            OtherFormat: if there are such counts.
+        """
+        if self._alone:
+            return
+        former = f"ldpstream:{self.survey.name}:{former_fingerprint(self.survey).hex()}:partitions"
+        if self._ask(self._redis.smembers, former):
+            rename = (
+                f'give survey {self.survey.name} a new name, or go on with the version that wrote it (docs/life.md, "Upgrades")'
+            )
+            check_format(f"{self._at(former)}: the canonical text", 1, CANONICAL_FORMAT, rename)
+        self._alone = True
+
     def _partitions(self) -> list[int]:
+        self._refuse_former()
         members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
         return sorted(int(member) for member in members)
 

@@ -32,7 +32,9 @@ interface Question {
 /** Returns the device survey of attributes q0, q1, … with levels a, b, …. */
 export function document(questions: Question[], head: Record<string, unknown> = {}): Document {
   const share = head["collection"] === "spl" ? questions.length : 1;
+  const mechanisms = questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
   const canonical = JSON.stringify({
+    format: 2,
     name: "study",
     start: 1_767_571_200_000,
     step_seconds: 60,
@@ -43,16 +45,29 @@ export function document(questions: Question[], head: Record<string, unknown> = 
     attribute: questions.map(({ k, domain, levels }, i) => ({
       name: `q${i}`,
       ...(domain ?? { size: k }),
-      level: levels.map((level, j) => ({ name: "abcd"[j], ...level })),
+      level: levels.map((level, j) => ({ name: "abcd"[j], ...stated(mechanisms[i]![j]!), ...level })),
     })),
   });
   const fingerprint = createHash("sha256").update(canonical).digest("hex").slice(0, 16);
-  const mechanisms = questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
   return { name: "study", fingerprint, canonical, mechanisms };
 }
 
 export const survey = (questions: Question[], head: Record<string, unknown> = {}): Promise<Survey> =>
   openSurvey(document(questions, head));
+
+/** Returns the parameters as the canonical text states them. */
+function stated({ coins, every_steps, lifetime_reports, ...same }: Record<string, unknown>): Record<string, unknown> {
+  const rounds = Object.entries(coins as Record<string, Record<string, ReturnType<typeof coin>>>).map(([part, of]) => [
+    part,
+    Object.fromEntries(
+      Object.entries(of).map(([name, { digits, inverted }]) => [
+        name,
+        { [inverted ? "no" : "yes"]: Number((parseInt(digits, 16) / 2 ** 56).toPrecision(6)) },
+      ]),
+    ),
+  ]);
+  return { ...same, coins: Object.fromEntries(rounds) };
+}
 
 function parameters(level: Level, k: number, share: number): Record<string, unknown> {
   const { mechanism, g, omega } = level;
