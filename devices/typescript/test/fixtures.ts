@@ -30,9 +30,9 @@ interface Question {
 }
 
 /** Returns the device survey of attributes q0, q1, … with levels a, b, …. */
-export function document(questions: Question[], head: Record<string, unknown> = {}): Document {
+export function document(questions: Question[], head: Record<string, unknown> = {}, given?: Record<string, unknown>[][]): Document {
   const share = head["collection"] === "spl" ? questions.length : 1;
-  const mechanisms = questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
+  const mechanisms = given ?? questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
   const canonical = JSON.stringify({
     format: 2,
     name: "study",
@@ -55,6 +55,8 @@ export function document(questions: Question[], head: Record<string, unknown> = 
 export const survey = (questions: Question[], head: Record<string, unknown> = {}): Promise<Survey> =>
   openSurvey(document(questions, head));
 
+const smaller = (digits: string): number => Buffer.from(digits, "hex").reduceRight((sum, digit) => (sum + digit) / 256, 0);
+
 /** Returns the parameters as the canonical text states them. */
 function stated({ coins, every_steps, lifetime_reports, ...same }: Record<string, unknown>): Record<string, unknown> {
   const rounds = Object.entries(coins as Record<string, Record<string, ReturnType<typeof coin>>>).map(([part, of]) => [
@@ -62,11 +64,12 @@ function stated({ coins, every_steps, lifetime_reports, ...same }: Record<string
     Object.fromEntries(
       Object.entries(of).map(([name, { digits, inverted }]) => [
         name,
-        { [inverted ? "no" : "yes"]: Number((parseInt(digits, 16) / 2 ** 56).toPrecision(6)) },
+        { [inverted ? "no" : "yes"]: Number(smaller(digits).toPrecision(6)) },
       ]),
     ),
   ]);
-  return { ...same, coins: Object.fromEntries(rounds) };
+  const numbers = Object.entries(same).filter(([, value]) => value != null);
+  return { ...Object.fromEntries(numbers), coins: Object.fromEntries(rounds) };
 }
 
 function parameters(level: Level, k: number, share: number): Record<string, unknown> {
@@ -163,6 +166,5 @@ export const SPACED: Level = { mechanism: "GRR", eps: 1, every_steps: 4, lifetim
 export function surveyOf(parameters: Record<string, any>): Promise<Survey> {
   const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "width", "lifetime_reports"].filter((key) => parameters[key] != null);
   const level = { every_steps: parameters["every_steps"], ...Object.fromEntries(keys.map((key) => [key, parameters[key]])) };
-  const made = document([{ k: parameters["k"], levels: [level as Level] }]);
-  return openSurvey({ ...made, mechanisms: [[parameters]] });
+  return openSurvey(document([{ k: parameters["k"], levels: [level as Level] }], {}, [[parameters]]));
 }
