@@ -222,7 +222,7 @@ class Counting:
         """
         async with self._lock:
             if not self.store_answers:  # chunks wait until the store answers, even with nothing to write or load
-                await self._ask_store(self._store.positions)
+                await self._heads()
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
             if not self.store_answers:  # only after the commit: Redis with a full disk still answers reads
@@ -274,8 +274,10 @@ class Counting:
         """Detects a store that was emptied or restored from an older copy. The next round counts the lost records again."""
         if self._clock() - self._compared_s < COMPARE_S:
             return
-        heads = await self._ask_store(self._store.heads)
+        heads = await self._heads()
         self._compared_s = self._clock()
+        if heads is None:
+            return
         for partition in self._partitions.values():
             if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
                 metrics.store_losses.inc()
@@ -334,10 +336,17 @@ class Counting:
                     log.error("not counting", partition=partition.number, error=str(error))
         return loaded
 
+    async def _heads(self) -> dict[int, Checkpoint] | None:
+        """Returns the stored checkpoints; None while one of them is damaged, which `_load` reports."""
+        try:
+            return await self._ask_store(self._store.heads)
+        except StoreDamaged:
+            return None
+
     async def _close_vanished(self, log_id: str) -> None:
         """Drops the open steps of partitions that a recreated topic no longer has. Such partitions have no owner."""
-        heads = await self._ask_store(self._store.heads)
-        old = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)}
+        heads = await self._heads()
+        old = {number for number, head in (heads or {}).items() if log_id and head.log_id not in ("", log_id)}
         for number in sorted(old - await self._log.partitions()) if old else ():
             try:
                 checkpoint = await self._ask_store(self._store.load, number)

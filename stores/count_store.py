@@ -24,14 +24,14 @@ class StoreUnavailable(UserError):
 
 
 class StoreDamaged(UserError):
-    """The store's entries of one partition contradict each other. No retry helps; the message names a repair."""
+    """Stored entries contradict each other, or have another format. No retry helps; the message names a repair."""
 
 
 class CountStore(ABC):
     """The count tables of one survey.
 
     Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: the tables, the offset
-    and the rejections come from the same commit.
+    and the rejections come from the same commit. A read raises StoreDamaged if it cannot understand all that is stored.
     """
 
     survey: Survey
@@ -61,7 +61,8 @@ class CountStore(ABC):
                 stored log.
 
         Returns:
-            False, and nothing written, if the stored position is not `expected`, or the stored writer not `change.base_writer`.
+            False, and nothing written, if the stored position is not `expected`, the stored writer not `change.base_writer`, or
+            the stored format not this version's.
             True also if the same change is already stored: same position, same missing records, same writer.
         """
 

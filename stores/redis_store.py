@@ -1,6 +1,7 @@
 """The count store in Redis: one hash per Kafka partition. One script writes each commit.
 
     ldpstream:{<survey>:<fingerprint>:<partition>}:counts
+        format                              `FORMAT`; a hash without it has format 1
         next_offset                         first offset that is not yet counted
         newest_ms                           latest append time among the counted records
         rejected                            JSON: number of rejected envelopes by reason
@@ -18,9 +19,13 @@
 
 The braces are a hash tag of Redis Cluster: all keys of a partition are on one node. The node keeps or loses all of them, and a
 script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
+
+No field is skipped because this version cannot read it: a hash of another format, a pane whose field or table is unknown, and
+incomplete report keys raise an error. Agents then count nothing, and estimators publish nothing.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -29,22 +34,28 @@ from mechanisms import CountTable
 from runtime.settings import Settings
 from stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
 from stores.count_store import CountStore, StoreDamaged
+from stores.formats import check_format
 from stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
 from surveys import Reason, Survey
+from surveys.canonical import FORMAT as CANONICAL_FORMAT
+from surveys.canonical import former_fingerprint
 
-_PANE = b"pane:"
-_HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys")
+FORMAT = 2  # of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
+_PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
+_HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys", "format")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
+_RECOUNT = "delete {}, and the agents count the log again"
 
 # KEYS: the hash, then the strings of the changed generations of report keys. ARGV: expected offset, log and writer ("" if
 # none), the values of `_HEAD`, a command and a value for each changed generation, then field and value of every pane. The head
 # is written last: if a command fails, the offset remains.
 _COMMIT = """
-local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
+local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer', 'format')
 local offset, log, writer = stored[1] or '', stored[2] or '', stored[4] or ''
+if stored[1] and (stored[5] or '1') ~= ARGV[11] then return 0 end
 if offset == ARGV[4] and log == ARGV[7] and stored[3] == ARGV[8] and writer == ARGV[9] then return 1 end
 if offset ~= ARGV[1] or log ~= ARGV[2] or writer ~= ARGV[3] then return 0 end
-local at = 11
+local at = 12
 for i = 2, #KEYS do
   if ARGV[at] == 'DEL' then redis.call('DEL', KEYS[i]) else redis.call(ARGV[at], KEYS[i], ARGV[at + 1]) end
   at = at + 2
@@ -54,19 +65,21 @@ for i = at, #ARGV, 2 do
 end
 redis.call('HSET', KEYS[1], 'next_offset', ARGV[4], 'newest_ms', ARGV[5], 'rejected', ARGV[6])
 redis.call('HSET', KEYS[1], 'log_id', ARGV[7], 'missing', ARGV[8], 'writer', ARGV[9], 'keys', ARGV[10])
+redis.call('HSET', KEYS[1], 'format', ARGV[11])
 return 1
 """
 
 # KEYS: the hash, then strings to read, too. ARGV: first and last step. Returns the fields of `_HEAD`, then the strings ("" if
-# there is none), then field and value of every pane of these steps.
+# there is none), then field and value of every pane of these steps, and of every pane whose field has no step.
 _READ = """
-local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer', 'keys')
+local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer', 'keys',
+  'format')
 if not found[1] then return {} end
 for i = 2, #KEYS do found[#found + 1] = redis.call('GET', KEYS[i]) or '' end
 local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   local step = string.match(field, '^pane:%d+:%d+:(%d+):%d+$')
-  if step and tonumber(step) >= first and tonumber(step) <= last then
+  if not step and string.sub(field, 1, 5) == 'pane:' or step and tonumber(step) >= first and tonumber(step) <= last then
     found[#found + 1] = field
     found[#found + 1] = redis.call('HGET', KEYS[1], field)
   end
@@ -106,6 +119,7 @@ class RedisCountStore(CountStore):
         self._settings, self._shares = settings, client is not None
         self._client = SharedClient(settings, timeout_s) if client is None else client
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
+        self._alone = False  # True once Redis had no counts of the survey from a version with another canonical text
 
     @property
     def _redis(self) -> Client:
@@ -150,13 +164,16 @@ class RedisCountStore(CountStore):
     # ---- CountStore
 
     def load(self, partition: int) -> Checkpoint | None:
-        newest, n_keys = self._ask(self._redis.hmget, self._key(partition), "newest_ms", "keys")
+        key = self._key(partition)
+        newest, n_keys, stored = self._ask(self._redis.hmget, key, "newest_ms", "keys", "format")
+        self._refuse_former()
         if newest is None:
             return None
+        self._check_format(key, stored)
         self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
         first, generations = first_open_step(self.survey, int(newest)), _n_keys(n_keys).keys()
-        while (found := self._read([self._key(partition), *self._keys_keys(partition, generations)], first)) is not None:
+        while (found := self._read([key, *self._keys_keys(partition, generations)], first)) is not None:
             checkpoint, keys = found
             if checkpoint.n_keys.keys() == generations:
                 return self._with_keys(partition, checkpoint, dict(zip(generations, keys, strict=True)))
@@ -172,8 +189,7 @@ class RedisCountStore(CountStore):
         if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != KEY_BYTES * n]:
             raise StoreDamaged(
                 f"Redis at {self._settings.redis_url()}: the report keys {self._keys_keys(partition, damaged)[0]} are not the "
-                f"{checkpoint.n_keys[damaged[0]]} keys that were written; delete {self._key(partition)}, and the agents count "
-                "the log again"
+                f"{checkpoint.n_keys[damaged[0]]} keys that were written; {_RECOUNT.format(self._key(partition))}"
             )
         return replace(checkpoint, keys=keys)
 
@@ -182,7 +198,7 @@ class RedisCountStore(CountStore):
             self._ask(self._redis.sadd, self._partitions_key, partition)
         arguments: list[str | int | bytes] = [*(expected or ("", "")), change.base_writer]
         arguments += [change.next_offset, change.newest_ms, json.dumps(change.rejected), change.log_id]
-        arguments += [json.dumps(change.missing) if change.missing else "", change.writer, json.dumps(change.n_keys)]
+        arguments += [json.dumps(change.missing) if change.missing else "", change.writer, json.dumps(change.n_keys), FORMAT]
         for generation, keys in change.keys.items():
             arguments += ["DEL" if not keys else "SET" if change.is_whole(generation) else "APPEND", keys]
         for key, table in change.panes.items():
@@ -196,7 +212,11 @@ class RedisCountStore(CountStore):
             for partition in partitions:
                 pipeline.hmget(self._key(partition), _HEAD)
             found = self._ask(pipeline.execute)
-        return {partition: _checkpoint(head) for partition, head in zip(partitions, found) if head[0] is not None}
+        return {
+            partition: self._head(self._key(partition), head)
+            for partition, head in zip(partitions, found)
+            if head[0] is not None
+        }
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return self._read_all(steps[0], steps[-1]) if steps else self._read_all(1, 0)
@@ -228,7 +248,27 @@ class RedisCountStore(CountStore):
     def _keys_keys(self, partition: int, generations: Iterable[int]) -> list[str]:
         return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
 
+    def _refuse_former(self) -> None:
+        """Refuses a survey whose fingerprint changed by an upgrade, while Redis has its counts under the former fingerprint.
+
+        Its log then has reports of the former fingerprint. They would all be rejected, and their steps published as complete,
+        with 0 reports.
+
+        Raises:
+            OtherFormat: if there are such counts.
+        """
+        if self._alone:
+            return
+        former = f"ldpstream:{self.survey.name}:{former_fingerprint(self.survey).hex()}:partitions"
+        if self._ask(self._redis.smembers, former):
+            rename = (
+                f'give survey {self.survey.name} a new name, or go on with the version that wrote it (docs/life.md, "Upgrades")'
+            )
+            check_format(f"{self._at(former)}: the canonical text", 1, CANONICAL_FORMAT, rename)
+        self._alone = True
+
     def _partitions(self) -> list[int]:
+        self._refuse_former()
         members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
         return sorted(int(member) for member in members)
 
@@ -250,10 +290,28 @@ class RedisCountStore(CountStore):
         end = len(_HEAD) + len(keys) - 1
         head, strings, panes = found[: len(_HEAD)], found[len(_HEAD) : end], found[end:]
         tables: dict[PaneKey, CountTable] = {}
+        checkpoint = self._head(keys[0], head)
         for field, blob in zip(panes[::2], panes[1::2]):
-            key = _pane_key(field)
-            tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
-        return replace(_checkpoint(head), panes=tables), strings
+            try:
+                key = _pane_key(field)
+                tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
+            except (ValueError, IndexError):
+                raise StoreDamaged(
+                    f"{self._at(keys[0])}: {field.decode(errors='replace')} is no count table of survey {self.survey.name}; "
+                    f"{_RECOUNT.format(keys[0])}"
+                ) from None
+        return replace(checkpoint, panes=tables), strings
+
+    def _at(self, key: str) -> str:
+        return f"Redis at {self._settings.redis_url()}: {key}"
+
+    def _check_format(self, key: str, stored: bytes | None) -> None:
+        check_format(self._at(key), int(stored or 1), FORMAT, _RECOUNT.format(key))
+
+    def _head(self, key: str, head: Sequence[bytes | None]) -> Checkpoint:
+        """Makes a checkpoint without panes from the values of the fields in `_HEAD`. Raises OtherFormat for another format."""
+        self._check_format(key, head[-1])
+        return _checkpoint(head)
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         with store_errors(self._settings):
@@ -262,7 +320,7 @@ class RedisCountStore(CountStore):
 
 def _checkpoint(head: Sequence[bytes | None]) -> Checkpoint:
     """Makes a checkpoint without panes from the values of the fields in `_HEAD`."""
-    next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head)
+    next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
     where = Missing(*json.loads(missing)) if missing else None
     return Checkpoint(
         int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), where, writer.decode(),
@@ -275,4 +333,7 @@ def _n_keys(stored: bytes | None) -> dict[int, int]:
 
 
 def _pane_key(field: bytes) -> PaneKey:
-    return PaneKey(*map(int, field.removeprefix(_PANE).split(b":")))
+    found = _PANE.fullmatch(field)
+    if found is None:
+        raise ValueError(field)
+    return PaneKey(*map(int, found.groups()))

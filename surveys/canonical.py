@@ -1,26 +1,43 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
-The text holds the resolved mechanism, never ``"auto"``, with the number `g` of hashed symbols, the size `omega` of the set or
-the `width` of the wave. If a later version resolves ``"auto"`` differently, the fingerprint differs too. A key that is absent
-or has its default value is left out, so a new optional key changes no old fingerprint.
+The text decides how each report is drawn and read. It has the number of its format, the resolved mechanism, never ``"auto"``,
+and all parameters that devices get (`surveys.parameters`). If a version draws or reads reports in another way, the fingerprint
+therefore differs. The probabilities of the coins have six significant digits, since machines may round the last digits of a
+double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text does not.
 """
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import rfc8785
 
 from mechanisms import Mechanism
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.square_wave import SquareWave
-from mechanisms.subset import SubsetSelection
+from surveys.device_survey import Coin
+from surveys.parameters import parameters
 
 if TYPE_CHECKING:
     from surveys.questions import Attribute, Level
     from surveys.survey import Survey
 
+FORMAT = 2
+DERIVED = (
+    "k",
+    "row_bytes",
+    "functions",
+    "digits",
+    "stride",
+    "field",
+    "coins",
+)  # keys of a level that follow from the other keys
+
 
 def canonical(survey: "Survey") -> str:
     """The canonical text of a survey. `start` is in ms since 1970; the other keys are as in the survey's file.
+
+    A level has the keys of the file and of `Parameters`. `eps`, `eps_inf` and `eps_1` are those of the file, before ``spl``
+    divides them. `coins` has for each coin the smaller of its two probabilities, that of ``"yes"`` or of ``"no"``.
 
     `ends` is always the number of steps. These keys are left out if they have their default: `skew_seconds` (the default is 60,
     or step_seconds if that is less), `ends` (no end), `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports`
@@ -28,6 +45,7 @@ def canonical(survey: "Survey") -> str:
     `Attribute`.
     """
     document: dict[str, Any] = {
+        "format": FORMAT,
         "name": survey.name,
         "start": survey.start_ms,
         "step_seconds": survey.step_seconds,
@@ -45,6 +63,16 @@ def canonical(survey: "Survey") -> str:
     return rfc8785.dumps(document).decode()
 
 
+def former_fingerprint(survey: "Survey") -> bytes:
+    """The fingerprint of the survey's canonical text in format 1, which lacks what decides how a report is read."""
+    document = json.loads(canonical(survey))
+    del document["format"]
+    for level in (level for attribute in document["attribute"] for level in attribute["level"]):
+        for key in DERIVED:
+            level.pop(key, None)
+    return hashlib.sha256(rfc8785.dumps(document)).digest()[:8]
+
+
 def _attribute(attribute: "Attribute", built: tuple[Mechanism, ...]) -> dict[str, Any]:
     levels = [_level(level, m) for level, m in zip(attribute.levels, built, strict=True)]
     domain = {"values": attribute.values, "size": attribute.size, "bins": attribute.bins}
@@ -52,18 +80,22 @@ def _attribute(attribute: "Attribute", built: tuple[Mechanism, ...]) -> dict[str
 
 
 def _level(level: "Level", m: Mechanism) -> dict[str, Any]:
-    keys: dict[str, Any] = {
+    stated = {
         "eps": level.eps,
         "eps_inf": level.eps_inf,
         "eps_1": level.eps_1,
         "calibration": None if level.calibration == "exact" else level.calibration,
         "every_steps": None if level.every_steps == 1 else level.every_steps,
         "lifetime_reports": level.lifetime_reports,
-        "g": m.g if isinstance(m, (LocalHashing, LongitudinalHashing)) else None,
-        "omega": m.omega if isinstance(m, SubsetSelection) else None,
-        "width": m.width if isinstance(m, SquareWave) else None,
     }
-    return {"name": level.name, "mechanism": m.name} | _given(keys)
+    needed = parameters(m)
+    rounds = {name: {key: _probability(coin) for key, coin in coins.items()} for name, coins in needed.coins.items()}
+    return {"name": level.name} | _given(msgspec.to_builtins(needed) | {"coins": rounds} | stated)
+
+
+def _probability(coin: Coin) -> dict[str, float]:
+    smaller = float(f"{int(coin.digits, 16) / 256 ** (len(coin.digits) // 2):.6g}")
+    return {"no" if coin.inverted and smaller != 0.5 else "yes": smaller}
 
 
 def _given(keys: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 from datetime import UTC
 from typing import Any, NamedTuple
 
+from surveys.canonical import DERIVED
 from surveys.survey import Survey
 
 FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces")  # keys of a survey
@@ -41,6 +42,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any], fingerprint: bool) -
 def _canonical(survey: Survey) -> dict[str, Any]:
     """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
     keys = json.loads(survey.canonical)
+    del keys["format"]  # the same in all surveys of this version
     keys["start"] = survey.start.astimezone(UTC).isoformat()
     keys |= {f"cohort.{key}": value for key, value in keys.pop("cohort", {}).items()}
     attributes = keys.pop("attribute")
@@ -51,7 +53,7 @@ def _canonical(survey: Survey) -> dict[str, Any]:
         keys |= {f"{prefix}.{key}": value for key, value in attribute.items()}
         for level in levels:
             name = level.pop("name")
-            keys |= {f"{prefix}.level.{name}.{key}": value for key, value in level.items()}
+            keys |= {f"{prefix}.level.{name}.{key}": value for key, value in level.items() if key not in DERIVED}
     return dict(keys)
 
 

@@ -17,14 +17,16 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from estimators.history.month_files import Format, MonthFiles, MonthOf, month_of, replace_durably, rows_of
-from estimators.publishing.publication import Publication
-from estimators.publishing.schedule import quality
+from estimators.publishing.publication import Publication, decode_publication
+from estimators.publishing.schedule import PublicationSummary, quality
 from runtime.settings import Settings
 from runtime.topics import topic_id
+from stores.formats import check_format
 from surveys import Survey
 from surveys.errors import UserError
 
 STATE = "export.json"
+FORMAT = 2  # of `export.json` and of the files; raise it if a field, a column or a path changes
 LOCK = "export.lock"
 CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written; about 200 MB
 REQUEST_MS = 10_000
@@ -40,7 +42,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         survey, fingerprint: the survey; the fingerprint is in hex.
-        format: the files' format.
+        format: the files' format, Parquet or CSV.
+        state_format: format of the folder, of `export.json` and of the files' columns; 1 if `export.json` has none.
         topic_id: the topic's id; a topic that was made again has another id.
         next_offset: offset of the topic's first record that is not in the files.
     """
@@ -48,6 +51,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     survey: str
     fingerprint: str
     format: Format
+    state_format: int = 1
     topic_id: str = ""
     next_offset: int = 0
 
@@ -118,10 +122,11 @@ def export(
 
 def _publication(survey: Survey, value: bytes | None) -> Publication | None:
     try:
-        found = msgspec.json.decode(value or b"", type=Publication)
+        if msgspec.json.decode(value or b"", type=PublicationSummary).fingerprint != survey.fingerprint.hex():
+            return None
+        return decode_publication(value or b"", survey.estimates_topic)
     except msgspec.DecodeError:
         return None
-    return found if found.fingerprint == survey.fingerprint.hex() else None
 
 
 def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[int, bytes | None, int]]:
@@ -168,11 +173,12 @@ def _alone(folder: Path) -> Iterator[None]:
 def _state(survey: Survey, folder: Path, fmt: Format | None) -> State:
     path = folder / STATE
     if not path.exists():
-        return State(survey=survey.name, fingerprint=survey.fingerprint.hex(), format=fmt or "parquet")
+        return State(survey=survey.name, fingerprint=survey.fingerprint.hex(), format=fmt or "parquet", state_format=FORMAT)
     try:
         state = msgspec.json.decode(path.read_bytes(), type=State)
     except msgspec.DecodeError as error:
         raise ExportError(f"{path}: not written by an export: {error}") from None
+    check_format(f"{path}", state.state_format, FORMAT, "export into a new folder")
     if state.fingerprint != survey.fingerprint.hex():
         raise ExportError(
             f"{folder}: belongs to survey {state.survey} with fingerprint {state.fingerprint}, not to {survey.name} with "

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from estimators.publishing.api_responses import NotAllowed, NotFound
 from runtime.openapi import with_formats
-from stores.count_store import StoreUnavailable
+from stores.count_store import StoreDamaged, StoreUnavailable
 
 
 class Api(FastAPI):
@@ -42,6 +42,10 @@ def handle_errors(api: FastAPI) -> None:
     @api.exception_handler(StoreUnavailable)
     async def away(_: Request, error: StoreUnavailable) -> Response:
         return _problem(503, "the store of results does not answer")
+
+    @api.exception_handler(StoreDamaged)
+    async def damaged(_: Request, error: StoreDamaged) -> Response:
+        return _problem(503, str(error))
 
 
 def _problem(status: int, detail: str) -> Response:

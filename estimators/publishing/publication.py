@@ -20,8 +20,10 @@ from estimators.ordered import combined_ordered_empirical_bayes
 from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
 from mechanisms import ChannelMechanism, CountTable, Mechanism
 from mechanisms.arguments import FloatArray
+from stores.formats import check_format
 from surveys import Attribute, Survey
 
+FORMAT = 2  # of a publication; raise it if a field changes its name or meaning, not for a new field with a default
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
@@ -145,6 +147,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, for Square Wave, without reports,
             and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
         levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
+        format: format of the publication; a stored publication without it has format 1.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
     """
@@ -165,6 +168,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     numbers: dict[str, NumberEstimate] = {}
     levels: dict[str, LevelEstimate] = {}
     change: Jump | None = None
+    format: int = FORMAT
 
     @property
     def main(self) -> str:
@@ -175,6 +179,30 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """Key of the publication, unique within a survey: attribute, span, step, and the cohort if there is one."""
         return publication_key(self.attribute, self.span, self.step, self.cohort)
+
+
+class Stated(msgspec.Struct):
+    """The format that a stored JSON object states."""
+
+    format: int = 1
+
+
+_stated, _publication = msgspec.json.Decoder(Stated), msgspec.json.Decoder(Publication)
+
+
+def decode_publication(raw: bytes | str, where: str) -> Publication:
+    """Returns a stored publication.
+
+    Args:
+        raw: its JSON.
+        where: names the store.
+
+    Raises:
+        OtherFormat: if the publication has another format.
+        msgspec.DecodeError: if `raw` is no publication.
+    """
+    check_format(f"{where}: a publication", _stated.decode(raw).format, FORMAT, "run the version that wrote it")
+    return _publication.decode(raw)
 
 
 def publication_key(attribute: str, span: Span, step: int, cohort: str | None = None) -> str:

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthoriza
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from estimators.publishing.frequencies import NUMBERS
-from estimators.publishing.publication import Publication, edges_of, spans
+from estimators.publishing.publication import FORMAT, Publication, edges_of, spans
 from estimators.publishing.schedule import PublicationSummary
 from estimators.quantiles import PERCENTILES
 from mechanisms import guessing
@@ -21,6 +21,7 @@ from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError
+from stores.formats import check_format
 from surveys import Survey
 
 MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record; a publication has about 140 bytes per value
@@ -125,6 +126,7 @@ class KafkaPublisher:
         except msgspec.DecodeError:
             return
         if key is not None and summary.fingerprint == self._fingerprint:
+            check_format(f"{self._partition.topic}: a publication", summary.format, FORMAT, "run the version that wrote it")
             self._in_topic[key.decode(errors="replace")] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:

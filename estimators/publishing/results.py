@@ -1,5 +1,6 @@
 """Stores for publications and the schedule's progress: in memory, and in Redis."""
 
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,17 +8,27 @@ from typing import cast
 
 import msgspec
 
-from estimators.publishing.publication import Jump, Publication, publication_key, publication_keys, spans
-from estimators.publishing.schedule import Filters, Progress
+from estimators.local_level import FORMAT as FILTER_FORMAT
+from estimators.publishing.publication import (
+    Jump,
+    Publication,
+    Stated,
+    decode_publication,
+    publication_key,
+    publication_keys,
+    spans,
+)  # fmt: skip
+from estimators.publishing.schedule import PROGRESS_FORMAT, Filters, Progress
 from runtime.settings import Settings
 from stores.count_store import StoreUnavailable
+from stores.formats import check_format
 from stores.redis_connection import ERRORS, Client, Command, check_rights
 from surveys import Survey
 
 JUMP_STEPS = 100  # publications in one request, in the search for the last jump
 LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
 
-_publication = msgspec.json.Decoder(Publication)
+_stated = msgspec.json.Decoder(Stated)
 _progress = msgspec.json.Decoder(Progress)
 
 
@@ -123,6 +134,8 @@ class RedisResults:
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
+        OtherFormat: if what is read has another format. Nothing is skipped, and nothing is overwritten: every save follows a
+            read of the progress.
     """
 
     def __init__(self, survey: Survey, client: Client) -> None:
@@ -155,12 +168,18 @@ class RedisResults:
     def progress(self) -> Progress | None:
         with _reachable():
             raw = cast(bytes | None, self._client.get(self._progress_key))
+        if raw is not None:
+            remedy = f"delete {self._progress_key} and {self._filters_key}, and the estimator starts at the log's oldest step"
+            check_format(self._progress_key, _stated.decode(raw).format, PROGRESS_FORMAT, remedy)
         self._seen = seen = (None, b"") if raw is None else (_progress.decode(raw), raw)
         return seen[0]
 
     def filters(self) -> dict[str, bytes]:
         with _reachable():
             raw = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
+        for state in raw.values():
+            found = json.loads(state.partition(b"\n")[0])["format"]
+            check_format(self._filters_key, found, FILTER_FORMAT, "delete it, and the filtered curves start anew")
         return {name.decode(): state for name, state in raw.items()}
 
     def save(
@@ -215,7 +234,7 @@ class RedisResults:
             return []
         with _reachable():
             raw = self._client.hmget(self._estimates_key, list(keys))
-        return [None if value is None else _publication.decode(value) for value in raw]
+        return [None if value is None else self._decoded(value) for value in raw]
 
     def landmarks(self) -> list[Publication]:
         """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
@@ -240,14 +259,17 @@ class RedisResults:
                 raw = self._client.hmget(self._estimates_key, keys)
             for value in raw:
                 if value is not None and _change.decode(value).change is not None:
-                    return _publication.decode(value)
+                    return self._decoded(value)
         return None
 
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""
         with _reachable():
             raw = self._client.hvals(self._estimates_key)
-        return _in_order([_publication.decode(value) for value in raw])
+        return _in_order([self._decoded(value) for value in raw])
+
+    def _decoded(self, value: bytes | str) -> Publication:
+        return decode_publication(value, self._estimates_key)
 
 
 def _in_order(publications: list[Publication]) -> list[Publication]:

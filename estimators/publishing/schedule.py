@@ -40,6 +40,7 @@ from stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tabl
 from stores.count_store import CountStore
 from surveys import Survey
 
+PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
 TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
 
 Filters = Mapping[str, bytes]  # states of the filters by attribute
@@ -52,6 +53,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         first_step: the first step ever estimated; windows contain no earlier step.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
+        format: format of the stored progress; 1 if the store has none.
         owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
             before the take-over.
     """
@@ -60,6 +62,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     next_step: int
     incomplete: tuple[int, ...] = ()
     owner: str = ""
+    format: int = PROGRESS_FORMAT
 
 
 class LogPosition(Protocol):
@@ -112,6 +115,7 @@ class PublicationSummary(msgspec.Struct, frozen=True):
     complete: bool
     reports: int
     offset: int = -1
+    format: int = 1  # a publication without a format has format 1
 
 
 class EstimatesTopic(Protocol):

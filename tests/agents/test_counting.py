@@ -81,12 +81,17 @@ async def test_a_damaged_checkpoint_stops_only_its_partition() -> None:
                 raise StoreDamaged("partition 0 is damaged")
             return super().load(partition)
 
+        def heads(self) -> dict[int, Checkpoint]:
+            if not self.sound:
+                raise StoreDamaged("partition 0 is damaged")
+            return super().heads()
+
     store = Damaged(SURVEY)
     agent = SteppedAgent(store)
     assert await agent.step()
     assert await agent.read(1, 5)
     assert await agent.step()
-    assert store.positions().keys() == {1}
+    assert store.snapshot().keys() == {1}
     assert not agent.counting.ready
     store.sound = True
     await agent.finish()

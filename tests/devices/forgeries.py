@@ -37,6 +37,13 @@ def _state(survey: Json, key: str, loss: float) -> None:
     survey.update(canonical=text, fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
+def _change(survey: Json, before: str, after: str) -> None:
+    """Changes the canonical text, with its fingerprint."""
+    assert before in survey["canonical"]
+    text = survey["canonical"].replace(before, after, 1)
+    survey.update(canonical=text, fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
 FORGERIES: dict[str, Callable[[Json], Any]] = {
     "fingerprint": lambda s: s.update(fingerprint="00" * 8),
     "canonical": lambda s: s.update(canonical=s["canonical"] + " "),
@@ -53,6 +60,11 @@ FORGERIES: dict[str, Callable[[Json], Any]] = {
     "a negative stride": lambda s: s["mechanisms"][1][1].update(stride=-1),
     "a stride of k": lambda s: s["mechanisms"][1][1].update(stride=300),
     "a stride with a common factor": lambda s: s["mechanisms"][1][1].update(stride=185),
+    "no format": lambda s: _change(s, '"format":2,', ""),
+    "a later format": lambda s: _change(s, '"format":2,', '"format":3,'),
+    "another stride": lambda s: s["mechanisms"][1][1].update(stride=s["mechanisms"][1][1]["stride"] % 300 + 6),
+    "another polynomial": lambda s: s["mechanisms"][1][1]["field"].update(polynomial=[2, 1]),
+    "a coin that loses less": lambda s: _coin(s, 1, 2, "report", "zero", "70"),
     "a fraction as stride": lambda s: s["mechanisms"][1][1].update(stride=184.5),
     "omega": lambda s: s["mechanisms"][2][0].update(omega=1),
     "every step": lambda s: s["mechanisms"][0][0].update(every_steps=2),

@@ -95,6 +95,8 @@ def check(survey: Json) -> Json:
     if hashlib.sha256(survey["canonical"].encode()).hexdigest()[:16] != survey["fingerprint"]:
         raise Refused("the fingerprint is not the canonical text's")
     canonical: Json = json.loads(survey["canonical"])
+    if canonical.get("format") != 2:
+        raise Refused("another format of the canonical text")
     if canonical["collection"] not in ("smp", "spl", "rs+fd"):
         raise Refused("unknown collection")
     share = len(canonical["attribute"]) if canonical["collection"] == "spl" else 1
@@ -106,12 +108,15 @@ def check(survey: Json) -> Json:
     return canonical
 
 
+CHOSEN = ("g", "functions", "digits", "stride", "field", "omega", "width")
+
+
 def _check_level(k: int, level: Json, p: Json, share: int) -> None:
-    promised = {"every_steps": 1, "lifetime_reports": None, "g": None, "omega": None, "width": None} | level
+    promised = {"every_steps": 1} | level
     if {part: set(coins) for part, coins in p["coins"].items()} != COINS.get(p["mechanism"]):
         raise Refused("an unknown mechanism or other coins")
     if p["k"] != k or any(
-        p.get(key) != promised[key] for key in ("mechanism", "every_steps", "lifetime_reports", "g", "omega", "width")
+        p.get(key) != promised.get(key) for key in ("mechanism", "every_steps", "lifetime_reports", "row_bytes", *CHOSEN)
     ):
         raise Refused("the parameters differ from the canonical text")
     if p.get("g") and not p["g"] ** p["digits"] == p["functions"] >= k:
@@ -123,6 +128,12 @@ def _check_level(k: int, level: Json, p: Json, share: int) -> None:
         raise Refused("wrong width")
     if any(coin["digits"][:2] > "80" for coins in p["coins"].values() for coin in coins.values()):
         raise Refused("the digits of a coin state the larger probability")
+    for part, coins in p["coins"].items():
+        for name, coin in coins.items():
+            [(answer, expected)] = level["coins"][part][name].items()
+            smaller = int(coin["digits"] or "0", 16) / 256 ** (len(coin["digits"]) // 2)
+            if ((answer == "no") != coin["inverted"] and expected != 0.5) or abs(smaller - expected) > 1e-5 * expected:
+                raise Refused("the coins differ from the canonical text")
     limits = [level["eps_inf"], level["eps_1"]] if "memo" in p["coins"] else [level["eps"]]
     try:
         found = losses(p)

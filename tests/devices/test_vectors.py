@@ -215,6 +215,7 @@ def canonical(toml: str, resolved: Json) -> str:
         document.pop(key, None)
     if isinstance(document.get("ends"), datetime):
         document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])
+    document["format"] = 2
     document["start"] = round(document["start"].timestamp() * 1000)
     if document.get("skew_seconds") == min(60, document["step_seconds"]):
         del document["skew_seconds"]
@@ -224,11 +225,14 @@ def canonical(toml: str, resolved: Json) -> str:
         for level, choice in zip(attribute["level"], chosen["level"], strict=True):
             if level["mechanism"] == "auto":
                 level["mechanism"] = choice["mechanism"]
-            level |= {key: choice[key] for key in ("g", "omega") if key in choice}
+            level |= {key: choice[key] for key in RESOLVED if key in choice}
             for key, default in (("calibration", "exact"), ("every_steps", 1)):
                 if level.get(key) == default:
                     del level[key]
     return jcs(document)
+
+
+RESOLVED = ("k", "row_bytes", "coins", "g", "functions", "digits", "stride", "field", "omega", "width")
 
 
 def jcs(value: Any) -> str:

@@ -23,8 +23,9 @@ from producers.device.claims import claim
 from producers.device.device import value_index
 from producers.device.secure_random import BitArray, SecureRandom
 from surveys import Attribute, Survey, load_survey
+from surveys.canonical import FORMAT as CANONICAL_FORMAT
 from surveys.device_survey import Coin, Parameters
-from surveys.envelope import seal_rows
+from surveys.envelope import VERSION, seal_rows
 from surveys.parameters import parameters
 from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
@@ -263,6 +264,7 @@ def files() -> dict[str, str]:
     """The contents of every file, by its name."""
     listed = surveys()
     return {
+        "formats.json": _lines([{"canonical": CANONICAL_FORMAT, "envelope": VERSION}]),
         "surveys.json": _lines(
             {"toml": toml, "canonical": survey.canonical, "fingerprint": survey.fingerprint.hex()} for toml, survey in listed
         ),

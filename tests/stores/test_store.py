@@ -262,7 +262,7 @@ def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) ->
         fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
         client.flushall()
     panes = {f"pane:{key.attribute}:{key.level}:{key.step}:{key.cohort}" for key in COUNTED}
-    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys"} | panes
+    assert fields == {"format", "next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys"} | panes
 
 
 @pytest.mark.parametrize("call", [

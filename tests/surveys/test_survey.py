@@ -220,10 +220,15 @@ def test_the_canonical_text_resolves_every_choice() -> None:
     ]})  # fmt: skip
     assert json.loads(survey.canonical)["attribute"][0]["level"][1]["g"] == 2
     expected = (
-        '{"attribute":[{"level":[{"eps_1":1,"eps_inf":2,"mechanism":"L-GRR","name":"auto"},'
-        '{"eps":1e-7,"g":2,"mechanism":"OLH","name":"hash"},{"eps":0.5,"mechanism":"SS","name":"set","omega":1}],'
-        '"name":"a","values":["ü€😀","\\"\\\\"]},'
-        '{"bins":[0,0.1,1e+21,1.5e+300],"level":[{"eps_1":1,"eps_inf":2,"mechanism":"L-GRR","name":"auto"}],"name":"b"}],'
+        '{"attribute":[{"level":[{"coins":{"memo":{"keep":{"no":0.119203}},"report":{"keep":{"no":0.196612}}},'
+        '"eps_1":1,"eps_inf":2,"k":2,"mechanism":"L-GRR","name":"auto","row_bytes":1},'
+        '{"coins":{"report":{"keep":{"yes":0.5}}},"digits":1,"eps":1e-7,'
+        '"field":{"characteristic":2,"degree":1,"polynomial":[0,1]},"functions":2,"g":2,"k":2,"mechanism":"OLH","name":"hash",'
+        '"row_bytes":2,"stride":1},'
+        '{"coins":{"report":{"with_value":{"no":0.377541}}},"eps":0.5,"k":2,"mechanism":"SS","name":"set","omega":1,'
+        '"row_bytes":1}],"name":"a","values":["ü€😀","\\"\\\\"]},'
+        '{"bins":[0,0.1,1e+21,1.5e+300],"level":[{"coins":{"memo":{"keep":{"no":0.213014}},"report":{"keep":{"no":0.309883}}},'
+        '"eps_1":1,"eps_inf":2,"k":3,"mechanism":"L-GRR","name":"auto","row_bytes":1}],"name":"b"}],'
     )
     assert survey.canonical.startswith(expected)
     assert survey.fingerprint == hashlib.sha256(survey.canonical.encode()).digest()[:8]

@@ -8,6 +8,7 @@ import { FAMILIES, width, type Family, type Mechanism, type Round } from "./mech
 import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 
+export const CANONICAL_FORMAT = 2; // of the canonical text
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
 const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
@@ -116,6 +117,9 @@ function parseJson(canonical: string): unknown {
 
 function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: Uint8Array): Survey {
   const survey = object(canonical, "canonical");
+  if (survey["format"] !== CANONICAL_FORMAT) {
+    throw new UnknownSurvey(`the canonical text has format ${shown(survey["format"] ?? 1)}, this device needs format ${CANONICAL_FORMAT}`);
+  }
   const collection = COLLECTIONS.find((known) => known === survey["collection"]);
   if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
   const attributes = list(survey["attribute"], "attribute");
@@ -178,16 +182,38 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
     g: level["g"],
     omega: level["omega"],
     width: level["width"],
+    row_bytes: level["row_bytes"],
+    functions: level["functions"],
+    digits: level["digits"],
+    stride: level["stride"],
+    field: level["field"],
   };
   const given = object(parameters, `mechanism of ${where}`);
   for (const [key, value] of Object.entries(chosen)) {
-    if ((given[key] ?? null) !== (value ?? null)) {
+    if (shown(given[key] ?? null) !== shown(value ?? null)) {
       throw new UnsafeSurvey(`${where}: the survey states ${key} = ${shown(value)}, its mechanism has ${shown(given[key])}`);
     }
   }
   const mechanism = parseMechanism(given, where, family, memoized);
   requirePromise(mechanism, losses, where);
+  requireCoins(object(given["coins"], where), object(level["coins"], `${where}.coins`), where);
   return { name: text(level["name"], `${where}.name`), losses, mechanism };
+}
+
+/** Requires the coins of the canonical text, which has six digits of the smaller probability. The service reads reports by these. */
+function requireCoins(given: Fields, stated: Fields, where: string): void {
+  for (const [part, coins] of Object.entries(given)) {
+    for (const [name, raw] of Object.entries(object(coins, where))) {
+      const { digits, inverted } = parseCoin(raw, where);
+      const smaller = digits.reduceRight((sum, digit) => (sum + digit) / 256, 0);
+      const entry = object(object(stated[part], `${where}.coins`)[name], `${where}.coins`);
+      const expected = number(entry["yes"] ?? entry["no"], `${where}.coins`);
+      const turned = (entry["yes"] === undefined) !== inverted && expected !== 0.5;
+      if (turned || !(Math.abs(smaller - expected) <= 1e-5 * expected)) {
+        throw new UnsafeSurvey(`${where}: the survey states another coin ${part}.${name} than its mechanism has`);
+      }
+    }
+  }
 }
 
 /** Returns a loss of the canonical text, in nats. */

@@ -30,9 +30,11 @@ interface Question {
 }
 
 /** Returns the device survey of attributes q0, q1, … with levels a, b, …. */
-export function document(questions: Question[], head: Record<string, unknown> = {}): Document {
+export function document(questions: Question[], head: Record<string, unknown> = {}, given?: Record<string, unknown>[][]): Document {
   const share = head["collection"] === "spl" ? questions.length : 1;
+  const mechanisms = given ?? questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
   const canonical = JSON.stringify({
+    format: 2,
     name: "study",
     start: 1_767_571_200_000,
     step_seconds: 60,
@@ -43,16 +45,32 @@ export function document(questions: Question[], head: Record<string, unknown> = 
     attribute: questions.map(({ k, domain, levels }, i) => ({
       name: `q${i}`,
       ...(domain ?? { size: k }),
-      level: levels.map((level, j) => ({ name: "abcd"[j], ...level })),
+      level: levels.map((level, j) => ({ name: "abcd"[j], ...stated(mechanisms[i]![j]!), ...level })),
     })),
   });
   const fingerprint = createHash("sha256").update(canonical).digest("hex").slice(0, 16);
-  const mechanisms = questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
   return { name: "study", fingerprint, canonical, mechanisms };
 }
 
 export const survey = (questions: Question[], head: Record<string, unknown> = {}): Promise<Survey> =>
   openSurvey(document(questions, head));
+
+const smaller = (digits: string): number => Buffer.from(digits, "hex").reduceRight((sum, digit) => (sum + digit) / 256, 0);
+
+/** Returns the parameters as the canonical text states them. */
+function stated({ coins, every_steps, lifetime_reports, ...same }: Record<string, unknown>): Record<string, unknown> {
+  const rounds = Object.entries(coins as Record<string, Record<string, ReturnType<typeof coin>>>).map(([part, of]) => [
+    part,
+    Object.fromEntries(
+      Object.entries(of).map(([name, { digits, inverted }]) => [
+        name,
+        { [inverted ? "no" : "yes"]: Number(smaller(digits).toPrecision(6)) },
+      ]),
+    ),
+  ]);
+  const numbers = Object.entries(same).filter(([, value]) => value != null);
+  return { ...Object.fromEntries(numbers), coins: Object.fromEntries(rounds) };
+}
 
 function parameters(level: Level, k: number, share: number): Record<string, unknown> {
   const { mechanism, g, omega } = level;
@@ -148,6 +166,5 @@ export const SPACED: Level = { mechanism: "GRR", eps: 1, every_steps: 4, lifetim
 export function surveyOf(parameters: Record<string, any>): Promise<Survey> {
   const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "width", "lifetime_reports"].filter((key) => parameters[key] != null);
   const level = { every_steps: parameters["every_steps"], ...Object.fromEntries(keys.map((key) => [key, parameters[key]])) };
-  const made = document([{ k: parameters["k"], levels: [level as Level] }]);
-  return openSurvey({ ...made, mechanisms: [[parameters]] });
+  return openSurvey(document([{ k: parameters["k"], levels: [level as Level] }], {}, [[parameters]]));
 }

@@ -75,7 +75,9 @@ test("unsafe: a memo that loses more, behind reports that lose less", async () =
     const made = document([{ k: 9, levels: [LONG] }]);
     const keep = (loss: number) => coin(1 / (1 + 8 * Math.exp(-loss)));
     made.mechanisms[0]![0]!["coins"] = { memo: { keep: keep(eps) }, report: { keep: keep(0.5) } };
-    await (safe ? openSurvey(made) : assert.rejects(openSurvey(made), /a memo loses/));
+    const stated = document([{ k: 9, levels: [LONG] }], {}, made.mechanisms);
+    await (safe ? openSurvey(stated) : assert.rejects(openSurvey(stated), /a memo loses/));
+    if (safe) await assert.rejects(openSurvey(made), /states another coin memo.keep/);
   }
 });
 
@@ -106,7 +108,8 @@ test("unsafe: a report's coin that loses one millionth more; safe: a coin that l
   for (const [eps, safe] of [[1 + 1e-6, false], [1, true], [0.5, true]] as const) {
     const made = document([{ k: 9, levels: [ONCE] }]);
     made.mechanisms[0]![0]!["coins"] = { report: { keep: keep(eps) } };
-    await (safe ? openSurvey(made) : assert.rejects(openSurvey(made), UnsafeSurvey));
+    const stated = document([{ k: 9, levels: [ONCE] }], {}, made.mechanisms);
+    await (safe ? openSurvey(stated) : assert.rejects(openSurvey(stated), UnsafeSurvey));
   }
 });
 

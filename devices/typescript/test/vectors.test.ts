@@ -9,6 +9,7 @@ import { seal } from "../src/envelope.js";
 import { Device, MemoryStore, openSurvey, UnknownSurvey, UnsafeSurvey, type DeviceOptions } from "../src/index.js";
 import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { lossOfReports } from "../src/promise.js";
+import { CANONICAL_FORMAT } from "../src/survey.js";
 import { scripted, surveyOf } from "./fixtures.js";
 
 const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
@@ -17,6 +18,10 @@ const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../ve
 async function mechanism(parameters: any): Promise<Mechanism> {
   return (await surveyOf(parameters)).attributes[0]!.levels[0]!.mechanism;
 }
+
+test("formats: this device knows the formats of the vectors", () => {
+  assert.deepEqual(read("formats"), [{ canonical: CANONICAL_FORMAT, envelope: 1 }]);
+});
 
 test("surveys: the fingerprint is the hash of the canonical text, and every survey is known", async () => {
   const [surveys, parameters] = [read("surveys"), read("parameters")];

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 )
 
 // ErrUnknownSurvey means that the device does not know how to answer the survey, or that a check of the survey failed.
@@ -28,6 +29,13 @@ type Level struct {
 	G               int64    `json:"g"`
 	Omega           int64    `json:"omega"`
 	Width           int64    `json:"width"`
+
+	RowBytes  int64                                    `json:"row_bytes"`
+	Functions int64                                    `json:"functions"`
+	Digits    int64                                    `json:"digits"`
+	Stride    int64                                    `json:"stride"`
+	Field     Field                                    `json:"field"`
+	Coins     map[string]map[string]map[string]float64 `json:"coins"`
 }
 
 // Attribute has exactly one of Values, Size and Bins.
@@ -47,6 +55,7 @@ type Cohort struct {
 
 // Canonical is the part of the canonical text that a device needs.
 type Canonical struct {
+	Format        int64       `json:"format"`
 	Start         int64       `json:"start"`
 	StepSeconds   int64       `json:"step_seconds"`
 	LatenessSteps int64       `json:"lateness_steps"`
@@ -139,6 +148,9 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 		return nil, fmt.Errorf("%w: %v", ErrUnknownSurvey, err)
 	}
 	c := &survey.Canonical
+	if c.Format != 2 {
+		return nil, fmt.Errorf("%w: canonical text of format %d", ErrUnknownSurvey, c.Format)
+	}
 	if c.Collection != "smp" && c.Collection != "spl" && c.Collection != "rs+fd" {
 		return nil, fmt.Errorf("%w: collection %q", ErrUnknownSurvey, c.Collection)
 	}
@@ -188,17 +200,42 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 		return errors.New("omega")
 	case kind.shape == wave && (p.Width != l.Width || p.Width < 1 || p.Width > p.K):
 		return errors.New("width")
-	case p.RowBytes != p.rowBytes():
+	case p.Functions != l.Functions || p.Digits != l.Digits || p.Stride != l.Stride || !reflect.DeepEqual(p.Field, l.Field):
+		return errors.New("other hash functions than the level's")
+	case p.RowBytes != p.rowBytes() || p.RowBytes != l.RowBytes:
 		return errors.New("row_bytes")
 	}
 	if !kind.hasCoins(p.Coins) {
 		return errors.New("coins")
+	}
+	if !sameCoins(p.Coins, l.Coins) {
+		return errors.New("other coins than the level's")
 	}
 	first, report := p.losses(kind)
 	if kind.memoized {
 		return errors.Join(atMost(first, l.EpsInf, share), atMost(report, l.Eps1, share))
 	}
 	return atMost(report, l.Eps, share)
+}
+
+// sameCoins compares the coins with the six digits that the canonical text has of each smaller probability.
+func sameCoins(given map[string]map[string]Coin, stated map[string]map[string]map[string]float64) bool {
+	for part, coins := range given {
+		for name, coin := range coins {
+			smaller := 0.0
+			for i := len(coin.digits) - 1; i >= 0; i-- {
+				smaller = (smaller + float64(coin.digits[i])) / 256
+			}
+			expected, yes := stated[part][name]["yes"]
+			if !yes {
+				expected = stated[part][name]["no"]
+			}
+			if yes == coin.inverted && expected != 0.5 || !(math.Abs(smaller-expected) <= 1e-5*expected) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func atMost(loss float64, claim *float64, share float64) error {

@@ -31,6 +31,14 @@ func unhex(text string) []byte {
 	return b
 }
 
+func TestFormats(t *testing.T) {
+	var formats []struct{ Canonical, Envelope int }
+	read(t, "formats.json", &formats)
+	if len(formats) != 1 || formats[0].Canonical != 2 || formats[0].Envelope != 1 {
+		t.Errorf("the vectors have the formats %v", formats)
+	}
+}
+
 func TestSurveys(t *testing.T) {
 	var cases []struct{ Canonical, Fingerprint string }
 	read(t, "surveys.json", &cases)

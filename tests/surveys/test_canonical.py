@@ -1,0 +1,126 @@
+"""The canonical text covers everything by which a report is drawn or read.
+
+The fault that this prevents: `stride` of local hashing changed the meaning of every report, and no fingerprint changed.
+"""
+
+import hashlib
+import json
+from itertools import combinations
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import surveys.canonical
+from mechanisms import LONGITUDINAL, NAMES, NUMERIC
+from surveys import Survey, parse_survey
+from surveys.device_survey import Coin, FiniteField, Parameters
+from surveys.parameters import parameters
+from tests.surveys.test_survey import DOCUMENT
+
+
+def level(name: str, **keys: Any) -> dict[str, Any]:
+    budget = {"eps_inf": 4.0, "eps_1": 2.0} if name in LONGITUDINAL else {"eps": 1.0}
+    return {"name": "only", "mechanism": name} | budget | keys
+
+
+def survey(name: str, k: int = 12, **keys: Any) -> Survey:
+    return parse_survey(DOCUMENT | {"attribute": [{"name": "a", "size": k, "level": [level(name, **keys)]}]})
+
+
+EVERY = [survey(name) for name in (*NAMES, *NUMERIC)]
+
+
+def changed(value: Any) -> list[Any]:
+    """Other values of a parameter."""
+    match value:
+        case bool():
+            return [not value]
+        case int() | float():
+            return [value + 1]
+        case str():
+            return [value + "X"]
+        case None:
+            return [7]
+        case Coin():
+            smaller = int(value.digits, 16) / 256 ** (len(value.digits) // 2)
+            less = (int(0.999 * smaller * 2**56) * 1).to_bytes(7, "big").hex()
+            return [Coin(less, value.inverted), *([Coin(value.digits, not value.inverted)] if smaller != 0.5 else [])]
+        case FiniteField():
+            return [replace(value, **{key: other}) for key in value.__struct_fields__ for other in changed(getattr(value, key))]
+        case dict():
+            return [value | {key: other} for key, inner in value.items() for other in changed(inner)]
+        case _:
+            return [tuple(changed(part)[0] if i == at else part for i, part in enumerate(value)) for at in range(len(value))]
+
+
+def mutants(p: Parameters) -> list[tuple[str, Parameters]]:
+    """Parameters that differ in one number. The text has the budgets of the file in place of those that `spl` divided."""
+    keys = [key for key in p.__struct_fields__ if key not in ("eps", "eps_inf", "eps_1", "every_steps", "lifetime_reports")]
+    return [(key, replace(p, **{key: other})) for key in keys for other in changed(getattr(p, key))]
+
+
+@pytest.mark.parametrize("base", EVERY, ids=lambda base: base.mechanisms[0][0].name)
+def test_each_parameter_of_a_device_changes_the_fingerprint(base: Survey, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {base.fingerprint}
+    needed = parameters(base.mechanisms[0][0])
+    for key, mutant in mutants(needed):
+        with monkeypatch.context() as patched:
+            patched.setattr(surveys.canonical, "parameters", lambda _, mutant=mutant: mutant)
+            text = surveys.canonical.canonical(base)
+        fingerprint = hashlib.sha256(text.encode()).digest()[:8]
+        assert fingerprint not in found, key
+        found.add(fingerprint)
+    assert len(found) > 5  # the control: nothing was compared if no parameter was changed
+
+
+@pytest.mark.parametrize(
+    "name", ["eps", "eps_inf", "eps_1", "every_steps", "lifetime_reports", "k", "mechanism", "calibration"]
+)
+def test_each_key_of_a_level_changes_the_fingerprint(name: str) -> None:
+    pairs = {
+        "eps": (survey("GRR"), survey("GRR", eps=1.0 + 1e-9)),
+        "eps_inf": (survey("L-GRR"), survey("L-GRR", eps_inf=4.1)),
+        "eps_1": (survey("L-GRR"), survey("L-GRR", eps_1=1.9)),
+        "every_steps": (survey("GRR"), survey("GRR", every_steps=2)),
+        "lifetime_reports": (survey("GRR"), survey("GRR", lifetime_reports=9)),
+        "k": (survey("GRR"), survey("GRR", 13)),
+        "mechanism": (survey("SUE"), survey("OUE")),
+        "calibration": (survey("L-GRR"), survey("L-GRR", calibration="paper")),
+    }
+    one, other = pairs[name]
+    assert one.fingerprint != other.fingerprint
+
+
+def test_two_surveys_with_different_parameters_or_decoders_have_different_fingerprints() -> None:
+    """All pairs of surveys of every mechanism, with a few sizes and budgets."""
+    made = [survey(name, k, **keys) for name in (*NAMES, *NUMERIC) for k in (5, 12, 13)
+            for keys in ({}, {"eps_1": 1.0} if name in LONGITUDINAL else {"eps": 2.0})]  # fmt: skip
+    for one, other in combinations(made, 2):
+        differ = one.device_survey.mechanisms != other.device_survey.mechanisms
+        assert differ
+        assert one.fingerprint != other.fingerprint
+
+
+def test_what_has_no_effect_on_reports_does_not_change_the_fingerprint() -> None:
+    """The control: titles, texts and names for the history."""
+    base = parse_survey(DOCUMENT)
+    for key, value in {"title": "t", "purpose": "p", "owner": "o", "retention_steps": 7, "replaces": "0" * 16}.items():
+        assert parse_survey(DOCUMENT | {key: value}).fingerprint == base.fingerprint
+
+
+def test_the_last_digits_of_a_probability_do_not_change_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine may compute a double that differs in its last bits."""
+    base = EVERY[0]
+    needed = parameters(base.mechanisms[0][0])
+    [(name, coin)] = needed.coins["report"].items()
+    near = Coin(f"{int(coin.digits, 16) + 1:0{len(coin.digits)}x}", coin.inverted)
+    other = replace(needed, coins={"report": {name: near}})
+    assert msgspec.to_builtins(other) != msgspec.to_builtins(needed)
+    monkeypatch.setattr(surveys.canonical, "parameters", lambda _: other)
+    assert surveys.canonical.canonical(base) == base.canonical
+
+
+def test_the_text_has_its_format() -> None:
+    assert json.loads(EVERY[0].canonical)["format"] == surveys.canonical.FORMAT == 2

@@ -1,0 +1,232 @@
+"""The stores of every landed version against the present code: read, or refused in one line, and never overwritten.
+
+`python -m tests.upgrade.write` renews `tests/upgrade/present/`. When a format lands, copy that folder to
+`tests/upgrade/landed/COMMIT/`. The copies never change.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from agents import PartitionFold, Record
+from estimators.history.export import STATE, _state
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Schedule
+from mechanisms import CountTable
+from producers.device import Device, Wallet
+from producers.device.errors import DeviceError, WrongSurvey
+from runtime.settings import Settings
+from stores import PaneKey
+from stores.formats import OtherFormat
+from stores.redis_store import RedisCountStore
+from surveys import Survey, load_survey
+from tests.estimators.schedule_rig import Log, Told
+from tests.services.rig import RedisNode, missing
+from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped, restore, written
+
+LANDED = sorted((HERE / "landed").iterdir())
+OURS = load_survey(SURVEY)
+RENEW = "python -m tests.upgrade.write"
+Files = dict[str, Any]
+
+
+def read(folder: Path) -> Files:
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[RedisNode]:
+    if reason := missing(kafka=False):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with RedisNode(append_fsync=None) as node:
+        yield node
+
+
+@pytest.fixture
+def client(node: RedisNode) -> Iterator["redis.Redis"]:
+    with redis.Redis.from_url(node.url) as client:
+        yield client
+        client.flushall()
+
+
+@pytest.fixture(params=[*LANDED, PRESENT], ids=lambda folder: folder.name)
+def state(request: pytest.FixtureRequest) -> Files:
+    return read(request.param)
+
+
+def same_text(state: Files) -> bool:
+    return bool(state["survey"]["canonical"] == OURS.canonical)
+
+
+def log_of(state: Files) -> list[list[Record]]:
+    return [[Record(at, ms, bytes.fromhex(raw), bytes.fromhex(key)) for at, ms, key, raw in part] for part in state["log"]]
+
+
+def counted(survey: Survey, log: list[list[Record]]) -> dict[PaneKey, CountTable]:
+    """Returns the tables of a log that is counted from its beginning."""
+    total: dict[PaneKey, CountTable] = {}
+    for part in log:
+        fold = PartitionFold(survey, None)
+        fold.feed(part)
+        change = fold.changes()
+        for key, table in ({} if change is None else change.panes).items():
+            total[key] = total[key] + table if key in total else table
+    return total
+
+
+# ---- the lock
+
+
+def locked(found: Files, kept: Files) -> list[str]:
+    """The objects whose schema differs although their format is the same."""
+    return [
+        name for name in kept if name in found and found[name]["format"] == kept[name]["format"] and found[name] != kept[name]
+    ]
+
+
+def test_no_schema_changes_without_its_format(node: RedisNode) -> None:
+    found = json.loads(json.dumps(written()["formats"]))
+    for folder in LANDED:
+        changed = locked(found, read(folder)["formats"])
+        assert not changed, f"{changed}: the schema differs from {folder.name}'s; raise the format, then run: {RENEW}"
+    assert found == read(PRESENT)["formats"], f"if no format of an object landed with this schema, run: {RENEW}"
+
+
+def test_the_lock_finds_a_changed_schema() -> None:
+    kept = read(PRESENT)["formats"]
+    for name, entry in kept.items():
+        more, raised = {"format": entry["format"], "schema": [*entry["schema"], "more"]}, entry["format"] + 1
+        assert locked(kept | {name: more}, kept) == [name]
+        assert locked(kept | {name: more | {"format": raised}}, kept) == []
+
+
+# ---- surveys and devices
+
+
+def test_a_text_of_the_same_format_means_the_same(state: Files) -> None:
+    ours, kept = json.loads(OURS.canonical), json.loads(state["survey"]["canonical"])
+    if ours.get("format", 1) == kept.get("format", 1):
+        assert same_text(state)
+        return
+    assert state["survey"]["fingerprint"] != OURS.fingerprint.hex()
+
+
+def test_a_device_goes_on_or_refuses(state: Files, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "device") as connection:
+        connection.executescript("\n".join(state["devices"]["device"]["sql"]))
+        connection.execute(f"PRAGMA user_version = {state['devices']['device']['format']}")
+        envelopes = [bytes(row[0]) for row in connection.execute("SELECT envelope FROM sent ORDER BY step, attribute")]
+    before = (tmp_path / "device").read_bytes()
+    try:
+        device = Device(OURS, tmp_path / "device", expect_enrolled=True)
+    except DeviceError as error:
+        assert isinstance(error, WrongSurvey) != same_text(state)
+        assert "\n" not in str(error)
+        assert (tmp_path / "device").read_bytes() == before
+    else:
+        assert same_text(state)
+        assert sorted(report.envelope for report in device.waiting()) == sorted(envelopes)
+
+
+def test_a_wallet_keeps_its_charges(state: Files, tmp_path: Path) -> None:
+    """Also a survey whose fingerprint changed stays in the budget: its reports were made."""
+    with sqlite3.connect(tmp_path / "wallet") as connection:
+        connection.executescript("\n".join(state["devices"]["wallet"]["sql"]))
+        connection.execute(f"PRAGMA user_version = {state['devices']['wallet']['format']}")
+    spent = Wallet(tmp_path / "wallet", for_ever=1000.0).spent().surveys
+    assert [(s.survey, s.fingerprint, s.left) for s in spent] == [(OURS.name, state["survey"]["fingerprint"], False)]
+    assert spent[0].reports > 0
+
+
+# ---- the service
+
+
+def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNode, client: "redis.Redis") -> None:
+    """A restarted service continues with exactly the counts of the log. With another text it reads and writes nothing."""
+    restore(client, state["redis"])
+    before, log = dumped(client), log_of(state)
+    store, told = RedisCountStore(OURS, Settings(redis=node.url)), Told()
+    schedule = Schedule(OURS, store, Log(*[[r.appended_ms for r in part] for part in log]), RedisResults(OURS, client), [told])
+    if not same_text(state):
+        end_ms, said = OURS.closes_ms(STEPS), r"the canonical text has format 1, .* give survey upgrade a new name"
+        reads: list[Callable[[], Any]] = [lambda: store.load(0), store.heads, store.snapshot, lambda: schedule.run(end_ms)]
+        for read_store in reads:
+            with pytest.raises(OtherFormat, match=said) as caught:
+                read_store()
+            assert "\n" not in str(caught.value)
+        assert not told.publications
+        assert dumped(client) == before
+        return
+    assert {p for p in range(PARTITIONS) if store.load(p) is not None} == {0, 1}
+    schedule.run(OURS.closes_ms(STEPS - 1) + 1000)
+    tally = counted(OURS, log)
+    published = [p for p in told.publications if p.span == "step"]
+    assert {p.step for p in published} == {STEPS - 1}
+    for p in published:
+        a = OURS.index(p.attribute)
+        assert p.complete
+        assert p.reports == sum(t.n for key, t in tally.items() if (key.attribute, key.step) == (a, p.step)) > 0
+    store.close()
+
+
+def test_the_reports_of_another_text_are_rejected_not_misread(state: Files) -> None:
+    assert bool(counted(OURS, log_of(state))) == same_text(state)
+
+
+def test_each_stored_object_of_another_format_is_refused(
+    state: Files, node: RedisNode, client: "redis.Redis", tmp_path: Path
+) -> None:
+    """As if the text had not changed: the objects lie under the present fingerprint."""
+    ours, theirs = OURS.fingerprint.hex(), state["survey"]["fingerprint"]
+    formats, present = state["formats"], read(PRESENT)["formats"]
+    restore(client, [[kind, key.replace(theirs, ours), value] for kind, key, value in state["redis"]])
+    store, results = RedisCountStore(OURS, Settings(redis=node.url)), RedisResults(OURS, client)
+    (tmp_path / STATE).write_text(state["export"][STATE].replace(theirs, ours))
+    reads: dict[str, Callable[[], Any]] = {
+        "checkpoint": lambda: store.tables(range(STEPS)),
+        "progress": results.progress,
+        "publication": results.history,
+        "filters": results.filters,
+        "export": lambda: _state(OURS, tmp_path, None),
+    }
+    before = dumped(client)
+    for name, read_object in reads.items():
+        if formats[name]["format"] == present[name]["format"]:
+            assert read_object(), name
+        else:
+            with pytest.raises(OtherFormat, match=rf"has format {formats[name]['format']}, this version needs format"):
+                read_object()
+    assert dumped(client) == before
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "progress", "filters", "publication", "export"])
+def test_what_a_newer_version_wrote_is_refused(name: str, node: RedisNode, client: "redis.Redis", tmp_path: Path) -> None:
+    """The control: every object of the present version, with a higher number."""
+    state = read(PRESENT)
+    restore(client, state["redis"])
+    store, results = RedisCountStore(OURS, Settings(redis=node.url)), RedisResults(OURS, client)
+    results_key = results._progress_key.removesuffix("progress")
+    newer = {"format": 99, "another": "layout"}
+    if name == "checkpoint":
+        client.hset(store._key(0), "format", 99)
+    elif name == "progress":
+        client.set(f"{results_key}progress", json.dumps(newer))
+    elif name == "export":
+        (tmp_path / STATE).write_text(json.dumps(json.loads(state["export"][STATE]) | {"state_format": 99}))
+    else:
+        key = f"{results_key}{'filters' if name == 'filters' else 'estimates'}"
+        client.hset(key, client.hkeys(key)[0], json.dumps(newer) + "\n")
+    reads: dict[str, Callable[[], Any]] = {
+        "checkpoint": store.heads, "progress": results.progress, "filters": results.filters, "publication": results.history,
+        "export": lambda: _state(OURS, tmp_path, None),
+    }  # fmt: skip
+    with pytest.raises(OtherFormat, match=r"has format 99, this version needs format \d+; "):
+        reads[name]()
+    store.close()

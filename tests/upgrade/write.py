@@ -1,0 +1,230 @@
+"""Writes what this version stores and sends: `python -m tests.upgrade.write` renews `tests/upgrade/present/`.
+
+    formats.json    the format of every object, and its schema: names of fields and keys, columns, and layouts
+    survey.json     the device survey of `survey.toml`
+    log.json        the records of two partitions: offset, append time, report key, envelope
+    redis.json      all keys of Redis after the log was counted and estimated
+    devices.json    the SQLite files of a device and of a wallet, as statements
+    export.json     the files of an export
+    sent.json       report keys and partitions that the gateway derives
+
+`tests/upgrade/landed/COMMIT/` has the same files of the versions that landed. They never change.
+"""
+
+import base64
+import json
+import re
+import sqlite3
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import redis
+
+from agents import PartitionFold, Record
+from estimators.history.export import FORMAT, State
+from estimators.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
+from estimators.publishing.publication import Publication
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Schedule
+from producers.device import Device, Wallet
+from producers.device import wallet as wallets
+from producers.gateway.report_keys import batch_keys, request_hash
+from runtime.settings import Settings
+from stores.redis_store import RedisCountStore
+from surveys import Survey, load_survey, seal
+from surveys.envelope import VERSION
+from tests.estimators.schedule_rig import Log, Told
+from tests.services.rig import RedisNode
+
+HERE = Path(__file__).parent
+PRESENT = HERE / "present"
+SURVEY = HERE / "survey.toml"
+PARTITIONS, STEPS, REPORTS = 2, 6, 40  # the first five steps close
+Files = dict[str, Any]
+
+
+def written() -> Files:
+    """The files of the present version, by name."""
+    survey = load_survey(SURVEY)
+    log = records(survey)
+    dump, publications = stored(survey, log)
+    with tempfile.TemporaryDirectory() as folder:
+        devices, export = sqlite_files(survey, Path(folder)), exported(survey, publications, Path(folder))
+    hashed = request_hash(b"body", b"k" * 16)
+    sent = [hashed.hex(), *(key.hex() for key in batch_keys(hashed, 3))]
+    files = {
+        "survey": msgspec.to_builtins(survey.device_survey),
+        "log": [[[r.offset, r.appended_ms, r.key.hex(), r.value.hex()] for r in partition] for partition in log],
+        "redis": dump, "devices": devices, "export": export, "sent": sent,
+    }  # fmt: skip
+    return {"formats": formats(survey, files)} | files
+
+
+def records(survey: Survey) -> list[list[Record]]:
+    """The log: in each step, each partition gets an envelope of every attribute and level."""
+    rng = np.random.default_rng(20_261_123)
+    partitions: list[list[Record]] = [[] for _ in range(PARTITIONS)]
+    for step in range(STEPS):
+        for log in partitions:
+            for attribute, mechanisms in enumerate(survey.mechanisms):
+                for level, m in enumerate(mechanisms):
+                    reports = m.simulate(rng.integers(0, m.k, REPORTS), rng)
+                    raw = seal(survey, attribute, level, step, reports)
+                    log.append(Record(len(log), survey.opens_ms(step) + 10 * len(log), raw, rng.bytes(16)))
+    return partitions
+
+
+def stored(survey: Survey, log: list[list[Record]]) -> tuple[list[Any], list[Publication]]:
+    """Counts and estimates the log. Returns all keys of Redis, and the publications."""
+    with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as client:
+        store, results, told = RedisCountStore(survey, Settings(redis=node.url)), RedisResults(survey, client), Told()
+        for partition, part in enumerate(log):
+            fold = PartitionFold(survey, None, log_id="the log", writer=f"writer {partition}")
+            fold.feed(part)
+            change = fold.changes()
+            assert change is not None
+            store.commit(partition, None, change)
+        position = Log(*[[record.appended_ms for record in part] for part in log])
+        Schedule(survey, store, position, results, [told]).run(survey.closes_ms(STEPS - 2) + 1000)
+        store.close()
+        return dumped(client), told.publications
+
+
+def dumped(client: "redis.Redis") -> list[Any]:
+    """All keys of Redis with their values, without leases."""
+    found: list[Any] = []
+    for key in cast(list[bytes], sorted(client.keys())):
+        kind, value = cast(bytes, client.type(key)), cast(Any, None)
+        if client.ttl(key) >= 0:
+            continue
+        if kind == b"hash":
+            fields = cast(dict[bytes, bytes], client.hgetall(key))
+            value = {field.decode(): _text(content) for field, content in sorted(fields.items())}
+        elif kind == b"set":
+            value = sorted(member.decode() for member in cast(set[bytes], client.smembers(key)))
+        else:
+            value = _text(cast(bytes, client.get(key)))
+        found.append([kind.decode(), key.decode(), value])
+    return found
+
+
+def restore(client: "redis.Redis", dump: list[Any]) -> None:
+    """Writes the keys of `dumped` to Redis."""
+    for kind, key, value in dump:
+        if kind == "hash":
+            client.hset(key, mapping={field: base64.b64decode(content) for field, content in value.items()})
+        elif kind == "set":
+            client.sadd(key, *value)
+        else:
+            client.set(key, base64.b64decode(value))
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def sqlite_files(survey: Survey, folder: Path) -> Files:
+    """The files of a device and of a wallet that have reported three steps, as format and statements."""
+    levels = {"zone": "cautious"}
+    wallets._now_ms = lambda: survey.start_ms
+    device = Device(survey, folder / "device", levels=levels)
+    wallet = Wallet(folder / "wallet", for_ever=1000.0)
+    for each in (device, wallet.device(survey, levels=levels)):
+        for step in range(3):
+            for attribute, value in (("mode", "bus"), ("zone", 7), ("speed", 12.5), ("set", 3)):
+                each.report(attribute, value, step)
+    files = {}
+    for name in ("device", "wallet"):
+        with sqlite3.connect(folder / name) as connection:
+            connection.text_factory = str
+            [[number]] = connection.execute("PRAGMA user_version").fetchall()
+            files[name] = {"format": number, "sql": list(connection.iterdump())}
+    return files
+
+
+def exported(survey: Survey, publications: list[Publication], folder: Path) -> Files:
+    """The files of an export in CSV."""
+    months = defaultdict(list)
+    for p in publications:
+        months[month_of(survey, p)].append(p)
+    files = MonthFiles(folder, "csv")
+    for month, found in months.items():
+        files.add(month, rows_of(survey, found))
+    state: Files = {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "format": "csv"}
+    state |= {"state_format": FORMAT} if "state_format" in State.__struct_fields__ else {}
+    texts = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.glob("attribute=*/*/*.csv"))}
+    return {"export.json": json.dumps(state), **{name: text[:2000].rpartition("\n")[0] + "\n" for name, text in texts.items()}}
+
+
+def formats(survey: Survey, files: Files) -> Files:
+    """The format and the schema of every object."""
+    dump = {key.rpartition(":")[2]: value for _, key, value in files["redis"]}
+    counts, progress, filters = dump["counts"], _json(dump["progress"]), dump["filters"].values()
+    heads = [json.loads(base64.b64decode(state).partition(b"\n")[0]) for state in filters]
+    names = {_shape(name.split("}")[-1]) for _, name, _ in files["redis"]}
+    tables = {f"{_shape(field)} of {field} has {len(base64.b64decode(blob))} bytes" for field, blob in counts.items()
+              if field.endswith(":5:0")}  # fmt: skip
+    kept = [_json(raw) for raw in dump["estimates"].values()]
+    zeros = seal(survey, 1, 1, 7, np.zeros(2, survey.mechanisms[1][1].report_dtype), 0)
+    return {
+        "canonical": _of(files["survey"]["canonical"], paths(json.loads(files["survey"]["canonical"]))),
+        "envelope": {"format": VERSION, "schema": [zeros.replace(survey.fingerprint, b"").hex()]},
+        "checkpoint": _of(_json(counts.get("format")) or 1, {*names, *map(_shape, counts), *tables}),
+        "progress": _of(progress, progress),
+        "filters": _of(heads[0], {*heads[0], *(f"{len(base64.b64decode(state)) // 8} numbers" for state in filters)}),
+        "publication": _of(kept[0], {path for publication in kept for path in paths(publication)}),
+        "export": _of(
+            _json(files["export"]["export.json"]).get("state_format"),
+            {*_json(files["export"]["export.json"]), *(f"{name} {kind}" for name, kind in COLUMNS.items())},
+        ),
+        "device file": _of(files["devices"]["device"], _tables(files["devices"]["device"]["sql"])),
+        "wallet file": _of(files["devices"]["wallet"], _tables(files["devices"]["wallet"]["sql"])),
+        "report keys": {"format": 1, "schema": files["sent"]},
+    }
+
+
+def _of(stated: Any, schema: Iterable[str]) -> Files:
+    """An object's format, from the number itself or an object that states it, and its schema."""
+    if isinstance(stated, str):
+        stated = json.loads(stated)
+    number = stated.get("format", 1) if isinstance(stated, dict) else stated or 1
+    return {"format": number, "schema": sorted(schema)}
+
+
+def _json(raw: str | None) -> Any:
+    """The JSON of a value of `dumped`, or of a text."""
+    if raw is None:
+        return None
+    return json.loads(raw if raw.startswith("{") else base64.b64decode(raw))
+
+
+def paths(value: Any, at: str = "") -> set[str]:
+    """The keys of a document, each with the keys that lead to it."""
+    if isinstance(value, dict):
+        return {path for key, inner in value.items() for path in {f"{at}.{key}", *paths(inner, f"{at}.{key}")}}
+    return {path for inner in value for path in paths(inner, at)} if isinstance(value, list) else set()
+
+
+def _shape(name: str) -> str:
+    """A key or field without its numbers."""
+    return re.sub(r"\b([0-9a-f]{16}|\d+)\b", "N", name)
+
+
+def _tables(statements: list[str]) -> list[str]:
+    return [" ".join(statement.split()) for statement in statements if statement.startswith("CREATE")]
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in written().items():
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PRESENT)
