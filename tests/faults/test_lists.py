@@ -31,14 +31,18 @@ from . import mutants, operations
 from .operations import (
     AddAgent,
     AdvanceClock,
+    AgentClock,
     DelayDelivery,
     Duplicate,
     Estimate,
+    EstimatorClock,
     Expire,
     FlushRedis,
     KillAgent,
     LogErrors,
     LoseDelivery,
+    LoseEnd,
+    MakeAnew,
     Marker,
     Operation,
     PauseRedis,
@@ -47,6 +51,7 @@ from .operations import (
     Redeliver,
     RedisErrors,
     RefuseWrites,
+    Remove,
     Reorder,
     RestartRedis,
     StallConsumer,
@@ -86,7 +91,6 @@ FIXED: dict[str, Fixed] = {
         "gaps noticed",
         [*SOME, Wait(3), DelayDelivery(0, 2.0), *MORE, Wait(1), LoseDelivery(0, 0), Wait(3)],
         mutants.takes_any_gap,
-        2,
     ),
     "twice": Fixed(
         "records delivered again",
@@ -115,6 +119,39 @@ FIXED: dict[str, Fixed] = {
     "expired before anybody could count": Fixed(
         "commits",
         [*SOME, Wait(3), KillAgent(0), *MORE, Wait(1), Expire(0, 20, blind=True), AddAgent(), Wait(40), Estimate()],
+        mutants.forgets_what_is_missing,
+    ),
+    "expired, and the agents' clocks are slow": Fixed(
+        "commits",
+        [
+            *SOME, Wait(3), KillAgent(0), AdvanceClock(10.0), *MORE, Wait(1), *(Expire(p, 40, blind=True) for p in range(3)),
+            AgentClock(60_000), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate(),
+        ],
+        mutants.bounds_missing_records_by_its_own_clock,
+    ),
+    "records removed in the middle": Fixed(
+        "Remove",
+        [*SOME, Wait(3), KillAgent(0), *MORE, Wait(1), Remove(0, 4, 2), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate()],
+        mutants.jumps_over_removed_records,
+    ),
+    "the end lost and refilled": Fixed(
+        "LoseEnd",
+        [*SOME, Wait(3), KillAgent(0), LoseEnd(0, 4, 9, 7), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate()],
+        mutants.overlooks_a_replaced_end,
+    ),
+    "the end lost and refilled under a counting agent": Fixed(
+        "LoseEnd",
+        [*SOME, Wait(3), LoseEnd(0, 4, 9, 7), Wait(3), Estimate(), Wait(3), Estimate()],
+        mutants.compares_the_end_only_when_it_loads,
+    ),
+    "the estimators' clocks jump ahead in a quiet moment": Fixed(
+        "EstimatorClock",
+        [*SOME, Wait(9), EstimatorClock(12_000), Estimate(), Wait(1), Estimate(), EstimatorClock(0), *MORE, Wait(9)],
+        mutants.believes_the_estimators_clock,
+    ),
+    "the topic made anew": Fixed(
+        "MakeAnew",
+        [*SOME, Wait(3), *MORE, MakeAnew(), *SOME, Wait(12), Estimate(), Wait(3), Estimate()],
         mutants.forgets_what_is_missing,
     ),
     "a dying consumer": Fixed(
