@@ -184,15 +184,14 @@ FIXED: dict[str, Fixed] = {
     ),
     "the last writes lost between an estimator's two questions": Fixed(
         "commits",
-        [Wait(6.06), Wait(2.04), Produce(1, 9, 644), Wait(4.48), Wait(8.01), Estimate(lost=1, at=8)],
+        [Wait(18.9), *SOME, AdvanceClock(5.0), *MORE, Wait(4), Estimate(lost=1, at=8), Wait(4)],
         mutants.believes_offsets_asked_for_before,
-        129,
+        3,
     ),
     "one partition behind the others": Fixed(
         "commits",
-        [Wait(14.74), Produce(2, 7, 602), Wait(6.58), Estimate(lost=1, at=0)],
+        [AddAgent(), Wait(9), StallConsumer(1), *SOME, AdvanceClock(31.0), *MORE, Wait(3), Estimate(), Wait(2), Estimate()],
         mutants.publishes_when_some_partitions_are_done,
-        9,
     ),
     "two writers at one offset, and only one of them has counted the expired records": Fixed(
         "commits refused",
@@ -202,7 +201,7 @@ FIXED: dict[str, Fixed] = {
             *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.2), Estimate(), Wait(2.33),
         ],
         mutants.overlooks_another_writer,
-        6,
+        5,
     ),
     "sent again to a new owner": Fixed(
         "duplicates of report keys",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from estimators.publishing.survey_estimator import reached
 from runtime.clock import now_ms
 from runtime.topics import ensure_topics
 from tests.agents.samples import PANES, sound
@@ -102,11 +103,7 @@ def test_lost_records_leave_no_step_falsely_complete(
     last = site.survey.step_at(now_ms())
     site.start(["slow-clock"])
 
-    def published() -> bool:
-        progress = estimator.results.progress()
-        return progress is not None and progress.next_step > last + 1 and not progress.incomplete
-
-    site.until(published)
+    site.until(lambda: reached(estimator.results.progress(), last + 1))
     estimator.finish()
     complete = [p for p in estimator.told if p.complete and p.span in ("step", "window")]
     truth = {p.key: sum(reporters.acknowledged[p.attribute, step] for step in p.steps) for p in complete}
