@@ -74,7 +74,7 @@ class PartitionFold:
         start = Checkpoint(begin, log_id=log_id) if checkpoint is None else checkpoint
         self._survey = survey
         self._stored = None if checkpoint is None else checkpoint.position
-        self._stored_ms = start.newest_ms
+        self._stored_ms, self._stored_missing = start.newest_ms, start.missing
         self._stored_by, self._writer = None if checkpoint is None else checkpoint.writer, writer
         self._next, self._newest_ms, self._log_id = start.next_offset, start.newest_ms, start.log_id or log_id
         self._missing = start.missing
@@ -116,9 +116,11 @@ class PartitionFold:
 
     @property
     def loss_is_open(self) -> bool:
-        """True if the fold has noted missing records since `stored_position`, and no record bounds their append times yet."""
+        """True if the fold has noted missing records, but has neither written the note nor read a later record."""
         missing = self._missing
-        return missing is not None and missing.until_ms == MAX_MS and missing.after_ms <= self._stored_ms
+        if missing is None or missing == self._stored_missing:
+            return False
+        return missing.until_ms == MAX_MS and missing.after_ms <= self._stored_ms
 
     def agrees(self, head: Checkpoint | None) -> bool:
         """True if the store still holds the checkpoint that we last loaded or wrote."""
@@ -257,7 +259,8 @@ class PartitionFold:
 
     def committed(self, change: Checkpoint) -> None:
         """Marks a change as written to the store, and drops panes that can no longer change."""
-        self._stored, self._stored_by, self._stored_ms = change.position, change.writer, change.newest_ms
+        self._stored, self._stored_by = change.position, change.writer
+        self._stored_ms, self._stored_missing = change.newest_ms, change.missing
         for key, table in change.panes.items():
             if self._panes[key] is table:  # otherwise the table has changed since the write began
                 self._dirty.discard(key)

@@ -220,6 +220,17 @@ def compares_the_end_only_when_it_loads(code: Code) -> None:
     code.counting.Counting = Counting
 
 
+def never_compares_the_end_after_a_noted_loss(code: Code) -> None:
+    """After the log has lost its end, an agent does not look for new records below the offset where it continues."""
+
+    class Fold(PartitionFold):
+        @property
+        def loss_is_open(self) -> bool:
+            return self._missing is not None and self._missing.until_ms == MAX_MS
+
+    code.fold = Fold
+
+
 def believes_the_estimators_clock(code: Code) -> None:
     """The end of an idle partition is final once the step has closed by the estimator's own clock."""
 
@@ -393,6 +404,7 @@ MUTANTS: tuple[Mutant, ...] = (
     jumps_over_removed_records,
     overlooks_a_replaced_end,
     compares_the_end_only_when_it_loads,
+    never_compares_the_end_after_a_noted_loss,
     believes_the_estimators_clock,
     publishes_although_replaced,
     forgets_what_was_told,

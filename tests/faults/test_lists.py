@@ -139,6 +139,12 @@ FIXED: dict[str, Fixed] = {
         [*SOME, Wait(3), KillAgent(0), LoseEnd(0, 4, 9, 7), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate()],
         mutants.overlooks_a_replaced_end,
     ),
+    "the end lost and partly refilled": Fixed(
+        "LoseEnd",
+        [Produce(2, 6, 274), Wait(2.84), LoseEnd(2, 5, 2, 524)],
+        mutants.never_compares_the_end_after_a_noted_loss,
+        60,
+    ),
     "the end lost and refilled under a counting agent": Fixed(
         "LoseEnd",
         [*SOME, Wait(3), LoseEnd(0, 4, 9, 7), Wait(3), Estimate(), Wait(3), Estimate()],
