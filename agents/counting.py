@@ -8,13 +8,16 @@ the same two steps, load and place. These steps lose no record and count no reco
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
     a delivery lacks a record                               place
+    the log has no record at an offset                      note the missing records, continue after them
     the log no longer has the offset                        seek to the log's beginning, note the missing records
+    the log lost its end (`_replaced`)                      note the missing records, continue at the log's new records
     the topic was deleted and recreated                     forget, load, drop the open steps, begin the new log
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             accept no more chunks, retry with back-off up to 5 s
 
-A commit is written only after the broker has confirmed that the counts belong to the present topic. `agents.back_pressure`
-limits the bytes that wait for the store, even while a log of many steps is counted again.
+A commit is written only after the broker has confirmed that the counts belong to the present topic, and that the log still has
+the records below the stored offset. No clock of ours decides anything. `agents.back_pressure` limits the bytes that wait for
+the store, even while a log of many steps is counted again.
 
 A rejected envelope is sent to the dead-letter topic before the commit that counts the rejection. After a crash the agent may
 send the record twice.
@@ -36,7 +39,6 @@ from agents.log import Chunk, DeadLetter, Log
 from agents.partition import Partition
 from agents.stall_detector import StallDetector
 from agents.tally import Records
-from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
 from stores.count_store import CountStore, StoreDamaged, StoreUnavailable
@@ -64,7 +66,6 @@ class Counting:
         source: the log.
         commit_interval_s: time between commits, in seconds.
         clock: monotonic time in seconds.
-        now_ms: Unix time in milliseconds, for records missing from the log (see `PartitionFold.lose`).
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class Counting:
         source: Log,
         commit_interval_s: float,
         clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._survey, self._store, self._log = survey, store, source
-        self._interval_s, self._clock, self._now_ms = commit_interval_s, clock, now_ms
+        self._interval_s, self._clock = commit_interval_s, clock
         self._partitions: dict[int, Partition] = {}
         self._back_pressure = BackPressure(self._partitions)
         self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
+        self._vanished_unknown = False  # True until we know whether a recreated topic lacks partitions
         self._joined = False
         self._group_offsets: dict[int, int] = {}
         self._compared_s = clock()
@@ -161,10 +162,10 @@ class Counting:
             return
         expected, found = result.gap
         if chunk.sequence == 0 and result.records == 0 and expected == partition.placed_at:
-            # we requested `expected` and the broker began with `found`: the log has no record in between
+            # we requested `expected` and the broker began with `found`: somebody removed the records in between
             metrics.missing_offsets.inc(found - expected)
-            log.warning("offsets without records", partition=partition.number, expected=expected, found=found)
-            fold.jump(found)
+            log.error("the log lacks records", partition=partition.number, first=expected, next=found)
+            fold.lose(found)
             result = self._feed(partition, fold, chunk)
         if result.gap is not None:
             metrics.gaps.inc()
@@ -175,7 +176,7 @@ class Counting:
     def _feed(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> FoldResult:
         before, each = fold.next_offset, 1
         if chunk.markers:
-            result = fold.skip(chunk.records[0].offset, chunk.markers)
+            result = fold.skip(chunk.records[0], chunk.markers)
         elif chunk.refusal is None:
             result = fold.feed(chunk.records)
         else:
@@ -230,6 +231,8 @@ class Counting:
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
+            if self._vanished_unknown and 0 in self._partitions:  # the owner of partition 0 closes vanished partitions
+                self._vanished_unknown = not await self._close_vanished()
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
@@ -243,9 +246,11 @@ class Counting:
         if not changed:
             return
         log_id = await self._log.identity()  # read after the records, so the records came from this log or an earlier log
+        replaced = await self._replaced({p.number: fold for p, fold, _ in changed if not fold.of_another_log(log_id)})
         for partition, fold, _ in changed:
-            if fold.of_another_log(log_id):
+            if fold.of_another_log(log_id) or replaced.get(partition.number) is not None:
                 self._start_over(partition)
+        changed = [(p, fold, change) for p, fold, change in changed if p.number in replaced]
         for partition, _, _ in changed:
             letters, n_due = partition.letters, due[partition.number]
             for first in range(0, min(n_due, len(letters)), LETTERS_AT_ONCE):
@@ -269,6 +274,26 @@ class Counting:
                 offset = None if expected is None else expected[0]
                 log.warning("commit refused: another agent has written", partition=partition.number, expected=offset)
                 self._start_over(partition)
+
+    async def _replaced(self, folds: dict[int, PartitionFold]) -> dict[int, int | None]:
+        """Finds partitions whose end the broker lost, and that got other records in its place.
+
+        The log's append times show this: below the stored offset, no record may be newer than the newest counted record.
+
+        Returns:
+            For each partition the first offset of the other records; None if the log still has the counted records. A partition
+            whose broker does not answer is not included.
+        """
+        stored = {number: fold.stored_position for number, fold in folds.items()}
+        doubtful = {
+            n: folds[n].stored_newest_ms + 1 for n, at in stored.items() if at is not None and not folds[n].loss_is_open
+        }
+        later = await self._log.later(doubtful) if doubtful else {}
+        replaced: dict[int, int | None] = {number: None for number in folds if number not in doubtful}
+        for number, found in later.items():
+            at = stored[number]
+            replaced[number] = found.offset if at is not None and found is not None and found.offset < at[0] else None
+        return replaced
 
     async def _compare_with_store(self) -> None:
         """Detects a store that was emptied or restored from an older copy. The next round counts the lost records again."""
@@ -296,20 +321,24 @@ class Counting:
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):
                 self._start_over(partition)
-        if any(p.number == 0 for p in partitions):  # the owner of partition 0 closes vanished partitions
-            await self._close_vanished(log_id)
+        self._vanished_unknown |= any(p.number == 0 for p in partitions)
         there = await self._log.partitions()  # the group notices only later that a recreated topic has fewer partitions
         partitions = [p for p in partitions if p.number in there]
         checkpoints = await self._load([p for p in partitions if p.fold is None])
         partitions = [p for p in partitions if p.fold is not None or p.number in checkpoints]
         bounds = await self._log.bounds([p.number for p in partitions])
+        loaded = {
+            number: PartitionFold(self._survey, checkpoint, bounds[number][0], log_id, secrets.token_hex(8))
+            for number, checkpoint in checkpoints.items()
+        }
+        replaced = await self._replaced({n: fold for n, fold in loaded.items() if not fold.of_another_log(log_id)})
         for partition in partitions:
-            begin, end = bounds[partition.number]
+            number = partition.number
             if partition.fold is None:
-                checkpoint = checkpoints[partition.number]
-                writer = secrets.token_hex(8)
-                partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms(), writer)
-            await self._move_into_log(partition, partition.fold, log_id, begin, end)
+                if number not in replaced and not loaded[number].of_another_log(log_id):
+                    continue  # the partition's broker does not answer
+                partition.fold = loaded[number]
+            await self._move_into_log(partition, partition.fold, log_id, *bounds[number], replaced.get(number))
             if partition.fold is None:
                 self._wake.set()  # the store refused the commit: load the partition again
                 continue
@@ -343,11 +372,23 @@ class Counting:
         except StoreDamaged:
             return None
 
-    async def _close_vanished(self, log_id: str) -> None:
-        """Drops the open steps of partitions that a recreated topic no longer has. Such partitions have no owner."""
-        heads = await self._heads()
-        old = {number for number, head in (heads or {}).items() if log_id and head.log_id not in ("", log_id)}
-        for number in sorted(old - await self._log.partitions()) if old else ():
+    async def _close_vanished(self) -> bool:
+        """Drops the open steps of partitions that a recreated topic no longer has. Such partitions have no owner.
+
+        Returns:
+            False if this must be tried again: a checkpoint is damaged, or the new log has no record yet. The first record's
+            append time bounds those of the lost records.
+        """
+        log_id, there = await self._log.identity(), await self._log.partitions()
+        if (heads := await self._heads()) is None:
+            return False
+        old = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)}
+        if not old - there:
+            return True
+        begins = [found.appended_ms for found in (await self._log.later(dict.fromkeys(there, 0))).values() if found is not None]
+        if not begins:
+            return False
+        for number in sorted(old - there):
             try:
                 checkpoint = await self._ask_store(self._store.load, number)
             except StoreDamaged:
@@ -357,24 +398,27 @@ class Counting:
             log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
             metrics.new_logs.inc()
             fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
-            fold.switch_log(log_id, 0, self._now_ms())
+            fold.switch_log(log_id, 0, min(begins) + 1)
             if (change := fold.changes()) is not None:
                 await self._ask_store(self._store.commit, number, checkpoint.position, change)
+        return True
 
-    async def _move_into_log(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
+    async def _move_into_log(
+        self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int, replaced: int | None
+    ) -> None:
         """Moves the fold to an offset that the log has, and commits this move before any other record is counted."""
         number, before = partition.number, fold.next_offset
         if fold.of_another_log(log_id):
             log.error("the topic was deleted and recreated: counting its open steps again", partition=number, offset=before)
             metrics.new_logs.inc()
-            fold.switch_log(log_id, begin, self._now_ms())
+            fold.switch_log(log_id, begin)
         elif before < begin:
             metrics.missing_offsets.inc(begin - before)
             log.error("records expired before they were counted", partition=number, first=before, next=begin)
-            fold.lose(begin, self._now_ms())
-        elif before > end:
-            log.error("the log has lost records that were counted", partition=number, next=before, end=end)
-            fold.lose(end, self._now_ms())
+            fold.lose(begin)
+        elif before > end or replaced is not None:
+            log.error("the log has lost records that were counted", partition=number, next=before, end=end, replaced=replaced)
+            fold.lose(end if replaced is None else replaced)
         else:
             return
         await self._commit([partition])

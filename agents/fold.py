@@ -6,8 +6,9 @@ pane is the count table of one attribute, level, step and cohort. The fold keeps
 drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the fold's
 changes to a store, and confirms the writes.
 
-Some records can never be counted: they expired before they were counted, or their topic was deleted. The fold keeps the range
-of these records' append times (`Missing`). An estimator uses the range to find the steps that may lack records.
+Some records can never be counted: they expired before they were counted, somebody removed them, or their topic was deleted.
+The fold keeps the range of these records' append times (`Missing`). An estimator uses the range to find the steps that may
+lack records. Only the log's append times bound the range, never a clock of ours: the range is open until the next record.
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
 records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
@@ -59,7 +60,6 @@ class PartitionFold:
         checkpoint: the partition's checkpoint from the store; None if there is none.
         begin: the partition's first offset; counting starts here if there is no checkpoint.
         log_id: id of the partition's log; used if the checkpoint has no log id.
-        now_ms: the time in Unix milliseconds. If `begin` is not 0, the records below `begin` were appended before `now_ms`.
         writer: a name that no other fold has; "" is allowed if the store never loses data.
     """
 
@@ -69,12 +69,12 @@ class PartitionFold:
         checkpoint: Checkpoint | None,
         begin: int = 0,
         log_id: str = "",
-        now_ms: int = MAX_MS,
         writer: str = "",
     ) -> None:
         start = Checkpoint(begin, log_id=log_id) if checkpoint is None else checkpoint
         self._survey = survey
         self._stored = None if checkpoint is None else checkpoint.position
+        self._stored_ms, self._stored_missing = start.newest_ms, start.missing
         self._stored_by, self._writer = None if checkpoint is None else checkpoint.writer, writer
         self._next, self._newest_ms, self._log_id = start.next_offset, start.newest_ms, start.log_id or log_id
         self._missing = start.missing
@@ -84,7 +84,7 @@ class PartitionFold:
         self._rejected: Counter[Reason] = Counter(start.rejected)
         self._keys = ReportKeys(survey, start.keys)
         if checkpoint is None and begin:
-            self.lose(begin, now_ms)
+            self.lose(begin)
 
     @property
     def next_offset(self) -> int:
@@ -104,6 +104,23 @@ class PartitionFold:
     def stored_position(self) -> tuple[int, str] | None:
         """The next offset and the log's id, as last loaded or written; None if nothing is stored."""
         return self._stored
+
+    @property
+    def stored_newest_ms(self) -> int:
+        """The newest append time among the records below `stored_position`; 0 if nothing is stored.
+
+        No record below `stored_position` may be newer. Otherwise the broker has lost these records, and the log has other
+        records in their place.
+        """
+        return self._stored_ms
+
+    @property
+    def loss_is_open(self) -> bool:
+        """True if the fold has noted missing records, but has neither written the note nor read a later record."""
+        missing = self._missing
+        if missing is None or missing == self._stored_missing:
+            return False
+        return missing.until_ms == MAX_MS and missing.after_ms <= self._stored_ms
 
     def agrees(self, head: Checkpoint | None) -> bool:
         """True if the store still holds the checkpoint that we last loaded or wrote."""
@@ -164,11 +181,18 @@ class PartitionFold:
         self._advance(left, appended_ms, appended_ms)
         return FoldResult(left, 0, n - left, ((record, reason),))
 
-    def skip(self, offset: int, n: int) -> FoldResult:
-        """Skips `n` transaction markers. The first marker's offset is `offset`. A marker is not a record to count."""
-        if offset > self._next:
-            return FoldResult(0, 0, 0, gap=(self._next, offset))
-        self._next = max(self._next, offset + n)
+    def skip(self, marker: Record, n: int) -> FoldResult:
+        """Skips `n` transaction markers, which are not records to count.
+
+        Args:
+            marker: represents the transaction markers; has the first marker's offset and append time.
+            n: number of transaction markers, at least 1.
+        """
+        if marker.offset > self._next:
+            return FoldResult(0, 0, 0, gap=(self._next, marker.offset))
+        if (left := marker.offset + n - self._next) > 0:
+            appended_ms = max(self._newest_ms, marker.appended_ms)
+            self._advance(left, appended_ms, appended_ms)
         return FoldResult(0, 0, 0)
 
     def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
@@ -177,25 +201,21 @@ class PartitionFold:
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, first_ms + 1))
         self._next, self._newest_ms = self._next + length, last_ms
 
-    def jump(self, offset: int) -> None:
-        """Continues at a later offset. The broker has confirmed that the log has no record before that offset."""
-        self._next = offset
-
-    def lose(self, offset: int, now_ms: int) -> None:
+    def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
         """Continues at another offset, because the log lacks the next offset, and notes the missing records.
 
-        The new offset is higher if records expired, and lower if the broker lost the end of the log.
+        The new offset is higher if records expired or were removed, and lower if the broker lost the end of the log.
 
         Args:
             offset: the offset to continue at.
-            now_ms: Unix time in milliseconds; the missing records were appended before this time. The append time of the
-                first record from `offset` on may lower this bound.
+            until_ms: the missing records were appended before this time, in Unix milliseconds. The append time of the first
+                record from `offset` on may lower this bound.
         """
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
-        self._missing = Missing(after_ms, now_ms, offset)
+        self._missing = Missing(after_ms, until_ms, offset)
         self._next = offset
 
-    def switch_log(self, log_id: str, begin: int, now_ms: int) -> None:
+    def switch_log(self, log_id: str, begin: int, until_ms: int = MAX_MS) -> None:
         """Starts to count another log from its beginning, after the topic was deleted and recreated.
 
         Drops the tables of open steps and all report keys, because the old log no longer exists, and notes missing records for
@@ -204,7 +224,7 @@ class PartitionFold:
         Args:
             log_id: the id of the new log.
             begin: the new log's first offset.
-            now_ms: Unix time in milliseconds.
+            until_ms: as for `lose`.
         """
         first = first_open_step(self._survey, self._newest_ms)
         self._panes = {key: self._empty(key) for key in self._panes if key.step >= first}
@@ -213,7 +233,7 @@ class PartitionFold:
             self._mark_dirty(key)
         self._keys.clear()
         self._log_id = log_id
-        self.lose(begin, now_ms)
+        self.lose(begin, until_ms)
 
     def _mark_dirty(self, key: PaneKey) -> None:
         if key not in self._dirty:
@@ -240,6 +260,7 @@ class PartitionFold:
     def committed(self, change: Checkpoint) -> None:
         """Marks a change as written to the store, and drops panes that can no longer change."""
         self._stored, self._stored_by = change.position, change.writer
+        self._stored_ms, self._stored_missing = change.newest_ms, change.missing
         for key, table in change.panes.items():
             if self._panes[key] is table:  # otherwise the table has changed since the write began
                 self._dirty.discard(key)

@@ -1,7 +1,8 @@
 """The log of `agents.counting` on Kafka, through Faust's consumer and producer and a second client."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import faust
@@ -13,7 +14,7 @@ from faust.exceptions import ProducerSendError
 from agents import metrics
 from agents.consumer.chunks import ANSWER_S, ChunkConsumer
 from agents.consumer.second_client import SecondClient
-from agents.log import DeadLetter
+from agents.log import DeadLetter, Found
 from runtime.errors import LogUnavailable
 from surveys import Survey
 
@@ -54,6 +55,18 @@ class KafkaLog:
         begins = await consumer.in_thread(consumer.library.beginning_offsets(wanted))
         ends = await consumer.in_thread(consumer.library.end_offsets(wanted))
         return {where.partition: (begins[where], ends[where]) for where in wanted}
+
+    async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        try:
+            return await asyncio.to_thread(self._second_client.later, self._topic, times_ms)
+        except LogUnavailable:
+            if len(times_ms) == 1:
+                raise
+        found: dict[int, Found | None] = {}
+        for partition, time_ms in times_ms.items():
+            with suppress(LogUnavailable):
+                found |= await asyncio.to_thread(self._second_client.later, self._topic, {partition: time_ms})
+        return found
 
     async def place(self, partition: int, offset: int) -> int:
         return await self._consumer.in_thread(self._consumer.place(self._at(partition), offset))

@@ -1,6 +1,6 @@
 """The interface between `agents.counting` and the log. `agents.kafka_log` implements this interface for Kafka."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from agents.tally import Record
@@ -45,6 +45,13 @@ class DeadLetter(NamedTuple):
     records: int = 1
 
 
+class Found(NamedTuple):
+    """A record that was found by its append time."""
+
+    offset: int
+    appended_ms: int
+
+
 class Log(Protocol):
     """The interface to one topic. Every method raises LogUnavailable if the broker does not answer."""
 
@@ -62,6 +69,12 @@ class Log(Protocol):
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Returns for each partition the first remaining offset and the offset after the last record."""
+
+    async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        """Returns for each partition the first record appended at or after the partition's given time; None without one.
+
+        Leaves out a partition whose broker does not answer, if another partition's broker does.
+        """
 
     async def place(self, partition: int, offset: int) -> int:
         """Seeks to an offset and returns the number of this seek. All chunks read after the seek carry this number."""

@@ -78,9 +78,9 @@ class StallDetector:
         if fold is not None and partition.placement is not None and fold.next_offset == partition.placed_at < end:
             reached = await self._log.position_if_nothing_read(partition.number)
             if reached is not None and fold.next_offset == partition.placed_at < reached:
-                log.warning("offsets without records", partition=partition.number, expected=fold.next_offset, found=reached)
+                log.error("the log lacks records", partition=partition.number, first=fold.next_offset, next=reached)
                 metrics.missing_offsets.inc(reached - fold.next_offset)
-                fold.jump(reached)
+                fold.lose(reached)
         if fold is not None and fold.next_offset >= end:
             partition.moved_s = self._clock()
         else:

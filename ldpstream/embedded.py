@@ -1,6 +1,6 @@
 """The whole service in one process: the real counting, schedule and results, with an in-memory log and a manual clock."""
 
-from bisect import bisect_left
+from collections.abc import Collection
 
 from agents.fold import PartitionFold
 from agents.tally import Record
@@ -9,10 +9,6 @@ from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Publisher, Schedule
 from stores.memory_store import MemoryCountStore
 from surveys import Reason, Survey
-
-
-def _appended(record: Record) -> int:
-    return record.appended_ms
 
 
 class MemoryLog:
@@ -39,8 +35,13 @@ class MemoryLog:
     def log_id(self) -> str:
         return ""
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
-        return {i: bisect_left(records, time_ms, key=_appended) for i, records in enumerate(self.partitions)}
+    def ends(self) -> dict[int, int]:
+        return {i: len(records) for i, records in enumerate(self.partitions)}
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        for i in partitions:
+            self.partitions[i].append(Record(len(self.partitions[i]), self.now_ms, b""))
+        return dict.fromkeys(partitions, self.now_ms)
 
     def earliest_ms(self) -> int | None:
         return min((records[0].appended_ms for records in self.partitions if records), default=None)
@@ -70,7 +71,11 @@ class EmbeddedService:
 
     def estimate(self) -> list[Publication]:
         """Publish every step that has closed by the log's clock."""
-        return self._schedule.run(self.log.now_ms)
+        made = self._schedule.run(self.log.now_ms)
+        if self.log.ends() != self.store.positions():  # the schedule has marked idle partitions
+            self.count()
+            made += self._schedule.run(self.log.now_ms)
+        return made
 
     def rejected(self) -> dict[Reason, int]:
         """Returns the number of envelopes rejected so far, by reason."""

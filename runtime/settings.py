@@ -122,8 +122,8 @@ class Settings(BaseSettings):
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
     """how often an agent writes to the count store, in ms"""
     margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
-    """delay, in ms, after a step's close until the log is considered complete; must exceed clock differences between
-    brokers, and replica lag"""
+    """delay, in ms, after a step's close until an estimator looks whether the step is complete, and writes markers into idle
+    partitions"""
     metrics_port: Port = 0
     """port of `/metrics`, `/health` and `/ready`; 0 for none (in the image 9100)"""
     metrics_host: str = "127.0.0.1"

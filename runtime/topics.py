@@ -43,7 +43,7 @@ Role = Literal["producer", "agent", "estimator"]
 RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's topics; READ or WRITE implies DESCRIBE
     "producer": {"reports": {"WRITE"}},
     "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}},
-    "estimator": {"reports": {"DESCRIBE"}, "estimates": {"READ", "WRITE"}},
+    "estimator": {"reports": {"WRITE"}, "estimates": {"READ", "WRITE"}},  # it writes markers to the reports topic
 }
 _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 

@@ -1,7 +1,7 @@
 """A second connection to the broker, through another library, to check the consumer's view."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, for_code
 
+from agents.log import Found
 from runtime.errors import LogUnavailable
 from runtime.settings import Settings
 
@@ -50,6 +51,12 @@ class SecondClient:
         """Checks that the broker returns the end offsets of these partitions (of partition 0 if the list is empty)."""
         wanted = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
         self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
+
+    def later(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        """See `agents.log.Log.later`. Raises LogUnavailable also if the broker of one partition does not answer."""
+        wanted = {TopicPartition(topic, partition): time_ms for partition, time_ms in times_ms.items()}
+        answer = self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
+        return {at.partition: Found(it.offset, it.timestamp) if it.offset >= 0 else None for at, it in answer.items()}
 
     def close(self) -> None:
         """Closes the connection."""

@@ -1,5 +1,6 @@
-"""Offsets and append times of Kafka's log, for the schedule."""
+"""Kafka's log as the schedule sees it: offsets, append times and markers."""
 
+from collections.abc import Collection
 from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -9,8 +10,12 @@ from kafka.structs import OffsetAndTimestamp
 
 from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
+from runtime.kafka_producer import Producer
 from runtime.settings import Settings
 from surveys import Survey
+
+ANSWER_MS = 5_000
+CLOSE_S = 2
 
 
 def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminClient:
@@ -26,22 +31,54 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
             raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
 
-class KafkaLogPosition:
-    """Offsets and append times of the survey's reports topic.
+class MarkerProducer:
+    """A producer of markers. It connects at first use. Several surveys may share it."""
 
-    The topic's timestamps are append times (LogAppendTime), so `offsets_at` searches by append time.
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._producer: Producer | None = None
+
+    def append(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """Appends a marker to each partition, and returns the markers' append times in Unix milliseconds.
+
+        Raises:
+            KafkaError: if a broker refuses a marker or does not acknowledge it in time.
+        """
+        if self._producer is None:
+            self._producer = Producer(
+                **self._settings.kafka_options(),
+                bootstrap_timeout_ms=ANSWER_MS,
+                max_block_ms=ANSWER_MS,
+                request_timeout_ms=ANSWER_MS // 2,
+                delivery_timeout_ms=ANSWER_MS,
+                acks="all",
+                enable_idempotence=True,
+                allow_auto_create_topics=False,
+            )
+        sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
+        return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}
+
+    def close(self) -> None:
+        """Closes the connections."""
+        if self._producer is not None:
+            self._producer.close(timeout=CLOSE_S)
+
+
+class KafkaLogPosition:
+    """The survey's reports topic. The topic's timestamps are append times (LogAppendTime).
 
     Args:
         survey: the survey.
         settings: Kafka's address, for messages.
         admin: a client of Kafka (`connect_admin`). Several surveys may share it.
+        markers: appends the markers.
 
     Raises (all methods):
         LogUnavailable: if the brokers do not answer in time; the error names the brokers.
     """
 
-    def __init__(self, survey: Survey, settings: Settings, admin: KafkaAdminClient) -> None:
-        self._topic, self._bootstrap, self._admin = survey.reports_topic, settings.kafka, admin
+    def __init__(self, survey: Survey, settings: Settings, admin: KafkaAdminClient, markers: MarkerProducer) -> None:
+        self._topic, self._bootstrap, self._admin, self._markers = survey.reports_topic, settings.kafka, admin, markers
 
     def _about(self) -> dict[str, Any]:
         """Returns the broker's current description of the topic. The client's cache may not yet know a new partition."""
@@ -63,12 +100,14 @@ class KafkaLogPosition:
     def log_id(self) -> str:
         return str(self._about().get("topic_id") or "")
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
-        partitions = self._partitions()
-        # read the end offsets before the search; otherwise a record appended between the two reads would be missed
-        ends = self._offsets(partitions, OffsetSpec.LATEST)
-        found = self._offsets(partitions, time_ms)
-        return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}
+    def ends(self) -> dict[int, int]:
+        return {tp.partition: found.offset for tp, found in self._offsets(self._partitions(), OffsetSpec.LATEST).items()}
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        try:
+            return self._markers.append(self._topic, partitions)
+        except KafkaError as error:
+            raise LogUnavailable(f"Kafka at {self._bootstrap} does not accept markers for {self._topic}: {error}") from error
 
     def earliest_ms(self) -> int | None:
         found = self._offsets(self._partitions(), 0)

@@ -2,9 +2,12 @@
 
 If a step is incomplete at its deadline, the schedule estimates the step again when it is complete. A step closes at
 `Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. No report of the step is
-missing once every partition's checkpoint has reached the first offset appended at or after the close (the partition's end if no
-such offset exists yet). The schedule reads the offsets from the log and the checkpoints from the count store. The schedule does
-not depend on the clocks of agents.
+missing once agents have counted, in every partition, a record appended at or after the close (`Checkpoint.newest_ms`). Agents
+judge every later record of the partition by this time or a later one, so none can count for the step.
+
+An idle partition has no such record. The schedule then appends a *marker*, a record with an empty value, which agents skip. The
+broker gives the marker its append time. So only the brokers' clock decides that a step is complete, and no clock of ours. The
+schedule's own clock decides only when the schedule looks, and when a step is published incomplete.
 
 Records may be lost before they are counted (`Missing`). If lost records may belong to a step, the schedule publishes the step
 once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
@@ -27,7 +30,7 @@ reads the publications:
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -66,7 +69,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPosition(Protocol):
-    """Reader of the log's offsets and append times."""
+    """The log as the schedule sees it."""
 
     def log_id(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
@@ -74,8 +77,11 @@ class LogPosition(Protocol):
     def earliest_ms(self) -> int | None:
         """Returns the append time of the oldest record in the log; None if the log is empty."""
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """Returns for each partition the offset of the first record appended at or after the time; otherwise the end offset."""
+    def ends(self) -> dict[int, int]:
+        """Returns for each partition the offset after the last record."""
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        """Appends a marker to each partition, and returns the markers' append times in Unix milliseconds."""
 
 
 class Results(Protocol):
@@ -152,9 +158,8 @@ class Schedule:
         results: store of the results and the progress.
         publishers: other receivers, called before the results are saved.
         topic: the topic of estimates; None to publish without a topic.
-        margin_ms: time from a step's close until the schedule treats the log as complete for this step. The end offset of an
-            idle partition is final only if the broker's clock has passed the close and earlier records have reached the
-            replicas.
+        margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions. A shorter time
+            makes more markers too early, if our clock is ahead of the brokers' clocks.
     """
 
     def __init__(
@@ -170,6 +175,7 @@ class Schedule:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
         self._margin_ms = margin_ms
+        self._marked_ms, self._mark_again_ms = 0, 0
         self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
         self._in_topic: Mapping[str, PublicationSummary] = {}
@@ -180,7 +186,7 @@ class Schedule:
         """Publishes all steps that are due, oldest first.
 
         Args:
-            now_ms: the current time; used only to decide which steps have closed or are past their deadline.
+            now_ms: the current time; used only to decide when to look at a step, and which steps are past their deadline.
             stop: called between steps; if `stop` returns True, the run ends early.
 
         Returns:
@@ -201,7 +207,7 @@ class Schedule:
                     return []  # another estimator has continued
                 saved = owned
         self._leads = False  # stays False until this run finishes or is stopped
-        progress = saved or self._begin(now_ms)
+        progress = saved or self._begin()
         made: list[Publication] = []
         while True:
             if stop():
@@ -315,12 +321,12 @@ class Schedule:
         Returns None if no step is due, if the next step is not yet passed (`_passed`), or after the survey's last step. Steps
         close in order, so only the first incomplete step is checked.
         """
-        if progress.incomplete and self._passed(progress.incomplete[0]):
+        if progress.incomplete and self._passed(progress.incomplete[0], mark_at_ms=now_ms):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
         step = progress.next_step
         if self._survey.ended(step) or self._survey.closes_ms(step) + self._margin_ms > now_ms:
             return None
-        passed = not progress.incomplete and self._passed(step)
+        passed = not progress.incomplete and self._passed(step, mark_at_ms=now_ms)
         if not passed and now_ms < self.deadline_ms(step):
             return None
         incomplete = progress.incomplete if passed else (*progress.incomplete, step)
@@ -330,28 +336,42 @@ class Schedule:
         """Returns the deadline of a step, when even an incomplete step is published: one step's duration after the close."""
         return self._survey.closes_ms(step) + self._survey.step_ms
 
-    def _begin(self, now_ms: int) -> Progress:
+    def _begin(self) -> Progress:
         """Starts at the first step that may have a countable report in the log, or at the topic's oldest step if earlier."""
-        earliest = self._position.earliest_ms()
-        begin_ms = now_ms if earliest is None else min(earliest, now_ms)
+        begin_ms = self._position.earliest_ms()
+        if begin_ms is None:  # the log is empty, and no report can be appended before these markers
+            begin_ms = min(self._position.mark(self._position.ends()).values())
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
         if steps := [found.step for found in self._in_topic.values()]:
             first = min(first, max(min(steps), max(steps) - self._survey.retention_steps + 1))
         return Progress(first_step=first, next_step=first)
 
-    def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-        """True if agents have counted every record of the step that the log may contain.
+    def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None, mark_at_ms: int | None = None) -> bool:
+        """True if agents have counted every record that may count for the step.
 
-        Uses the given checkpoints, by default the store's current checkpoints.
+        Args:
+            step: the step.
+            checkpoints: the checkpoints to use; by default the store's current checkpoints.
+            mark_at_ms: the current time, if idle partitions shall get markers; otherwise None.
         """
-        needed = self._position.offsets_at(self._survey.closes_ms(step))
-        log_id = self._position.log_id()  # read last, so that the offsets belong to this log or to an earlier log
+        ends = self._position.ends()
+        log_id = self._position.log_id()  # read last, so that the partitions belong to this log or to an earlier log
         heads = self._store.heads() if checkpoints is None else checkpoints
         if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
             return False  # the log was deleted; its uncounted records are not yet stored as missing
-        # a partition that never had a record has no checkpoint and does not need one
-        reached = {partition: head.next_offset for partition, head in heads.items()}
-        return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
+        closes_ms, empty = self._survey.closes_ms(step), Checkpoint(0)
+        waiting = {p: heads.get(p, empty) for p in ends if heads.get(p, empty).newest_ms < closes_ms}
+        idle = [p for p, head in waiting.items() if head.next_offset == ends[p]]
+        if idle and mark_at_ms is not None:
+            self._mark(idle, closes_ms, mark_at_ms)
+        return not waiting
+
+    def _mark(self, partitions: list[int], closes_ms: int, now_ms: int) -> None:
+        """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close."""
+        if self._marked_ms <= now_ms < self._mark_again_ms:
+            return
+        appended_ms = min(self._position.mark(partitions).values())
+        self._marked_ms, self._mark_again_ms = now_ms, now_ms + max(0, closes_ms - appended_ms)
 
     def _conclude(
         self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool

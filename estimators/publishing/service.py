@@ -13,7 +13,7 @@ from estimators.publishing.api import create_api, create_surveys_api
 from estimators.publishing.api_routes import Served
 from estimators.publishing.earlier import Replaced, chain
 from estimators.publishing.leases import LeaseKeeper
-from estimators.publishing.log_position import connect_admin
+from estimators.publishing.log_position import MarkerProducer, connect_admin
 from estimators.publishing.page_server import PageServer
 from estimators.publishing.publication import Publication
 from estimators.publishing.survey_estimator import Connections, SurveyEstimator
@@ -83,6 +83,7 @@ def serve(
         if page is not None:
             page.close()
         loop.close()
+        connections.markers.close()
         connections.admin.close()
         connections.redis.close()
 
@@ -107,7 +108,7 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
     wait_for(kafka_at, check, stop.wait, log.warning)  # reports Kafka's refusal even if Redis is unreachable
     client = wait_for(f"Redis at {settings.redis_url()}", reach_redis, stop.wait, log.warning, _redis_unreachable)
     admin = wait_for(kafka_at, lambda: connect_admin(settings), stop.wait, log.warning, _kafka_unreachable)
-    return Connections(settings, client, admin)
+    return Connections(settings, client, admin, MarkerProducer(settings))
 
 
 def _surveys(watch: SurveyWatch) -> list[Survey]:

@@ -8,7 +8,7 @@ import structlog
 from kafka import KafkaAdminClient
 from prometheus_client import CollectorRegistry, Gauge
 
-from estimators.publishing.log_position import KafkaLogPosition
+from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer
 from estimators.publishing.publication import Publication
 from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher
 from estimators.publishing.results import RedisResults
@@ -41,6 +41,7 @@ class Connections:
     settings: Settings
     redis: Client
     admin: KafkaAdminClient
+    markers: MarkerProducer
 
 
 class SurveyEstimator:
@@ -162,7 +163,7 @@ class SurveyEstimator:
         self.results.check(settings)
         self._prometheus.show(self.results.landmarks())
         topic = KafkaPublisher(self.survey, settings)
-        position = KafkaLogPosition(self.survey, settings, self._connections.admin)
+        position = KafkaLogPosition(self.survey, settings, self._connections.admin, self._connections.markers)
         self._vitals = Vitals(
             self.survey, self.store, position, self.results, settings.margin_ms, self._prometheus, self.registry
         )

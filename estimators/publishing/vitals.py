@@ -12,7 +12,6 @@ from stores.count_store import CountStore
 from surveys import Survey
 
 LAG_EVERY_MS = 5_000
-FAR_FUTURE_MS = 2**53
 
 
 class Vitals:
@@ -78,7 +77,7 @@ class Vitals:
         self._due.set(math.inf if self._survey.ended(due) else (self._survey.closes_ms(due) + self._margin_ms) / 1000)
         if now_ms - self._looked_ms >= LAG_EVERY_MS:
             counted = self._store.positions()
-            ends = self._position.offsets_at(FAR_FUTURE_MS)
+            ends = self._position.ends()
             self._lag.set(sum(max(0, end - counted.get(p, 0)) for p, end in ends.items()))
             self._looked_ms = now_ms
 

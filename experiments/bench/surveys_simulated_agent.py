@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from logging.config import dictConfig
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 
 from agents.counting import Counting
 from agents.countings import Countings
-from agents.log import Chunk, DeadLetter
+from agents.log import Chunk, DeadLetter, Found
 from agents.tally import Record
 from experiments.bench.service_load import SEED, random_reports
 from experiments.bench.surveys_results import SimulatedAgent
@@ -67,6 +67,9 @@ class SilentLog:
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         return {partition: (0, self._ends[partition]) for partition in partitions}
+
+    async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        return dict.fromkeys(times_ms)
 
     async def place(self, partition: int, offset: int) -> int:
         self.placed += 1

@@ -10,6 +10,7 @@ an estimator has for each survey.
 import json
 import sys
 import time
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import asdict
 from logging.config import dictConfig
@@ -56,8 +57,11 @@ class CountedLog:
     def earliest_ms(self) -> int | None:
         return self._survey.opens_ms(PRESENT_STEP)
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
+    def ends(self) -> dict[int, int]:
         return {0: self.end}
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        raise RuntimeError("every step's counts reach the step's close")
 
 
 class Estimated:
@@ -80,7 +84,7 @@ class Estimated:
         panes = {PaneKey(a, 0, step): survey.mechanisms[a][0].tabulate(reports) for a, reports in enumerate(drawn)}
         self.position.end += ATTRIBUTES * REPORTS
         written = Checkpoint(
-            self.position.end, survey.closes_ms(step) - 1, panes, log_id="log", writer="agent",
+            self.position.end, survey.closes_ms(step), panes, log_id="log", writer="agent",
             base_writer="agent" if before else "",
         )  # fmt: skip
         assert self.store.commit(0, (before, "log") if before else None, written)

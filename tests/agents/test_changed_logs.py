@@ -6,8 +6,8 @@ import pytest
 from agents import Record, metrics, tally
 from agents.report_keys import HEADER_BYTES
 from stores import Checkpoint, MemoryCountStore
-from stores.checkpoint import KEY_BYTES, Missing, first_open_step
-from tests.faults.stepped import LOGS, NOW_MS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
+from stores.checkpoint import KEY_BYTES, MAX_MS, Missing, first_open_step
+from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
 
 from .samples import during, make_log, sound
 
@@ -35,11 +35,12 @@ async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
     assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
 
 
-async def test_without_records_the_missing_ones_end_now() -> None:
+async def test_without_records_the_missing_ones_have_no_end() -> None:
+    """The agent's clock may be slow. Only a record of the log bounds the append times of the missing records."""
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = [], 40
     await SteppedAgent(store, log).finish()
-    assert store.heads()[0].missing == Missing(0, NOW_MS, 40)
+    assert store.heads()[0].missing == Missing(0, MAX_MS, 40)
     log.records[0] = [LOGS[0][-1]._replace(offset=40)]
     await SteppedAgent(store, log).finish()
     assert store.heads()[0].missing == Missing(0, LOGS[0][-1].appended_ms + 1, 40)
@@ -58,12 +59,66 @@ async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
 async def test_counting_continues_at_the_end_of_a_shortened_log() -> None:
     log = SteppedLog()
     store = MemoryCountStore(SURVEY)
-    store.commit(0, None, Checkpoint(50))
+    store.commit(0, None, Checkpoint(50, LOGS[0][-1].appended_ms))
     await SteppedAgent(store, log).step()
     assert store.positions()[0] == 40
     log.records[0] = [*LOGS[0], LOGS[0][-1]._replace(offset=40)]
     await SteppedAgent(store, log).finish()
     assert store.positions()[0] == 41
+
+
+@pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
+async def test_other_records_in_place_of_counted_ones_are_counted_and_noted(seen: str) -> None:
+    """The broker loses the last 10 of 40 records, and appends 20 others before anybody looks."""
+    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    agent = SteppedAgent(store, log)
+    await agent.finish()
+    newest = LOGS[0][-1].appended_ms
+    others = [record._replace(offset=30 + i, appended_ms=newest + 1 + i) for i, record in enumerate(LOGS[0][20:40])]
+    log.records[0] = [*LOGS[0][:30], *others]
+    if seen == "by its next agent":
+        agent = SteppedAgent(store, log)
+    if seen == "after some of it was read":
+        await agent.read(0, 4)  # continues at offset 40
+    await agent.finish()
+    assert store.positions()[0] == 50
+    head = store.heads()[0]
+    assert head.missing == Missing(newest, newest + 2, 30)
+    assert store.rejected() == direct_rejections([*LOGS[0], *others], LOGS[1])
+
+
+async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
+    """The control: also if the brokers' clocks step back, or a transaction marker is the newest record."""
+    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    agent = SteppedAgent(store, log)
+    await agent.finish()
+    log.records[0] = [*LOGS[0], LOGS[0][-1]._replace(offset=40, appended_ms=LOGS[0][-1].appended_ms - 400)]
+    await agent.finish()
+    await SteppedAgent(store, log).finish()
+    assert {p: head.missing for p, head in store.heads().items()} == {0: None, 1: None}
+
+
+async def test_a_hole_in_the_log_is_noted() -> None:
+    """For example after `cleanup.policy=compact` and back. Only transaction markers have offsets without a record."""
+    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log.records[0] = [record for record in LOGS[0] if not 10 <= record.offset < 15]
+    await SteppedAgent(store, log).finish()
+    first, last = LOGS[0][9], LOGS[0][15]
+    assert store.heads()[0].missing == Missing(first.appended_ms, last.appended_ms + 1, 15)
+    assert store.positions()[0] == 40
+
+
+async def test_a_hole_at_the_end_of_the_log_has_no_end_before_the_next_record() -> None:
+    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log.records[0], log.markers[0] = LOGS[0][:30], 10
+    agent = SteppedAgent(store, log)
+    await agent.finish()
+    assert store.heads()[0].missing == Missing(LOGS[0][29].appended_ms, MAX_MS, 40)
+
+
+def direct_rejections(*logs: list[Record]) -> dict[str, int]:
+    reasons = [reason for log in logs for _, reason in tally(SURVEY, log).rejected]
+    return {reason: reasons.count(reason) for reason in reasons}
 
 
 def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
@@ -111,7 +166,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
         assert found.panes == closed | tally(SURVEY, new[partition]).counts
         assert closed
         assert found.position == (length, "new")
-        until = new[partition][0].appended_ms + 1 if length else NOW_MS
+        until = new[partition][0].appended_ms + 1 if length else MAX_MS
         assert found.missing == Missing(old.newest_ms, until, 0)
     assert await agent.counting.healthy()
 
@@ -145,7 +200,7 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
     assert found[1].position == (0, "new")
     assert found[1].panes == {k: table for k, table in old.panes.items() if k.step < first_open_step(SURVEY, old.newest_ms)}
     assert found[1].panes != old.panes
-    assert found[1].missing == Missing(old.newest_ms, NOW_MS, 0)
+    assert found[1].missing == Missing(old.newest_ms, new[0][0].appended_ms + 1, 0)
     assert await agent.counting.healthy()
 
 

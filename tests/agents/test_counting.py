@@ -12,7 +12,7 @@ from agents.log import Chunk, DeadLetter, Refusal
 from runtime.errors import LogUnavailable
 from stores import Checkpoint, MemoryCountStore
 from stores.count_store import StoreDamaged
-from tests.faults.stepped import LOGS, NOW_MS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started
+from tests.faults.stepped import LOGS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started
 
 from .samples import during, sound
 
@@ -220,7 +220,7 @@ async def test_transaction_markers_are_not_missing_offsets() -> None:
     number = log.placements[0][0]
 
     def markers(offset: int, sequence: int) -> Chunk:
-        return Chunk(0, number, sequence, [Record(offset, NOW_MS, b"")], markers=1)
+        return Chunk(0, number, sequence, [Record(offset, 0, b"")], markers=1)
 
     for chunk in (
         Chunk(0, number, 0, log.records[0][:10]), markers(10, 1), Chunk(0, number, 2, log.records[0][10:]), markers(41, 3),
@@ -237,7 +237,7 @@ async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
     agent = SteppedAgent(store, log)
     await agent.step()
     missing, number = metrics.missing_offsets._value.get(), log.placements[0][0]
-    await agent.counting.take(Chunk(0, number, 0, [Record(0, NOW_MS, b"")], markers=1))
+    await agent.counting.take(Chunk(0, number, 0, [Record(0, 0, b"")], markers=1))
     await agent.counting.take(Chunk(0, number, 1, log.records[0]))
     assert await agent.step()
     assert (store.positions()[0], metrics.missing_offsets._value.get()) == (41, missing)

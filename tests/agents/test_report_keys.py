@@ -243,7 +243,7 @@ def test_another_log_starts_without_keys() -> None:
     owner = Owner(store, [Record(i, now, envelope(4, i), key_of(i)) for i in range(3)])
     owner.deliver(3)
     owner.commit(0)
-    owner.fold.switch_log("another", 0, now)
+    owner.fold.switch_log("another", 0)
     owner.deliver(3)
     assert (len(owner.fold._keys), owner.fold.open_panes > 0) == (3, True)
     owner.commit(0)
@@ -254,11 +254,10 @@ def test_another_log_starts_without_keys() -> None:
     assert len(owner.fold._keys) == 3
 
 
-@pytest.mark.parametrize("jump", ["jump", "lose"])
-def test_keys_outlive_missing_records(jump: str) -> None:
+def test_keys_outlive_missing_records() -> None:
     fold, now = PartitionFold(SURVEY, None), during(SURVEY, 4)
     fold.feed([Record(0, now, envelope(4, 0), key_of(1))])
-    fold.jump(5) if jump == "jump" else fold.lose(5, now)
+    fold.lose(5)
     assert fold.feed([Record(5, now, envelope(4, 0), key_of(1))]).duplicates == 1
 
 

@@ -201,7 +201,7 @@ def test_users_have_rights_to_the_surveys_topics_only() -> None:
         }
         wanted_rights.setdefault("ldpstream-estimator", set()).update(
             {
-                ("topic", one.reports_topic, "Describe"),
+                ("topic", one.reports_topic, "Write"),
                 ("topic", one.estimates_topic, "Read"),
                 ("topic", one.estimates_topic, "Write"),
                 ("transactionalId", f"ldpstream-{one.name}-", "Write"),

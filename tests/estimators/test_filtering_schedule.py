@@ -15,7 +15,6 @@ from estimators.publishing import publication as publications
 from estimators.publishing.filtering import conclude_filtered
 from estimators.publishing.publication import Publication, publication_keys, spans
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Schedule
 from estimators.step_noise import step_noise
 from mechanisms import CountTable
 from stores import PaneKey
@@ -23,7 +22,7 @@ from stores.checkpoint import Checkpoint, Missing
 from stores.memory_store import MemoryCountStore
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, Told
+from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, Told
 
 STEPS = 7
 QUIET, JUMPED = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1], [0.2, 0.4, 0.1, 0.1, 0.1, 0.1]

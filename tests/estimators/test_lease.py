@@ -12,13 +12,12 @@ import redis
 from estimators.publishing import results as module
 from estimators.publishing.publication import Publication
 from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Schedule
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 from surveys import load_survey
 from tests.services.rig import PATIENCE_S, RedisNode, missing
 
-from .schedule_rig import MARGIN_MS, Log, Told, pane
+from .schedule_rig import MARGIN_MS, Log, Schedule, Told, pane
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 STEPS = 6

@@ -19,14 +19,14 @@ from estimators.publishing.frequencies import NUMBERS, Ends, Frequencies
 from estimators.publishing.publication import Publication, conclude
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Progress, Schedule
+from estimators.publishing.schedule import Progress
 from estimators.quantiles import mean, quantiles
 from stores import PaneKey
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 from surveys import Survey, parse_survey
 
-from .schedule_rig import MARGIN_MS, Log
+from .schedule_rig import MARGIN_MS, Log, Schedule
 
 EDGES = [0.0, 10.0, 20.0, 40.0, 80.0, 160.0]
 SHARES = np.array([0.4, 0.3, 0.15, 0.1, 0.05])

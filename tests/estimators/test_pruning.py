@@ -7,13 +7,12 @@ import pytest
 
 from estimators.publishing.publication import Publication
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Schedule
 from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane
 
 
 @pytest.fixture
@@ -63,6 +62,7 @@ def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCoun
         def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
             return store.checkpoints(steps)
 
+    log.store = store
     Schedule(SURVEY, store, log, results, []).run(now - SURVEY.step_ms)
     assert keys(Schedule(SURVEY, Hanging(SURVEY), log, results, []).run(now)) == [(steps - 1, True)]
     again = Schedule(SURVEY, store, log, MemoryResults(), []).run(now)

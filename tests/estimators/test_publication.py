@@ -12,14 +12,13 @@ from estimators import combined_mle, gibu
 from estimators.publishing.publication import Publication, conclude
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Schedule
 from mechanisms import CountTable
 from stores import PaneKey
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 from surveys import Survey, parse_survey
 
-from .schedule_rig import MARGIN_MS, Log, Told
+from .schedule_rig import MARGIN_MS, Log, Schedule, Told
 
 
 def one_attribute(name: str, k: int, levels: dict[str, tuple[str, float]], window_steps: int = 2) -> Survey:

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from estimators.publishing.publication import Publication, spent
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Progress, Schedule
+from estimators.publishing.schedule import Progress
+from estimators.publishing.schedule import Schedule as UnmarkedSchedule
 from estimators.publishing.survey_estimator import pause_ms, reached
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing
 from stores.memory_store import MemoryCountStore
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Told, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane
 
 
 @pytest.fixture
@@ -42,6 +43,63 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     assert keys(made) == [(0, True)]
     assert made[0].reports == 10
     assert schedule.run(now) == []  # no second publication
+
+
+def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountStore) -> None:
+    """The estimator's clock is 12 s ahead from the start. A report that arrives after the estimator's close counts."""
+    close, ahead_ms = SURVEY.closes_ms(0), 12_000
+    log = Log([SURVEY.start_ms], [])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+
+    def look(brokers_ms: int) -> list[Publication]:
+        log.now_ms = brokers_ms
+        return schedule.run(brokers_ms + ahead_ms)
+
+    early = close - ahead_ms + MARGIN_MS
+    assert look(early - 1) == []
+    assert log.markers == [[], []]
+    assert look(early) == []
+    assert log.markers == [[early], [early]]
+    assert look(early + 1) == []
+    assert log.markers == [[early], [early]], "the first markers are not yet counted"
+    store.commit(0, (1, ""), Checkpoint(2, early, pane(0)))
+    store.commit(1, None, Checkpoint(1, early))
+    assert look(close - 1) == []
+    assert log.markers == [[early], [early]], "the brokers' clocks have not reached the close"
+    store.commit(0, (2, ""), Checkpoint(3, close - 1, pane(0, 6)))  # a report in time
+    log.times[0].append(close - 1)
+    assert look(close) == []
+    assert log.markers == [[early, close], [early, close]]
+    store.commit(0, (3, ""), Checkpoint(4, close, pane(0, 6)))
+    assert look(close + 1) == [], "partition 1 has no counted record after the close"
+    store.commit(1, (1, ""), Checkpoint(2, close))
+    made = look(close + 2)
+    assert keys(made) == [(0, True)]
+    assert made[0].reports == 6
+
+
+def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: MemoryCountStore) -> None:
+    """Also if the log has lost its end: a marker would hide the loss."""
+    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1], [SURVEY.start_ms])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    store.commit(1, None, Checkpoint(2, SURVEY.start_ms, pane(0)))
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+    log.now_ms = schedule.deadline_ms(0)
+    assert keys(schedule.run(log.now_ms)) == [(0, False)]
+    assert log.markers == [[], []]
+
+
+def test_an_empty_log_begins_at_the_brokers_time(store: MemoryCountStore) -> None:
+    """The estimator's clock is ten steps ahead. The reports of the present step must not be passed over."""
+    log, results = Log([], []), MemoryResults()
+    log.now_ms = SURVEY.opens_ms(100)
+    schedule = UnmarkedSchedule(SURVEY, store, log, results, [])
+    schedule.run(SURVEY.opens_ms(110))
+    assert log.markers == [[log.now_ms]] * 2
+    progress = results.progress()
+    assert progress is not None
+    assert progress.first_step == 100 - SURVEY.lateness_steps
 
 
 class StandingBy(MemoryResults):
@@ -292,12 +350,12 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 
     class Forgetful(MemoryCountStore):
         def heads(self) -> dict[int, Checkpoint]:
-            return {0: Checkpoint(2)}  # the store loses the second write after this read
+            return {0: Checkpoint(3, SURVEY.closes_ms(0))}  # the store loses the last writes after this read
 
         def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
             return store.checkpoints(steps)
 
-    now = SURVEY.closes_ms(0) + MARGIN_MS
+    log.store, now = store, SURVEY.closes_ms(0) + MARGIN_MS
     assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
     store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
     assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
@@ -312,7 +370,7 @@ def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObje
     store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
     panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
     store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes))
-    now = SURVEY.closes_ms(steps) + MARGIN_MS
+    log.store, now = store, SURVEY.closes_ms(steps) + MARGIN_MS
     rival = Schedule(SURVEY, store, log, results, [told])
 
     def perhaps() -> None:

@@ -22,7 +22,7 @@ from estimators.publishing.leases import MAX_TURN_S, LeaseKeeper
 from estimators.publishing.publication import Jump
 from estimators.publishing.publishers import BRIEF_VALUES, PrometheusPublisher
 from estimators.publishing.results import JUMP_STEPS, MemoryResults, RedisResults
-from estimators.publishing.schedule import Progress, PublicationSummary, Schedule
+from estimators.publishing.schedule import Progress, PublicationSummary
 from estimators.publishing.survey_estimator import Connections, SurveyEstimator
 from estimators.publishing.survey_metrics import SurveyMetrics
 from estimators.publishing.turns import Turns
@@ -34,7 +34,7 @@ from stores.memory_store import MemoryCountStore
 from tests.ldpstream.page_rig import extend, many
 from tests.services.rig import RedisNode, missing
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane
 
 SURVEYS = [replace(SURVEY, name=f"survey-{i}") for i in range(40)]
 
@@ -119,7 +119,7 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     client, schedule, vitals = Mock(), Mock(leads=True), Mock()
     schedule.due_ms.return_value = None
     estimator = SurveyEstimator(
-        SURVEY, Connections(Settings(), client, Mock()), CollectorRegistry(), lambda _: None, lambda _: None, False
+        SURVEY, Connections(Settings(), client, Mock(), Mock()), CollectorRegistry(), lambda _: None, lambda _: None, False
     )
     estimator._schedule, estimator._vitals = schedule, vitals
     keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
@@ -140,7 +140,7 @@ def test_a_survey_that_ended_before_its_first_estimate_has_reached_every_step(en
     survey = replace(SURVEY, ends=3)
     schedule.due_ms.return_value = None if ended else survey.closes_ms(2)
     estimator = SurveyEstimator(
-        survey, Connections(Settings(), client, Mock()), CollectorRegistry(), lambda _: None, lambda _: None, True
+        survey, Connections(Settings(), client, Mock(), Mock()), CollectorRegistry(), lambda _: None, lambda _: None, True
     )
     assert not estimator.reached(2)  # no turn yet
     estimator._schedule, estimator._vitals = schedule, Mock()

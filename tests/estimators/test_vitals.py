@@ -1,6 +1,7 @@
 """Tests the gauges of the estimator: its health, the counting agents' lag, and detected jumps."""
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -26,8 +27,8 @@ LABELS = {"survey": SURVEY.name}
 
 
 class Log:
-    def __init__(self, ends: dict[int, int]) -> None:
-        self.ends = ends
+    def __init__(self, n_records: dict[int, int]) -> None:
+        self.n_records = n_records
 
     def log_id(self) -> str:
         return ""
@@ -35,8 +36,11 @@ class Log:
     def earliest_ms(self) -> int | None:
         return SURVEY.start_ms
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
-        return self.ends if time_ms > SURVEY.closes_ms(10**6) else dict.fromkeys(self.ends, 0)
+    def ends(self) -> dict[int, int]:
+        return self.n_records
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        raise AssertionError("every partition has a record after the close")
 
 
 class Watched:
@@ -63,7 +67,7 @@ def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
     watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
     watched.vitals.look(now_ms)
     assert watched.gauge("lag_records") == 40 + 50 + 0
-    log.ends = {0: 200, 1: 50, 2: 7}
+    log.n_records = {0: 200, 1: 50, 2: 7}
     watched.vitals.look(now_ms + LAG_EVERY_MS - 1)
     assert watched.gauge("lag_records") == 90, "the agents have not read the log again yet"
     watched.vitals.look(now_ms + LAG_EVERY_MS)
@@ -93,7 +97,7 @@ def test_an_ended_survey_is_never_overdue() -> None:
 def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
     store, log, results = MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults()
     m = SURVEY.mechanisms[0][0]
-    store.commit(0, None, Checkpoint(0, 0, {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
+    store.commit(0, None, Checkpoint(0, SURVEY.closes_ms(9), {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
     works, stands_by = Watched(store, log, results), Watched(store, log, results)
     now_ms = SURVEY.closes_ms(1) + MARGIN_MS
     works.schedule.run(now_ms)
@@ -122,7 +126,7 @@ def two_steps() -> MemoryCountStore:
         for level, m in enumerate(SURVEY.mechanisms[1])
         for step in range(2)
     }
-    store.commit(0, None, Checkpoint(0, 0, panes, {}))
+    store.commit(0, None, Checkpoint(0, SURVEY.closes_ms(9), panes, {}))
     return store
 
 

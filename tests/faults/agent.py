@@ -1,13 +1,12 @@
 """An agent of a run: the real `Counting` with its own loops, and a fake of Faust, the layer between `Counting` and the log."""
 
 import asyncio
-import inspect
 import random
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.log import Chunk, DeadLetter
+from agents.log import Chunk, DeadLetter, Found
 from runtime.errors import LogUnavailable
 
 from .memory_log import SURVEY
@@ -53,8 +52,7 @@ class Agent:
         self._had: deque[Chunk] = deque(maxlen=8)
         self._tasks: set[asyncio.Task[Any]] = set()
         make = world.code.counting.Counting
-        more = {"now_ms": self._log.now_ms} if "now_ms" in inspect.signature(make).parameters else {}
-        self.counting = make(SURVEY, world.redis, self, COMMIT_S, clock=self._loop.time, **more)
+        self.counting = make(SURVEY, world.redis, self, COMMIT_S, clock=self._loop.time)
         for life in (self.counting.run(), self._watch(), self._read(), self._take()):
             self.spawn(life)
 
@@ -150,7 +148,8 @@ class Agent:
         if self.stalled or self._log.away:
             return None
         for partition, placement in source.sample(sorted(self._placements.items()), len(self._placements)):
-            if placement.position < self._log.begins[partition]:  # the record at this offset has expired: out of range
+            begin, end = self._log.begins[partition], len(self._log.records[partition])
+            if not begin <= placement.position <= end:  # the log does not have this offset
                 del self._placements[partition]
                 self.counting.displace([partition])
                 continue
@@ -158,6 +157,7 @@ class Agent:
             if found:
                 placement.position, placement.chunks = found[-1].offset + 1, placement.chunks + 1
                 return Chunk(partition, placement.number, placement.chunks - 1, found, markers=markers)
+            placement.position = end  # no record is left after a hole
         return None
 
     async def _take(self) -> None:
@@ -185,6 +185,9 @@ class Agent:
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         begins = await self._log.ask("bounds", lambda: {p: self._log.begins[p] for p in partitions})
         return {p: (begins[p], len(self._log.records[p])) for p in partitions}
+
+    async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        return dict(await self._log.ask("later", lambda: self._log.later(times_ms)))
 
     async def place(self, partition: int, offset: int) -> int:
         return int(await self._log.ask("place", lambda: self._place(partition, offset)))

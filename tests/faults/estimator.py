@@ -69,7 +69,7 @@ class Estimator:
 
     def _run(self) -> None:
         with contextlib.suppress(LogUnavailable, StoreUnavailable, Killed):
-            self._schedule.run(self._world.log.now_ms())
+            self._schedule.run(self._world.log.now_ms() + self._world.log.estimators_ahead_ms)
 
     def _run_apart(self) -> None:
         try:
@@ -81,7 +81,7 @@ class Estimator:
     def _before(self, ask: Callable[[], Any]) -> Any:
         how, number = self._how, self._questions
         self._questions += 1
-        if how.lost and number == how.at:
+        if how.lost and number == how.at and not self._world.redis.keeps_all:
             self._world.redis.lose_writes(how.lost)
         if number == how.stop_at:
             match how.then:

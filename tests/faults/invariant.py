@@ -3,9 +3,10 @@
     the stored counts of a partition equal the direct tally of the partition's records below the stored offset, exactly; of the
     accepted records with the same report key, only the first is counted;
     the stored report keys are as many as the checkpoint says, each once;
-    no record is skipped, except records that retention has removed;
+    no record of the log is skipped;
     every rejected envelope is in the dead-letter topic before the commit that includes the envelope;
-    every complete publication includes every acknowledged report of the publication's steps, and no other report;
+    every complete publication includes every acknowledged report of the publication's steps, and no other report, even if
+    the report was appended after the publication;
     no publication is replaced by a less complete publication;
     a saved filter has seen each step once (at most once if Redis lost data), in order, and with the counts of the step's
     complete publication;
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,12 @@ import numpy as np
 from agents.tally import Record
 from mechanisms import CountTable
 from stores import PaneKey
-from stores.checkpoint import KEY_BYTES
+from stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
 from surveys import Survey
 from tests.agents.reference import Counted, judge, judge_log
 
 from .memory_log import SURVEY, MemoryLog
-from .memory_redis import MemoryRedis, Range
+from .memory_redis import Lineage, MemoryRedis
 from .memory_topic import MemoryTopic
 
 UNCOUNTED = ("duplicate", "marker")  # neither counted nor rejected
@@ -85,14 +86,13 @@ class Invariant:
 
     def acknowledged(self) -> Tallied:
         """Returns the direct tally of all records that were ever acknowledged."""
-        return self._tally({partition: [(0, len(log))] for partition, log in enumerate(self._log.records)})
+        return direct_tally(SURVEY, self._log.history)
 
     def check_counts(self) -> None:
         """Checks that the stored counts equal the tally of the records below the stored offsets."""
         for partition, checkpoint in self._redis.store.snapshot().items():
-            ranges = self._redis.lineage[partition]
-            self._check_ranges(partition, ranges, checkpoint.next_offset)
-            expected = self._tally({partition: ranges})
+            self._check_lineage(partition, checkpoint)
+            expected = tally_lineage(self._redis.lineage[partition])
             stored = {key: numbers_of(table) for key, table in checkpoint.panes.items() if table.n}
             for key in sorted(expected.panes.keys() | stored.keys()):
                 want, have = expected.panes.get(key), stored.get(key)
@@ -111,7 +111,7 @@ class Invariant:
 
     def check_letters(self, partition: int) -> None:
         """Checks that the dead-letter topic has every rejected record that the stored counts include."""
-        for record, found in judged_in_order(SURVEY, self._records(partition, self._redis.lineage[partition])):
+        for record, found in judged_in_order(SURVEY, records_of(self._redis.lineage[partition])):
             if isinstance(found, str) and found not in UNCOUNTED and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
@@ -126,15 +126,19 @@ class Invariant:
             if (before := best.get(p.key)) and (before.complete, before.reports) > (p.complete, p.reports):
                 raise Violation(f"a less complete publication: {before} was replaced by {p}")
             best[p.key] = p
-        if any(p.complete for p in told[first:]):
+        self._check_complete(told[first:])
+
+    def _check_complete(self, told: list[Any]) -> None:
+        if any(p.complete for p in told):
             truth = self.acknowledged()
-            for p in told[first:]:
+            for p in told:
                 if p.complete and p.counts != (should := truth_of(SURVEY, truth, p)):
                     have, want = (sum(n for n, _ in counts) for counts in (p.counts, should))
                     raise Violation(f"published complete: {p.key} with {have} reports, acknowledged {want}")
 
     def check_end(self, last_step: int) -> None:
         """Checks that every step is published complete, and that Redis holds the last publications."""
+        self._check_complete([p for _, p in self._topic.records])  # also with the reports that were appended later
         progress = self._redis.progress()
         if progress is None:
             if self.acknowledged().panes and not any(self._log.begins):
@@ -161,29 +165,48 @@ class Invariant:
                 if published.complete and published.reports != reports:
                     raise Violation(f"the filter has seen {reports} reports of step {step}, published {published}")
 
-    def _check_ranges(self, partition: int, ranges: Sequence[Range], next_offset: int) -> None:
-        begin = self._log.begins[partition]
-        for (_, end), (first, _) in pairwise([(0, 0), *ranges, (next_offset, next_offset)]):
-            passed = [record.offset for record in self._log.records[partition][end:first] if record is not None]
-            if first < end or any(offset >= begin for offset in passed):
-                raise Violation(f"partition {partition}: counted {ranges} below {next_offset}, the log begins at {begin}")
+    def _check_lineage(self, partition: int, checkpoint: Checkpoint) -> None:
+        """Checks that no record was counted twice, and that no record below the stored offset was skipped."""
+        counted = Counter(self._redis.lineage[partition].records)
+        if twice := [record.offset for record, n in counted.items() if n > 1]:
+            raise Violation(f"partition {partition}: counted twice: {twice}")
+        if checkpoint.log_id != self._log.log_id() or self._log.replaced(partition, checkpoint.next_offset):
+            return  # the agents have not yet seen what the broker has lost
+        below = self._log.records[partition][self._log.begins[partition] : checkpoint.next_offset]
+        if skipped := [record.offset for record in below if isinstance(record, Record) and record not in counted]:
+            raise Violation(f"partition {partition}: skipped {skipped} below {checkpoint.next_offset}")
 
     def _missing(self) -> bool:
-        """True if records expired before the stored counts included them."""
-        ranges = self._redis.lineage
-        holes = [
-            range(end, min(first, begin))
+        """True if records were lost before the stored counts included them."""
+        lineages = self._redis.lineage
+        expired = [
+            record
             for partition, begin in enumerate(self._log.begins)
-            for (_, end), (first, _) in pairwise([(0, 0), *ranges.get(partition, []), (begin, begin)])
+            for record in self._log.records[partition][:begin]
+            if isinstance(record, Record) and record not in lineages.get(partition, Lineage()).records
         ]
-        return any(holes)
+        return bool(expired) or self._log.lost
 
-    def _records(self, partition: int, ranges: Sequence[Range]) -> list[Record]:
-        log = self._log.records[partition]
-        return [record for first, end in ranges for record in log[first:end] if record is not None]
 
-    def _tally(self, ranges: dict[int, list[Range]]) -> Tallied:
-        return direct_tally(SURVEY, [self._records(partition, parts) for partition, parts in ranges.items()])
+def records_of(lineage: Lineage) -> list[Record]:
+    """Returns the counted records of the present topic, after a record with the newest append time of the earlier topics."""
+    before = [record.appended_ms for part in lineage.earlier for record in part.records]
+    return [Record(-1, max(before, default=0), b""), *lineage.records]
+
+
+def tally_lineage(lineage: Lineage) -> Tallied:
+    """Tallies the counted records. For each topic made anew, the steps that were open are counted again from nothing."""
+    panes: dict[PaneKey, tuple[int, tuple[int, ...]]] = {}
+    rejected: Counter[str] = Counter()
+    newest_ms = 0
+    for i, part in enumerate((*lineage.earlier, lineage)):
+        first = first_open_step(SURVEY, newest_ms)
+        panes = {key: counts for key, counts in panes.items() if key.step < first}
+        added = direct_tally(SURVEY, [records_of(Lineage(part.records, lineage.earlier[:i]))])
+        panes |= added.panes
+        rejected.update(added.rejected)
+        newest_ms = max([newest_ms, *(record.appended_ms for record in part.records)])
+    return Tallied(panes, dict(+rejected))
 
 
 def split(keys: bytes) -> list[bytes]:

@@ -1,17 +1,21 @@
-"""The log of a run: three partitions in memory. Every request can fail, before or after it takes effect."""
+"""The log of a run: three partitions in memory. Every request can fail, before or after it takes effect.
+
+The broker can lose records: by retention, by a hole in the middle, at the end, or with the whole topic.
+"""
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from hashlib import blake2b
-from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.log import Found
 from agents.tally import Record
 from runtime.errors import LogUnavailable
+from stores.checkpoint import MAX_MS
 from surveys import REASONS
 from tests.agents.samples import PANES, make_survey, sound, spoilt
 
@@ -32,6 +36,16 @@ def spoilt_value(step: int, reason: int) -> bytes:
     return spoilt(SURVEY, np.random.default_rng((step, reason)), step, REASONS[reason])
 
 
+class Control(NamedTuple):
+    """A transaction marker, which has an offset and no record."""
+
+    offset: int
+    appended_ms: int
+
+
+Entry = Record | Control | None  # None: somebody has removed the record at this offset
+
+
 class MemoryLog:
     """Records with append times, dead letters and the group's offsets.
 
@@ -40,11 +54,16 @@ class MemoryLog:
         source: the random source of the delays.
 
     Attributes:
-        records: by partition and offset; None where an offset has no record.
+        records: by partition and offset.
+        history: by partition, all records that were ever appended, in order.
+        lost: true if the broker ever lost a record, other than by retention.
+        shortest: for each partition, the first offset whose record the broker ever lost at the end of the log.
         begins: for each partition, the first offset that has not expired.
         letters: the partition, offset and reason of every dead letter.
         group: the offsets that the group has committed.
         ahead_ms: how far the wall clock is ahead of the loop's time.
+        agents_behind_ms: how far the agents' clocks are behind the wall clock.
+        estimators_ahead_ms: how far the estimators' clocks are ahead of the wall clock.
         behind_ms: how far the broker's clock is behind the wall clock.
         away_until: no broker answers before this time, in seconds.
         errors: for each request, the number of failures left, and True if the request takes effect before it fails.
@@ -53,12 +72,16 @@ class MemoryLog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
         self._loop, self._random = loop, source
-        self.records: list[list[Record | None]] = [[] for _ in range(PARTITIONS)]
+        self.records: list[list[Entry]] = [[] for _ in range(PARTITIONS)]
+        self.history: list[list[Record]] = [[] for _ in range(PARTITIONS)]
+        self.lost = False
+        self.shortest = [MAX_MS] * PARTITIONS
+        self._remade = 0
         self.begins = [0] * PARTITIONS
         self._keys = 0
         self.letters: set[tuple[int, int, str]] = set()
         self.group: dict[int, int] = {}
-        self.ahead_ms, self.behind_ms = 0, 0
+        self.ahead_ms, self.behind_ms, self.agents_behind_ms, self.estimators_ahead_ms = 0, 0, 0, 0
         self.away_until = -1.0
         self.errors: dict[str, tuple[int, bool]] = {}
         self.moved: Callable[[], None] = lambda: None
@@ -81,8 +104,13 @@ class MemoryLog:
     def append(self, partition: int, value: bytes | None, key: bytes = b"") -> None:
         """Appends a record, or an offset without a record. An unreachable broker neither accepts nor acknowledges anything."""
         if not self.away:
-            log = self.records[partition % PARTITIONS]
-            log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value, key))
+            partition %= PARTITIONS
+            offset, appended_ms = len(self.records[partition]), self.now_ms() - self.behind_ms
+            if value is None:
+                self.records[partition].append(Control(offset, appended_ms))
+            else:
+                self.records[partition].append(record := Record(offset, appended_ms, value, key))
+                self.history[partition].append(record)
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
@@ -112,7 +140,7 @@ class MemoryLog:
         """Appends n records once more, without the last `back` records."""
         log = self.records[partition % PARTITIONS]
         for record in log[max(0, len(log) - back - n) : max(0, len(log) - back)]:
-            if record is not None:
+            if isinstance(record, Record):
                 self.append(partition, record.value, record.key)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
@@ -120,6 +148,31 @@ class MemoryLog:
         begin = self.begins[partition]
         end = len(self.records[partition]) if counted is None else counted
         self.begins[partition] = max(begin, min(begin + n, end))
+
+    def remove(self, partition: int, n: int, back: int) -> None:
+        """Removes n records, without the last `back` records. Their offsets stay empty."""
+        log = self.records[partition]
+        for i in range(max(0, len(log) - back - n), max(0, len(log) - back)):
+            log[i], self.lost = None, True
+
+    def lose_end(self, partition: int, kept: int) -> None:
+        """Elects a leader without the records from offset `kept` on. The election takes longer than the brokers' clocks
+        differ."""
+        del self.records[partition][kept:]
+        self.shortest[partition] = min(self.shortest[partition], kept)
+        self.lost = True
+        self.ahead_ms += 1000
+
+    def replaced(self, partition: int, counted: int) -> bool:
+        """True if the log has ever lost records below this offset and may have others in their place."""
+        return counted > self.shortest[partition]
+
+    def make_anew(self) -> None:
+        """Deletes the topic and creates it again."""
+        self.records, self.begins, self.shortest = [[] for _ in range(PARTITIONS)], [0] * PARTITIONS, [MAX_MS] * PARTITIONS
+        self._remade += 1
+        self.lost = True
+        self.ahead_ms += 1000
 
     def go_away(self, seconds: float) -> None:
         """Makes all brokers unreachable for a while."""
@@ -130,10 +183,19 @@ class MemoryLog:
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
         """Returns (records from the position on, 0). For a transaction marker, returns (one record, 1)."""
-        log = self.records[partition][position : position + length]
-        if log and log[0] is None:
-            return [Record(position, 0, b"")], 1
-        return [record for record in takewhile(bool, log) if record is not None], 0
+        found: list[Record] = []
+        for entry in self.records[partition][position:]:
+            if isinstance(entry, Control):
+                return (found, 0) if found else ([Record(entry.offset, entry.appended_ms, b"")], 1)
+            if entry is not None:
+                found.append(entry)
+            if len(found) == length:
+                break
+        return found, 0
+
+    def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        """See `agents.log.Log`."""
+        return {partition: self._first(partition, time_ms) for partition, time_ms in times_ms.items()}
 
     async def ask(self, question: str, answer: Callable[[], Any]) -> Any:
         """Answers a request like a broker, after a delay or never."""
@@ -155,25 +217,27 @@ class MemoryLog:
     # ---- requests of the schedule (estimators.publishing.schedule.LogPosition)
 
     def log_id(self) -> str:
-        return "the one"
+        return f"log {self._remade}"
 
-    def beginnings(self) -> dict[int, int]:
+    def ends(self) -> dict[int, int]:
         self._check_reachable()
-        return dict(enumerate(self.begins))
+        return {partition: len(log) for partition, log in enumerate(self.records)}
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
         self._check_reachable()
-        return {p: self._first(p, lambda record: record.appended_ms >= time_ms) for p in range(PARTITIONS)}
+        for partition in partitions:
+            self.append(partition, b"")
+        return dict.fromkeys(partitions, self.now_ms() - self.behind_ms)
 
     def earliest_ms(self) -> int | None:
         self._check_reachable()
-        kept = [record for begin, log in zip(self.begins, self.records) for record in log[begin:] if record is not None]
-        return min((record.appended_ms for record in kept), default=None)
+        firsts = [self._first(partition, 0) for partition in range(PARTITIONS)]
+        return min((first.appended_ms for first in firsts if first is not None), default=None)
 
-    def _first(self, partition: int, holds: Callable[[Record], bool]) -> int:
-        log = self.records[partition]
-        found = (i for i in range(self.begins[partition], len(log)) if (record := log[i]) is not None and holds(record))
-        return next(found, len(log))
+    def _first(self, partition: int, time_ms: int) -> Found | None:
+        log = self.records[partition][self.begins[partition] :]
+        found = (Found(entry.offset, entry.appended_ms) for entry in log if entry is not None and entry.appended_ms >= time_ms)
+        return next(found, None)
 
     def _check_reachable(self) -> None:
         if self.away:

@@ -8,7 +8,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.tally import Record
 from estimators.publishing.results import MemoryResults
@@ -20,7 +20,17 @@ from .memory_log import PARTITIONS
 TIMEOUT_S = 3.0
 READS = ("load", "positions", "heads")
 
-Range = tuple[int, int]
+
+class Lineage(NamedTuple):
+    """The records that the counts of a partition include.
+
+    Attributes:
+        records: in the order of counting, of the present log.
+        earlier: the records of earlier topics of the same name, one lineage for each.
+    """
+
+    records: tuple[Record, ...] = ()
+    earlier: tuple["Lineage", ...] = ()
 
 
 class MemoryRedis:
@@ -33,9 +43,10 @@ class MemoryRedis:
         written: called with the partition after each commit of an agent.
 
     Attributes:
-        lineage: for each partition, the ranges of offsets that the stored counts include.
+        lineage: for each partition, the records that the stored counts include.
         done: the number of events of each kind.
         lost: true if data was ever lost.
+        keeps_all: true if no more data may be lost.
     """
 
     def __init__(
@@ -43,15 +54,15 @@ class MemoryRedis:
     ) -> None:
         self.store, self.results = store, MemoryResults()
         self._loop, self._random, self._written = loop, source, written
-        self.lineage: dict[int, list[Range]] = {}
+        self.lineage: dict[int, Lineage] = {}
         self.done: Counter[str] = Counter()
         # key: `id()` of a checkpoint, unique because we keep the checkpoint
-        self._ranges: dict[int, tuple[object, list[Range]]] = {}
+        self._lineages: dict[int, tuple[object, Lineage]] = {}
         self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
         self.paused_until = self.refusing_until = -1.0
         self.slow_s = 0.0
         self.errors, self.errors_after = 0, False
-        self.lost = False
+        self.lost = self.keeps_all = False
 
     # ---- faults
 
@@ -147,7 +158,7 @@ class MemoryRedis:
         if question in READS:
             answer = getattr(self.store, question)(*arguments)
             if question == "load" and answer is not None:
-                self._ranges[id(answer)] = (answer, self.lineage[arguments[0]])
+                self._lineages[id(answer)] = (answer, self.lineage[arguments[0]])
             return answer
         if self._loop.time() < self.refusing_until:
             raise StoreUnavailable("disk full")
@@ -157,7 +168,7 @@ class MemoryRedis:
         self.done["commits refused"] += not written
         if written:
             partition, change = arguments[0], arguments[-1]
-            self.lineage[partition] = list(self._ranges[id(change)][1])
+            self.lineage[partition] = self._lineages[id(change)][1]
             self._written(partition)
         return written
 
@@ -166,10 +177,10 @@ class MemoryRedis:
         redis = self
 
         class Traced(fold):  # type: ignore[misc]  # the base class is a parameter
-            def __init__(self, survey: Any, checkpoint: Any, *more: Any) -> None:
-                super().__init__(survey, checkpoint, *more)
-                self.ranges: list[Range] = [] if checkpoint is None else list(redis._ranges[id(checkpoint)][1])
-                self.now_ms = now_ms  # only a mutant needs this case
+            def __init__(self, survey: Any, checkpoint: Any, *more: Any, **named: Any) -> None:
+                self.now_ms = now_ms  # only mutants need this
+                super().__init__(survey, checkpoint, *more, **named)
+                self.lineage = Lineage() if checkpoint is None else redis._lineages[id(checkpoint)][1]
 
             def feed(self, records: Sequence[Record]) -> Any:
                 before = self.next_offset
@@ -177,17 +188,18 @@ class MemoryRedis:
                 redis.done["records delivered again"] += result.redelivered
                 redis.done["duplicates of report keys"] += result.duplicates
                 redis.done["gaps noticed"] += result.gap is not None
-                if self.next_offset != before:
-                    if self.ranges and self.ranges[-1][1] == before:
-                        self.ranges[-1] = (self.ranges[-1][0], self.next_offset)
-                    else:
-                        self.ranges.append((before, self.next_offset))
+                counted = tuple(record for record in records if before <= record.offset < self.next_offset)
+                self.lineage = self.lineage._replace(records=self.lineage.records + counted)
                 return result
+
+            def switch_log(self, *arguments: Any) -> None:
+                super().switch_log(*arguments)
+                self.lineage = Lineage((), (*self.lineage.earlier, self.lineage._replace(earlier=())))
 
             def changes(self) -> Any:
                 change = super().changes()
                 if change is not None:
-                    redis._ranges[id(change)] = (change, list(self.ranges))
+                    redis._lineages[id(change)] = (change, self.lineage)
                 return change
 
         return Traced

@@ -14,7 +14,7 @@ from agents.log import Chunk, DeadLetter
 from agents.report_keys import HEADER_BYTES
 from agents.tally import Record, tally
 from estimators.publishing.schedule import Progress
-from stores.checkpoint import KEY_BYTES, Checkpoint
+from stores.checkpoint import KEY_BYTES, MAX_MS, Checkpoint
 from stores.memory_store import MemoryCountStore
 
 from .code import Code
@@ -59,7 +59,7 @@ def takes_any_gap(code: Code) -> None:
         def feed(self, records: Sequence[Record]) -> Any:
             result = super().feed(records)
             if result.gap is not None:
-                self.jump(result.gap[1])
+                self._next = result.gap[1]
                 result = super().feed(records)
             return result
 
@@ -140,10 +140,9 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
     """A step is treated as complete once one partition has passed the close of the step."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-            needed = self._position.offsets_at(self._survey.closes_ms(step))
-            reached = self._store.positions()
-            return any(reached.get(partition, 0) >= offset for partition, offset in needed.items())
+        def _passed(self, step: int, checkpoints: Any = None, mark_at_ms: int | None = None) -> bool:
+            super()._passed(step, checkpoints, mark_at_ms)
+            return any(head.newest_ms >= self._survey.closes_ms(step) for head in self._store.heads().values())
 
     code.schedule.Schedule = Schedule
 
@@ -152,8 +151,8 @@ def believes_offsets_asked_for_before(code: Code) -> None:
     """To decide if a step is complete, the schedule uses offsets that it read before the step's tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-            return checkpoints is not None or bool(super()._passed(step))
+        def _passed(self, step: int, checkpoints: Any = None, mark_at_ms: int | None = None) -> bool:
+            return checkpoints is not None or bool(super()._passed(step, mark_at_ms=mark_at_ms))
 
     code.schedule.Schedule = Schedule
 
@@ -162,10 +161,85 @@ def forgets_what_is_missing(code: Code) -> None:
     """The fold skips records that expired before they were counted, and does not note the missing records."""
 
     class Fold(PartitionFold):
-        def lose(self, offset: int, now_ms: int) -> None:
-            self.jump(offset)
+        def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
+            self._next = offset
 
     code.fold = Fold
+
+
+def bounds_missing_records_by_its_own_clock(code: Code) -> None:
+    """Missing records are noted as appended before the agent's present time, even if the agent's clock is slow."""
+
+    class Fold(PartitionFold):
+        now_ms: Callable[[], int]  # set by the run (`traced`)
+
+        def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
+            super().lose(offset, self.now_ms())
+
+    code.fold = Fold
+
+
+def jumps_over_removed_records(code: Code) -> None:
+    """Records that are missing in the middle of the log are skipped and not noted."""
+
+    class Fold(PartitionFold):
+        _found = -1
+
+        def feed(self, records: Sequence[Record]) -> Any:
+            result = super().feed(records)
+            self._found = -1 if result.gap is None else result.gap[1]
+            return result
+
+        def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
+            if offset == self._found:
+                self._next = offset
+            else:
+                super().lose(offset, until_ms)
+
+    code.fold = Fold
+
+
+def overlooks_a_replaced_end(code: Code) -> None:
+    """Records that take the place of lost ones are treated as counted."""
+
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]  # a copy of the module
+        async def _replaced(self, folds: dict[int, Any]) -> dict[int, int | None]:
+            return dict.fromkeys(folds)
+
+    code.counting.Counting = Counting
+
+
+def compares_the_end_only_when_it_loads(code: Code) -> None:
+    """An agent that already counts a partition does not notice that the log's end was replaced."""
+
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]  # a copy of the module
+        async def _replaced(self, folds: dict[int, Any]) -> dict[int, int | None]:
+            new = {n: fold for n, fold in folds.items() if self._partitions[n].fold is None}
+            return {**dict.fromkeys(folds), **await super()._replaced(new)}
+
+    code.counting.Counting = Counting
+
+
+def never_compares_the_end_after_a_noted_loss(code: Code) -> None:
+    """After the log has lost its end, an agent does not look for new records below the offset where it continues."""
+
+    class Fold(PartitionFold):
+        @property
+        def loss_is_open(self) -> bool:
+            return self._missing is not None and self._missing.until_ms == MAX_MS
+
+    code.fold = Fold
+
+
+def believes_the_estimators_clock(code: Code) -> None:
+    """The end of an idle partition is final once the step has closed by the estimator's own clock."""
+
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
+        def _passed(self, step: int, checkpoints: Any = None, mark_at_ms: int | None = None) -> bool:
+            heads = self._store.heads() if checkpoints is None else checkpoints
+            return all(heads[p].next_offset >= end if p in heads else not end for p, end in self._position.ends().items())
+
+    code.schedule.Schedule = Schedule
 
 
 def publishes_although_replaced(code: Code) -> None:
@@ -326,6 +400,12 @@ MUTANTS: tuple[Mutant, ...] = (
     publishes_when_some_partitions_are_done,
     believes_offsets_asked_for_before,
     forgets_what_is_missing,
+    bounds_missing_records_by_its_own_clock,
+    jumps_over_removed_records,
+    overlooks_a_replaced_end,
+    compares_the_end_only_when_it_loads,
+    never_compares_the_end_after_a_noted_loss,
+    believes_the_estimators_clock,
     publishes_although_replaced,
     forgets_what_was_told,
     replaces_better_by_poorer,

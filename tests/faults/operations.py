@@ -231,6 +231,47 @@ class Expire(Operation):
 
 
 @dataclass(frozen=True)
+class Remove(Operation):
+    """Somebody removes n records in the middle of a partition, for example by `cleanup.policy=compact`. `back` later records
+    remain."""
+
+    partition: int
+    n: int
+    back: int
+
+
+@dataclass(frozen=True)
+class LoseEnd(Operation):
+    """The broker loses at least the last n records of a partition, among them a counted record, and then accepts the next
+    `more` records. Redis loses nothing in the same run."""
+
+    partition: int
+    n: int
+    more: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class MakeAnew(Operation):
+    """Somebody deletes the topic and creates it again, after all partitions have been counted. Redis loses nothing in the same
+    run."""
+
+
+@dataclass(frozen=True)
+class AgentClock(Operation):
+    """From now on the agents' clocks are `behind_ms` behind the wall clock; ahead of it if negative."""
+
+    behind_ms: int
+
+
+@dataclass(frozen=True)
+class EstimatorClock(Operation):
+    """From now on the estimators' clocks are `ahead_ms` ahead of the wall clock; behind it if negative."""
+
+    ahead_ms: int
+
+
+@dataclass(frozen=True)
 class Estimate(Operation):
     """An estimator runs its schedule once. A hanging estimator resumes its earlier run instead.
 
@@ -270,6 +311,7 @@ QUESTIONS = (
     "commit_group",
     "send_dead_letters",
     "identity",
+    "later",
     "ask_second_client",
 )
 
@@ -314,6 +356,11 @@ _DRAWS: list[tuple[float, Draw]] = [
     (4, _estimate),
     (0.5, lambda r: KillEstimator(r.randrange(2))),
     (0.8, lambda r: LoseShard(r.randrange(4), r.choice((1, 2, 5, None)))),
+    (0.4, lambda r: Remove(r.randrange(3), r.randint(1, 10), r.choice((0, 1, 5)))),
+    (0.4, lambda r: LoseEnd(r.randrange(3), r.randint(1, 8), r.choice((0, 2, 10)), r.randrange(1000))),
+    (0.2, lambda r: MakeAnew()),
+    (0.5, lambda r: AgentClock(r.choice((-20_000, 0, 9_000, 60_000)))),
+    (1, lambda r: EstimatorClock(r.choice((-12_000, 0, 3_000, 12_000)))),
 ]  # fmt: skip
 
 

@@ -4,21 +4,20 @@ For random faults, the modules `agent` and `world` run the same `Counting` with 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from agents import Record, tally
 from agents.counting import Counting
-from agents.log import Chunk, DeadLetter
+from agents.log import Chunk, DeadLetter, Found
 from runtime.errors import LogUnavailable
 from stores import Checkpoint, MemoryCountStore, StoreUnavailable
 from surveys import REASONS
 from tests.agents.samples import make_log, make_survey
 
 SURVEY = make_survey()
-NOW_MS = SURVEY.opens_ms(50)
 LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) for p in range(2)}
 
 
@@ -58,6 +57,13 @@ class SteppedLog:
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         self.check()
         return {partition: (self.begins[partition], self.end(partition)) for partition in partitions}
+
+    async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        self.check()
+        return {
+            p: next((Found(r.offset, r.appended_ms) for r in self.records[p] if r.appended_ms >= time_ms), None)
+            for p, time_ms in times_ms.items()
+        }
 
     async def place(self, partition: int, offset: int) -> int:
         self.check()
@@ -137,7 +143,7 @@ class SteppedAgent:
     def __init__(self, store: MemoryCountStore, log: SteppedLog | None = None) -> None:
         self.now = 0.0
         self.log = log or SteppedLog()
-        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now, now_ms=lambda: NOW_MS)
+        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now)
         self.counting.assign(LOGS)
 
     async def step(self) -> bool:

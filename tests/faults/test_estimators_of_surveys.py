@@ -9,7 +9,7 @@ works on all surveys; then the first continues. Agents count late, so steps are 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -43,6 +43,7 @@ class Site:
         self.reports = [100 * number + step + 1 for step in range(STEPS)]
         self.store, self.results = MemoryCountStore(self.survey), MemoryResults()
         self.topic, self._now_ms, self._counted = MemoryTopic(now_ms), now_ms, 0
+        self._markers: list[int] = []
 
     def log_id(self) -> str:
         return ""
@@ -50,13 +51,22 @@ class Site:
     def earliest_ms(self) -> int:
         return self.survey.opens_ms(0)
 
-    def offsets_at(self, time_ms: int) -> dict[int, int]:
-        return {0: sum(self.survey.opens_ms(step) < min(time_ms, self._now_ms()) for step in range(STEPS))}
+    def ends(self) -> dict[int, int]:
+        return {0: self._n_records + len(self._markers)}
+
+    @property
+    def _n_records(self) -> int:
+        return sum(self.survey.opens_ms(step) < self._now_ms() for step in range(STEPS))
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        """Appends a marker. The tests mark only after the last record, so a marker's offset never changes."""
+        self._markers.append(self._now_ms())
+        return dict.fromkeys(partitions, self._now_ms())
 
     def count(self) -> None:
         """Counts the next record, if the log has one."""
         step = self._counted
-        if step < self.offsets_at(self._now_ms())[0]:
+        if step < sum(self.survey.opens_ms(step) < self._now_ms() for step in range(STEPS)):
             mechanism = self.survey.mechanisms[0][0]
             values = np.zeros(self.reports[step], np.int64)
             table = mechanism.tabulate(mechanism.simulate(values, np.random.default_rng(step)))

@@ -31,14 +31,18 @@ from . import mutants, operations
 from .operations import (
     AddAgent,
     AdvanceClock,
+    AgentClock,
     DelayDelivery,
     Duplicate,
     Estimate,
+    EstimatorClock,
     Expire,
     FlushRedis,
     KillAgent,
     LogErrors,
     LoseDelivery,
+    LoseEnd,
+    MakeAnew,
     Marker,
     Operation,
     PauseRedis,
@@ -47,6 +51,7 @@ from .operations import (
     Redeliver,
     RedisErrors,
     RefuseWrites,
+    Remove,
     Reorder,
     RestartRedis,
     StallConsumer,
@@ -86,7 +91,6 @@ FIXED: dict[str, Fixed] = {
         "gaps noticed",
         [*SOME, Wait(3), DelayDelivery(0, 2.0), *MORE, Wait(1), LoseDelivery(0, 0), Wait(3)],
         mutants.takes_any_gap,
-        2,
     ),
     "twice": Fixed(
         "records delivered again",
@@ -115,6 +119,45 @@ FIXED: dict[str, Fixed] = {
     "expired before anybody could count": Fixed(
         "commits",
         [*SOME, Wait(3), KillAgent(0), *MORE, Wait(1), Expire(0, 20, blind=True), AddAgent(), Wait(40), Estimate()],
+        mutants.forgets_what_is_missing,
+    ),
+    "expired, and the agents' clocks are slow": Fixed(
+        "commits",
+        [
+            *SOME, Wait(3), KillAgent(0), AdvanceClock(10.0), *MORE, Wait(1), *(Expire(p, 40, blind=True) for p in range(3)),
+            AgentClock(60_000), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate(),
+        ],
+        mutants.bounds_missing_records_by_its_own_clock,
+    ),
+    "records removed in the middle": Fixed(
+        "Remove",
+        [*SOME, Wait(3), KillAgent(0), *MORE, Wait(1), Remove(0, 4, 2), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate()],
+        mutants.jumps_over_removed_records,
+    ),
+    "the end lost and refilled": Fixed(
+        "LoseEnd",
+        [*SOME, Wait(3), KillAgent(0), LoseEnd(0, 4, 9, 7), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate()],
+        mutants.overlooks_a_replaced_end,
+    ),
+    "the end lost and partly refilled": Fixed(
+        "LoseEnd",
+        [Produce(2, 6, 274), Wait(2.84), LoseEnd(2, 5, 2, 524)],
+        mutants.never_compares_the_end_after_a_noted_loss,
+        60,
+    ),
+    "the end lost and refilled under a counting agent": Fixed(
+        "LoseEnd",
+        [*SOME, Wait(3), LoseEnd(0, 4, 9, 7), Wait(3), Estimate(), Wait(3), Estimate()],
+        mutants.compares_the_end_only_when_it_loads,
+    ),
+    "the estimators' clocks jump ahead in a quiet moment": Fixed(
+        "EstimatorClock",
+        [*SOME, Wait(9), EstimatorClock(12_000), Estimate(), Wait(1), Estimate(), EstimatorClock(0), *MORE, Wait(9)],
+        mutants.believes_the_estimators_clock,
+    ),
+    "the topic made anew": Fixed(
+        "MakeAnew",
+        [*SOME, Wait(3), *MORE, MakeAnew(), *SOME, Wait(12), Estimate(), Wait(3), Estimate()],
         mutants.forgets_what_is_missing,
     ),
     "a dying consumer": Fixed(
@@ -147,15 +190,14 @@ FIXED: dict[str, Fixed] = {
     ),
     "the last writes lost between an estimator's two questions": Fixed(
         "commits",
-        [Wait(6.06), Wait(2.04), Produce(1, 9, 644), Wait(4.48), Wait(8.01), Estimate(lost=1, at=8)],
+        [Wait(18.9), *SOME, AdvanceClock(5.0), *MORE, Wait(4), Estimate(lost=1, at=8), Wait(4)],
         mutants.believes_offsets_asked_for_before,
-        129,
+        3,
     ),
     "one partition behind the others": Fixed(
         "commits",
-        [Wait(14.74), Produce(2, 7, 602), Wait(6.58), Estimate(lost=1, at=0)],
+        [AddAgent(), Wait(9), StallConsumer(1), *SOME, AdvanceClock(31.0), *MORE, Wait(3), Estimate(), Wait(2), Estimate()],
         mutants.publishes_when_some_partitions_are_done,
-        9,
     ),
     "two writers at one offset, and only one of them has counted the expired records": Fixed(
         "commits refused",
@@ -165,7 +207,7 @@ FIXED: dict[str, Fixed] = {
             *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.2), Estimate(), Wait(2.33),
         ],
         mutants.overlooks_another_writer,
-        6,
+        5,
     ),
     "sent again to a new owner": Fixed(
         "duplicates of report keys",

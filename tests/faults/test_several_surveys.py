@@ -22,7 +22,7 @@ from stores import MemoryCountStore, PaneKey
 from surveys import Survey
 from tests.agents.samples import make_log, make_survey
 
-from .stepped import NOW_MS, FaultyStore, SteppedLog
+from .stepped import FaultyStore, SteppedLog
 from .virtual import VirtualLoop
 
 SURVEYS = [make_survey(name) for name in ("red", "green", "blue")]
@@ -52,7 +52,7 @@ class Agent:
 
     def _make(self, survey: Survey) -> Counting:
         loop, log = asyncio.get_running_loop(), self.logs[survey.reports_topic]
-        return Counting(survey, self.world.store_of(survey), log, 0.5, clock=loop.time, now_ms=lambda: NOW_MS)
+        return Counting(survey, self.world.store_of(survey), log, 0.5, clock=loop.time)
 
     async def _failed(self, survey: Survey, error: Exception) -> None:
         self.world.errors.append(error)

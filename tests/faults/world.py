@@ -48,7 +48,7 @@ class World:
         self.regroup = asyncio.Event()
         self.log.moved = self._wake_readers
         self.loop.thread = self.redis.thread
-        code.counting.PartitionFold = self.redis.traced(code.fold, self.log.now_ms)
+        code.counting.PartitionFold = self.redis.traced(code.fold, lambda: self.log.now_ms() - self.log.agents_behind_ms)
         publish_counts(code.schedule)
         self._estimators = [Estimator(self) for _ in range(ESTIMATORS)]
 
@@ -86,12 +86,13 @@ class World:
             await self._do(operation)
             self._raise()
         await self._settle()
-        self._finish()
+        await self._finish()
         coordinator.cancel()
 
     async def _settle(self) -> None:
         """Ends all faults and waits until all records are counted."""
         self.redis.heal()
+        self.log.estimators_ahead_ms = 0
         self.log.away_until = -1.0
         self.log.errors.clear()
         if any(agent.zombie for agent in self._living):
@@ -116,14 +117,17 @@ class World:
     def _settled(self) -> bool:
         positions = self.redis.store.positions()
         at_end = all(positions.get(partition, 0) == len(log) for partition, log in enumerate(self.log.records))
+        at_end &= all(head.log_id == self.log.log_id() for head in self.redis.store.heads().values())
         return at_end and bool(self._living) and all(agent.counting.ready for agent in self._living)
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         """Closes every step, runs the estimators and checks the end."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        for turn in range(2 * len(self._estimators) + 1):  # hanging estimators resume first
+        for turn in range(4 * len(self._estimators) + 1):  # hanging estimators resume first
             self._estimate(op.Estimate(turn))
+            await asyncio.sleep(5)  # the agents count the markers
+            await self._settle()
         self._invariant.check_end(last)
 
     # ---- operations
@@ -167,6 +171,19 @@ class World:
             case op.Expire(partition, n, blind):
                 partition %= PARTITIONS
                 log.expire(partition, n, None if blind else self.redis.store.positions().get(partition, 0))
+            case op.Remove(partition, n, back):
+                log.remove(partition % PARTITIONS, n, back)
+            case op.LoseEnd(partition, n, more, seed):
+                self._lose_end(partition % PARTITIONS, n, more, seed)
+            case op.MakeAnew():
+                heads = self.redis.store.heads()
+                if not self.redis.lost and all(p in heads for p, records in enumerate(log.records) if records):
+                    log.make_anew()
+                    self.redis.keeps_all = True
+            case op.AgentClock(behind_ms):
+                log.agents_behind_ms = behind_ms
+            case op.EstimatorClock(ahead_ms):
+                log.estimators_ahead_ms = ahead_ms
             case op.BrokerAway(seconds):
                 log.go_away(seconds)
             case op.RestartBroker():
@@ -175,8 +192,20 @@ class World:
             case op.LogErrors(question, n, after):
                 log.errors[question] = (n, after)
 
+    def _lose_end(self, partition: int, n: int, more: int, seed: int) -> None:
+        """Loses the end of the log from a counted record on. Nobody can notice the loss of records that nobody has counted."""
+        head = self.redis.store.heads().get(partition)
+        counted = self.redis.lineage[partition].records if head is not None and head.log_id == self.log.log_id() else ()
+        kept = min(len(self.log.records[partition]) - n, len(counted) and counted[-1].offset)
+        if counted and not self.redis.lost and kept >= self.log.begins[partition]:
+            self.log.lose_end(partition, kept)
+            self.redis.keeps_all = True
+            self.log.produce(partition, more, seed)
+
     def _do_to_redis(self, what: op.Operation) -> None:
         redis = self.redis
+        if redis.keeps_all and isinstance(what, op.FlushRedis | op.RestartRedis | op.LoseShard):
+            return  # if both the log and Redis lose data, nobody can notice the loss
         match what:
             case op.PauseRedis(seconds):
                 redis.paused_until = max(redis.paused_until, self.loop.time() + seconds)

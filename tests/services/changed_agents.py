@@ -4,6 +4,7 @@ hangs            the consumer's thread hangs while the file HANG exists. Each he
                  clock and one tick of the watchdog, and adds a line to the file CHECKS. No limit depends on real time
 shut-out METHOD  the group refuses the coordinator's METHOD while the file SHUT exists; each refusal adds a line to the file
 unhurried        commits only after a stop signal, and has minutes for that commit
+slow-clock       every wall clock of the process is a minute behind
 waits            waits between its checks and its start: makes the file CHECKED, then waits for the file GO
 """
 
@@ -85,8 +86,15 @@ def waits() -> None:
     patch.object(app.AgentApp, "prepare", prepare_and_wait).start()
 
 
+def slow_clock() -> None:
+    seconds, nanoseconds = time.time, time.time_ns
+    time.time, time.time_ns = lambda: seconds() - 60, lambda: nanoseconds() - 60 * 10**9
+
+
 if __name__ == "__main__":
-    changes: dict[str, Callable[..., None]] = {"hangs": hangs, "shut-out": shut_out, "unhurried": unhurried, "waits": waits}
+    changes: dict[str, Callable[..., None]] = {
+        "hangs": hangs, "shut-out": shut_out, "slow-clock": slow_clock, "unhurried": unhurried, "waits": waits,
+    }  # fmt: skip
     changes[sys.argv[1]](*sys.argv[2:])
     sys.argv[1:] = []
     app._work(app._from_environment())

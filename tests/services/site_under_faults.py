@@ -24,7 +24,7 @@ from kafka.errors import KafkaError
 
 from agents import Record
 from agents.report_keys import HEADER_BYTES
-from estimators.publishing.log_position import KafkaLogPosition, connect_admin
+from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from estimators.publishing.results import MemoryResults
 from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
@@ -148,10 +148,14 @@ class _Unpruned(RedisCountStore):
 
 
 class Estimator(threading.Thread):
-    """The real schedule, with the agents' Kafka and Redis. The publications contain counts instead of estimates."""
+    """The real schedule, with the agents' Kafka and Redis. The publications contain counts instead of estimates.
 
-    def __init__(self, site: Site) -> None:
+    The estimator's clock is `ahead_ms` ahead.
+    """
+
+    def __init__(self, site: Site, ahead_ms: int = 0) -> None:
         super().__init__(daemon=True)
+        self._ahead_ms = ahead_ms
         self.site, self._over = site, threading.Event()
         self.told: list[Published] = []
         self.results = MemoryResults()
@@ -162,12 +166,14 @@ class Estimator(threading.Thread):
         publish_counts(module)
         try:
             admin = connect_admin(self.site.settings, timeout_ms=30_000)
-            position = KafkaLogPosition(self.site.survey, self.site.settings, admin)
+            markers = MarkerProducer(self.site.settings)
+            position = KafkaLogPosition(self.site.survey, self.site.settings, admin, markers)
             store = _Unpruned(self.site.survey, self.site.settings)
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):
-                    schedule.run(now_ms())
+                    schedule.run(now_ms() + self._ahead_ms)
+            markers.close()
             admin.close()
             store.close()
         except BaseException as error:
@@ -232,8 +238,6 @@ class Run:
         self.traffic.finish()
         if not self._living:
             self.site.start()
-        ends = Counter(record.partition for record in self.site.read(self.site.survey.reports_topic))
-        self.site.until(lambda: self.site.store.positions() == dict(ends))
         last = self.site.survey.step_at(now_ms())
 
         def published() -> bool:
@@ -242,6 +246,8 @@ class Run:
 
         self.site.until(published)
         self.estimator.finish()
+        ends = Counter(record.partition for record in self.site.read(self.site.survey.reports_topic))
+        self.site.until(lambda: self.site.store.positions() == dict(ends))
 
     # ---- operations
 
@@ -326,7 +332,7 @@ class Run:
         for record in site.read(site.survey.reports_topic):
             key = dict(record.headers).get("key", b"")
             logs[record.partition].append(Record(record.offset, record.timestamp, record.value, key))
-        found = Counter((partition, record.value) for partition, log in logs.items() for record in log)
+        found = Counter((partition, record.value) for partition, log in logs.items() for record in log if record.value)
         lacking = self.traffic.acknowledged - found
         beyond = found - self.traffic.acknowledged
         assert not lacking, f"{lacking.total()} acknowledged records are not in the log"

@@ -12,7 +12,7 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from estimators.publishing.log_position import KafkaLogPosition, connect_admin
+from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import TopicError, check_session, ensure_topics
@@ -110,7 +110,7 @@ def test_a_topic_recreated_with_fewer_partitions_is_counted(kafka: str, redis_ur
     assert all(head.missing is not None for head in heads.values())
     assert "recreated without this partition" in worker.log.read_text()
     with connect_admin(site.settings) as admin:
-        assert KafkaLogPosition(site.survey, site.settings, admin).offsets_at(2**53) == {0: 25, 1: 25}
+        assert KafkaLogPosition(site.survey, site.settings, admin, MarkerProducer(site.settings)).ends() == {0: 25, 1: 25}
     assert worker.process.poll() is None
     worker.stop()
 

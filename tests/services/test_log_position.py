@@ -6,7 +6,7 @@ from pathlib import Path
 from kafka import KafkaAdminClient, KafkaProducer
 from msgspec.structs import replace
 
-from estimators.publishing.log_position import KafkaLogPosition, connect_admin
+from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
 from surveys import load_survey
@@ -19,14 +19,16 @@ def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: s
     survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka, partitions=1)
     ensure_topics(settings, survey)
-    far_ms = survey.closes_ms(10**6)
-    with connect_admin(settings) as reader:
-        position = KafkaLogPosition(survey, settings, reader)
-        assert position.offsets_at(far_ms) == {0: 0}
+    with connect_admin(settings) as reader, closing(MarkerProducer(settings)) as markers:
+        position = KafkaLogPosition(survey, settings, reader, markers)
+        assert position.ends() == {0: 0}
         assert position.earliest_ms() is None
         with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
             admin.create_partitions({survey.reports_topic: 3})
         with closing(KafkaProducer(bootstrap_servers=kafka, acks="all")) as producer:
             taken = producer.send(survey.reports_topic, b"report", partition=2).get(10)
-        assert position.offsets_at(far_ms) == {0: 0, 1: 0, 2: 1}
+        assert position.ends() == {0: 0, 1: 0, 2: 1}
         assert position.earliest_ms() == taken.timestamp
+        appended = position.mark([0, 2])
+        assert position.ends() == {0: 1, 1: 0, 2: 2}
+        assert all(taken.timestamp <= time_ms <= taken.timestamp + 60_000 for time_ms in appended.values())
