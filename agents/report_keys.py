@@ -2,8 +2,9 @@
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
 and to the same partition. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
-neither counted nor a dead letter. A rejected record's key is not remembered, and records without a key are always counted.
-A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
+neither counted nor a dead letter, even if its envelope differs. The gateway computes report keys from the body and its
+Idempotency-Key, so two bodies never share one. A rejected record's key is not remembered, and records without a key are always
+counted. A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
 
 Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
 time. As everywhere in the fold, append times never decrease. A generation is dropped once no envelope in it can be accepted

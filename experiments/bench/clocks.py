@@ -89,7 +89,7 @@ def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
         try:
             checks.require_countable(batch=False)
         except Problem as problem:
-            if STATUS[problem.cause] in FINAL or problem.retry_s is None:
+            if problem.retry_s is None or STATUS[problem.cause] == FINAL:
                 return attempts, False
             now_ms += 1000 * problem.retry_s
         else:

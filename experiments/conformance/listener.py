@@ -11,7 +11,7 @@ It makes the real gateway's checks of content types, keys and envelopes, by the 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Literal
@@ -21,9 +21,9 @@ from starlette.responses import Response
 
 from experiments.conformance.calls import ConformanceError
 from experiments.conformance.rules import KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
-from producers.gateway.bodies import Checks, idempotency_key, is_batch, largest_body, oversized, unpack
+from producers.gateway.bodies import Checks, Headers, idempotency_key, is_batch, largest_body, oversized, read_headers, unpack
 from producers.gateway.origins import ANSWER_HEADERS, REQUEST_HEADERS
-from producers.gateway.problems import FINAL, STATUS, Cause, Problem
+from producers.gateway.problems import Cause, Problem
 from producers.gateway.surveys import ServedSurvey
 from runtime.clock import now_ms
 from surveys import Survey
@@ -60,8 +60,12 @@ class Sending:
         """Number of different keys."""
         return len(self._bodies)
 
-    def take(self, headers: dict[bytes, bytes], body: bytes) -> int | Problem | None:
+    def take(self, pairs: Sequence[tuple[bytes, bytes]], body: bytes) -> int | Problem | None:
         """Checks one attempt.
+
+        Args:
+            pairs: the request's headers, with names in lower case.
+            body: the body.
 
         Returns:
             The number of reports accepted, the problem to answer, or None to close the connection without an answer.
@@ -70,12 +74,12 @@ class Sending:
             self.attempts += 1
             place = f"request {self.attempts}"
             try:
-                key, reports = self._checked(headers, body)
+                key, reports = self._checked(read_headers(pairs), body)
             except Problem as problem:
-                key = headers.get(b"idempotency-key", b"")
+                key = dict(pairs).get(b"idempotency-key", b"")
                 if problem.cause == "step too old" and self._bodies.get(key) == body:  # the step has closed in the meantime
                     self._unfinished.pop(key, None)
-                elif STATUS[problem.cause] in FINAL:
+                elif problem.cause != "step in the future":
                     self._faults.add(f"the gateway would refuse the request: {problem.cause}", place)
                 return problem
             first = key not in self._bodies
@@ -94,7 +98,7 @@ class Sending:
             self._not_before[key] = time.monotonic() + RETRY_S
             return Problem(answer, "an answer of the conformance check: send the same again", retry_s=RETRY_S)
 
-    def _checked(self, headers: dict[bytes, bytes], body: bytes) -> tuple[bytes, int]:
+    def _checked(self, headers: Headers, body: bytes) -> tuple[bytes, int]:
         batch = is_batch(headers)
         key = idempotency_key(headers)
         if key is None or read_key(key.decode()) is None:
@@ -102,7 +106,7 @@ class Sending:
             raise Problem("malformed idempotency key", detail)
         if len(body) > largest_body(batch):
             raise oversized(batch)
-        envelopes = unpack(body) if batch else [body]
+        envelopes = unpack(body, batch)
         checks = Checks({self._survey.fingerprint: self._survey}, now_ms())
         checks.check(envelopes)
         checks.require_countable(batch)
@@ -179,7 +183,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             if self.path != "/v1/reports":
                 refusal = _unknown()
             elif not length.isdecimal():
-                refusal = Problem("undecodable", "the check needs a Content-Length").response()
+                refusal = Problem("malformed request", "the check needs a Content-Length").response()
             elif int(length) > largest_body(batch=False):
                 refusal = oversized(batch=False).response()
             if refusal is not None:
@@ -190,7 +194,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             if len(body) < int(length):
                 self.close_connection = True
                 return
-            given = {name.lower().encode(): value.encode("latin-1") for name, value in reversed(self.headers.items())}
+            given = [(name.lower().encode(), value.strip(" \t").encode("latin-1")) for name, value in self.headers.items()]
             result = sending.take(given, body)
             if result is None:
                 self.close_connection = True

@@ -8,9 +8,10 @@
     GET  /health, /ready  liveness of the process; readiness to accept reports of a survey
     GET  /openapi.json    this API as an OpenAPI document
 
-**Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey for good
-(``wrong survey``). A survey whose topic cannot be used gets 503 (``survey unavailable``), and the other surveys are served.
-While a survey file is broken, an unknown fingerprint also gets this 503: the survey may be in that file.
+**Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
+survey``), but not for good: another gateway may have the survey, or this one later. A survey whose topic cannot be used gets
+503 (``survey unavailable``), and the other surveys are served. While a survey file is broken, an unknown fingerprint also gets
+this 503: the survey may be in that file.
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
@@ -18,18 +19,22 @@ cannot be counted, the gateway refuses the batch. The problem document lists the
 (`elements`, the first 100). A batch of two surveys is refused too (``several surveys``), because one append reaches one topic.
 A single envelope may have at most 1 000 000 bytes.
 
-**Checks.** The gateway makes the same checks as the agents, but by the gateway's own clock. The log's timestamp decides: an
-envelope accepted just before its step closes may be too late in the log, and the agents then reject the envelope. An envelope
-for a future step may count later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
+**Checks.** The gateway makes the same checks as the agents: before the append by its own clock, and after it by the append time
+in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log. If
+the reports do not count at the append time, the answer is ``step too old`` or ``step in the future``, although the log has the
+records: agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until the step
+opens in ``Retry-After`` (at most a day).
 
-**Delivery.** A 202 means that the log has the reports. A 4xx or a 503 means that this attempt never appends the reports to the
-log. After 400, 413, 415 and 422 no later attempt with the same body counts either. After any other 4xx or a 503, the same body
-may count if the client sends the body again after ``Retry-After``. The outcome is unknown after 500, the 504 ``outcome
-unknown``, a proxy's own 502 or 504, and a missing answer.
+**Delivery.** A 202 means that the log has the reports, and that they count. If only some envelopes of a batch count at the
+append time, ``accepted`` is the number of their reports. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no
+later attempt with the same body counts either (`producers.gateway.problems` has the rule). After any other 4xx, a 501 or a 503,
+the same body may count if the client sends the body again. The outcome is unknown after 500, the 504 ``outcome unknown``, a
+proxy's own 502 or 504, and a missing answer.
 
 An ``Idempotency-Key``, the same in every attempt, makes the reports count exactly once, whichever gateways get the attempts and
 whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step
-closes. Without a key, every attempt that reaches the log counts.
+closes. Another body with the same key is another request, and both count. Without a key, every attempt that reaches the log
+counts.
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
 and keeps the key until the 202. The key never reaches the log and links no two reports of a device. The log gets a hash of

@@ -1,26 +1,47 @@
 """The body of a request: its kind, its idempotency key, and the checks of its envelopes. No clock, socket or broker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem, unknown_at_present
+from producers.gateway.problems import FINAL, MAX_RETRY_S, RETRY_S, STATUS, Element, Problem, unknown_at_present
 from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from surveys import Rejected, Survey
-from surveys.envelope import MAX_ENVELOPE_BYTES, check_decoded, decode_envelope
+from surveys import Reason, Rejected, Survey
+from surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope
 
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")
 KEY = r"[A-Za-z0-9_-]{16,64}"
 
 Headers = Mapping[bytes, bytes]  # name in lower case -> value; of several headers with one name, the first
+ONCE: Final = frozenset((b"authorization", b"content-encoding", b"content-type", b"idempotency-key"))
 
+_DETAILS: Final[dict[Reason, str]] = {
+    "step in the future": "the same body may count after Retry-After seconds",
+    "unknown version": "this gateway does not know the envelope's version; it may after an update",
+    "wrong survey": "this gateway does not have the envelope's survey; another gateway may, or this one later",
+}
 _KINDS: Final = {kind.encode(): False for kind in ENVELOPES} | {BATCH.encode(): True}
 _KEY_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 _BIN = (0xC4, 0xC5, 0xC6)
 
 _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+def read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Returns the headers by name.
+
+    Raises:
+        Problem: if one of the headers in `ONCE` comes twice. A proxy might read the other one.
+    """
+    headers = dict[bytes, bytes]()
+    for name, value in pairs:
+        if name not in headers:
+            headers[name] = value
+        elif name in ONCE:
+            raise Problem("malformed request", f"a request must have only one header {name.decode()}")
+    return headers
 
 
 def is_batch(headers: Headers) -> bool:
@@ -62,12 +83,17 @@ def idempotency_key(headers: Headers) -> bytes | None:
     raise Problem("malformed idempotency key", f"an idempotency key must match {KEY}")
 
 
-def unpack(body: bytes) -> list[bytes]:
-    """Returns the envelopes of a batch.
+def unpack(body: bytes, batch: bool) -> list[bytes]:
+    """Returns the envelopes of a body.
 
     Raises:
-        Problem: if the body is not a msgpack array of 1 to `MAX_BATCH` binaries.
+        Problem: if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries. The refusal of an
+            empty body is not final: the body may have been lost on its way.
     """
+    if not body:
+        raise Problem("malformed request", "the request has no body")
+    if not batch:
+        return [body]
     try:
         envelopes = _decode_batch(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -90,52 +116,75 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 class Checks:
-    """The checks of a request's envelopes: the same as the agents', by the gateway's clock. All envelopes must belong to one
-    survey.
+    """The checks of a request's envelopes: the same as the agents'. All envelopes must belong to one survey.
+
+    Before the append, `check` uses the gateway's clock. After the append, `count` uses the append time, as the agents do.
 
     Args:
         surveys: the surveys, by fingerprint.
         now_ms: the gateway's time.
         incomplete: True if there are surveys that the gateway does not know at present.
+        patience_ms: how long after a step's close, by the gateway's clock, an envelope of the step still passes `check`.
 
     Attributes:
         now_ms: as given.
         survey: the survey of the envelopes; None before an envelope of one of the surveys.
         reports: number of reports in the envelopes checked so far.
-        earliest_step: the earliest step of these envelopes.
+        earliest_step, latest_step: the earliest and the latest step of these envelopes.
     """
 
-    __slots__ = ("_incomplete", "_refused", "_several", "_surveys", "_unknown", "earliest_step", "now_ms", "reports", "survey")
+    __slots__ = (
+        "_fingerprint", "_incomplete", "_passed", "_patience_ms", "_refused", "_several", "_surveys", "_unknown",
+        "earliest_step", "latest_step", "now_ms", "reports", "survey",
+    )  # fmt: skip
 
-    def __init__(self, surveys: Mapping[bytes, Survey], now_ms: int, incomplete: bool = False) -> None:
-        self._surveys, self.now_ms, self._incomplete = surveys, now_ms, incomplete
+    def __init__(self, surveys: Mapping[bytes, Survey], now_ms: int, incomplete: bool = False, patience_ms: int = 0) -> None:
+        self._surveys, self.now_ms, self._incomplete, self._patience_ms = surveys, now_ms, incomplete, patience_ms
         self.survey: Survey | None = None
-        self.reports, self.earliest_step = 0, 2**63
+        self.reports, self.earliest_step, self.latest_step = 0, 2**63, -1
+        self._passed = list[tuple[int, int]]()  # step and number of reports of each envelope
         self._refused = list[Element]()
+        self._fingerprint: bytes | None = None
         self._several = self._unknown = False
 
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
         """Checks envelopes of the request; the index of the first one is `first`."""
         for index, raw in enumerate(envelopes, first):
+            survey = None
             try:
                 envelope = decode_envelope(raw)
+                if self._fingerprint is None:
+                    self._fingerprint = envelope.fingerprint
+                elif envelope.fingerprint != self._fingerprint:
+                    self._several = True
                 survey = self._surveys.get(envelope.fingerprint)
                 if survey is None:
                     self._unknown = True
                     raise Rejected("wrong survey")
-                if survey is not self.survey:  # another object may be the same survey with another title
-                    self._several |= self.survey is not None and survey.fingerprint != self.survey.fingerprint
-                    self.survey = survey
-                check_decoded(survey, envelope, self.now_ms)
+                self.survey = survey
+                self._check_decoded(survey, envelope)
             except Rejected as rejected:
                 element: Element = {"index": index, "reason": rejected.reason}
-                if rejected.reason == "step in the future":
-                    element["retry_after"] = self._opens_in_s(raw)
+                if survey is not None and rejected.reason == "step in the future":
+                    element["retry_after"] = self._opens_in_s(survey, envelope.step, self.now_ms)
+                elif STATUS[rejected.reason] != FINAL:
+                    element["retry_after"] = RETRY_S[rejected.reason]
                 self._refused.append(element)
             else:
+                self._passed.append((envelope.step, envelope.n))
                 self.reports += envelope.n
                 if envelope.step < self.earliest_step:
                     self.earliest_step = envelope.step
+                if envelope.step > self.latest_step:
+                    self.latest_step = envelope.step
+
+    def _check_decoded(self, survey: Survey, envelope: AnyEnvelope) -> None:
+        try:
+            check_decoded(survey, envelope, self.now_ms)
+        except Rejected as rejected:
+            if rejected.reason != "step too old":
+                raise
+            check_decoded(survey, envelope, self.now_ms - self._patience_ms)
 
     def require_countable(self, batch: bool) -> Survey:
         """Returns the survey of the envelopes.
@@ -153,22 +202,47 @@ class Checks:
             raise _refusal(self._refused, batch)
         return self.survey
 
-    def _opens_in_s(self, raw: bytes) -> int:
-        """Returns the seconds until a report of the envelope's step may count, at most a day."""
-        envelope = decode_envelope(raw)
-        survey = self._surveys[envelope.fingerprint]
-        wait_ms = survey.opens_ms(envelope.step) - survey.skew_ms - self.now_ms
+    def count(self, appended_ms: int | None, batch: bool, keyed: bool) -> int | Problem:
+        """Returns the answer after the append: the number of reports that count, or the problem if they do not count.
+
+        If only some envelopes of a batch count, the answer is their number. If the other envelopes may count later, and the
+        request has a key, the answer is the problem "step in the future": a further attempt counts every envelope once.
+
+        Args:
+            appended_ms: the append time, in ms since 1970; None if the log did not tell it.
+            batch: True for a batch.
+            keyed: True if the request has an idempotency key.
+        """
+        survey = self.survey
+        if survey is None or appended_ms is None:
+            return self.reports
+        if not survey.too_old(self.earliest_step, appended_ms) and not survey.too_early(self.latest_step, appended_ms):
+            return self.reports
+        refused, counted, late = list[Element](), 0, False
+        for index, (step, n) in enumerate(self._passed):
+            if survey.too_old(step, appended_ms):
+                refused.append({"index": index, "reason": "step too old"})
+                late = True
+            elif survey.too_early(step, appended_ms):
+                wait_s = self._opens_in_s(survey, step, appended_ms)
+                refused.append({"index": index, "reason": "step in the future", "retry_after": wait_s})
+            else:
+                counted += n
+        return counted if counted and (late or not keyed) else _refusal(refused, batch)
+
+    @staticmethod
+    def _opens_in_s(survey: Survey, step: int, now_ms: int) -> int:
+        """Returns the seconds until a report of the step may count, at most a day."""
+        wait_ms = survey.opens_ms(step) - survey.skew_ms - now_ms
         return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind the gateway's clock
 
 
 def _refusal(refused: list[Element], batch: bool) -> Problem:
-    """Returns the problem for refused envelopes: the first final reason, or "step in the future" if no reason is final."""
-    final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
+    """Returns the problem for refused envelopes: the first final reason, or the one with the longest wait if none is final."""
+    final = next((element for element in refused if STATUS[element["reason"]] == FINAL), None)
     elements = refused if batch else []
     if final is not None:
         detail = "the service would never count it" if not batch else "the service would never count some of these envelopes"
         return Problem(final["reason"], detail, elements=elements)
-    retry_s = max(element["retry_after"] for element in refused)
-    return Problem(
-        "step in the future", "the same body may count after Retry-After seconds", elements=elements, retry_s=retry_s
-    )
+    last = max(refused, key=lambda element: element["retry_after"])
+    return Problem(last["reason"], _DETAILS[last["reason"]], elements=elements, retry_s=last["retry_after"])

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from producers.gateway.bodies import BATCH, ENVELOPE
+from producers.gateway.problems import FINAL, MEND_FIRST
 from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from producers.sinks import SinkError, TooLateError
 
@@ -85,7 +86,7 @@ class GatewaySink:
                 answer = self._connection.getresponse()
                 status, said = answer.status, answer.read()
                 told = answer.headers.get("Retry-After", "")
-                again = bool(told) or status >= 500
+                again = status not in (FINAL, *MEND_FIRST)
                 wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may send a date instead of seconds
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()  # the next attempt opens the connection again

@@ -16,7 +16,16 @@ from starlette.requests import ClientDisconnect, Request
 
 from producers.gateway import metrics
 from producers.gateway.admission import Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
-from producers.gateway.bodies import Checks, Headers, idempotency_key, is_batch, largest_body, oversized, unpack
+from producers.gateway.bodies import (
+    Checks,
+    Headers,
+    idempotency_key,
+    is_batch,
+    largest_body,
+    oversized,
+    read_headers,
+    unpack,
+)
 from producers.gateway.problems import MAX_RETRY_S, Problem
 from producers.gateway.record_batches import Outcome
 from producers.gateway.report_keys import request_hash
@@ -29,6 +38,7 @@ OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
+PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
 BREATH = 250  # number of envelopes checked before other tasks run; takes less than 0.01 s
 
 Client = tuple[int, str]  # number of the token, neighbourhood of the address
@@ -103,28 +113,28 @@ class Intake:
 
     # ---- a request
 
-    def take(self, headers: Headers, host: str, body: bytes, answer: Answer) -> None:
+    def take(self, pairs: Sequence[tuple[bytes, bytes]], host: str, body: bytes, answer: Answer) -> None:
         """Handles a request that has arrived whole.
 
         Args:
-            headers: the request's headers.
+            pairs: the request's headers, with names in lower case.
             host: the client's address.
             body: the body.
             answer: called once, now or later, with the number of reports acknowledged or the problem.
         """
         begun_s, reservation = time.monotonic(), Reservation(self._memory)
         try:
+            headers = read_headers(pairs)
             client = self._admit(headers, host, begun_s)
             batch, key = is_batch(headers), idempotency_key(headers)
             if len(body) > largest_body(batch):
                 raise oversized(batch)
             self._bytes.charge(client, len(body), begun_s)
             reservation.grow(OVERHEAD_BYTES + len(body))
-            envelopes = unpack(body) if batch else [body]
-            checks = self._checks()
+            envelopes, checks = unpack(body, batch), self._checks()
             checks.check(envelopes)
             log = self.surveys.log_of(checks.require_countable(batch))
-            self._append(log, envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer))
+            self._append(log, envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer, batch))
         except Busy:
             _answer(_busy(), begun_s, answer)
         except Problem as problem:
@@ -152,18 +162,17 @@ class Intake:
                 future.set_result(result)
 
         try:
-            headers = dict(reversed(request.scope["headers"]))
+            headers = read_headers(request.scope["headers"])
             client = self._admit(headers, request.client.host if request.client else "", begun_s)
             batch, key = is_batch(headers), idempotency_key(headers)
             body = await self._read(request, headers, batch, reservation, client)
-            envelopes = unpack(body) if batch else [body]
-            checks = self._checks()
+            envelopes, checks = unpack(body, batch), self._checks()
             for first in range(0, len(envelopes), BREATH):
                 if first:
                     await asyncio.sleep(0)  # let other tasks run
                 checks.check(envelopes[first : first + BREATH], first)
             log = self.surveys.log_of(checks.require_countable(batch))
-            waiting = _Waiting(begun_s, time.monotonic(), reservation, answer)
+            waiting = _Waiting(begun_s, time.monotonic(), reservation, answer, batch)
             self._append(log, envelopes, body, key, checks, client, waiting)
         except Problem as problem:
             reservation.release()
@@ -181,9 +190,9 @@ class Intake:
         """Checks the token of a request without reports and the client's rates, and charges the client for one request.
 
         Raises:
-            Problem: unauthorized, too many requests, stopping.
+            Problem: malformed request, unauthorized, too many requests, stopping.
         """
-        headers = dict(reversed(request.scope["headers"]))
+        headers = read_headers(request.scope["headers"])
         self._admit(headers, request.client.host if request.client else "", time.monotonic())
 
     def _admit(self, headers: Headers, host: str, now_s: float) -> Client:
@@ -221,7 +230,7 @@ class Intake:
                 finally:
                     self._reading.discard(reading)
         except ClientDisconnect:
-            raise Problem("undecodable", "the client disconnected before the end of the body") from None
+            raise Problem("malformed request", "the client disconnected before the end of the body") from None
         except Busy:
             raise _busy() from None
         except TimeoutError:
@@ -232,7 +241,7 @@ class Intake:
         return b"".join(parts)
 
     def _checks(self) -> Checks:
-        return Checks(self.surveys.by_fingerprint, self._now_ms(), self.surveys.incomplete)
+        return Checks(self.surveys.by_fingerprint, self._now_ms(), self.surveys.incomplete, PATIENCE_MS)
 
     # ---- to the log
 
@@ -247,7 +256,7 @@ class Intake:
         waiting: "_Waiting",
     ) -> None:
         """Starts to append the envelopes. The append continues even if the request is cancelled."""
-        waiting.envelopes, waiting.reports = len(envelopes), checks.reports
+        waiting.envelopes, waiting.checks, waiting.keyed = len(envelopes), checks, key is not None
         keyed = None if key is None else Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
         self._reports.charge(client, checks.reports, waiting.since_s)
         try:
@@ -288,15 +297,18 @@ class _Waiting:
         begun_s: the monotonic time of the request's head.
         since_s: the monotonic time since which the request has waited for the log.
         answer: None once the request is answered.
-        envelopes, reports: their numbers.
+        batch, keyed: True for a batch, and for a request with an idempotency key.
+        envelopes: their number.
+        checks: the checks of the envelopes; None before the append.
     """
 
-    __slots__ = ("answer", "begun_s", "envelopes", "reports", "reservation", "since_s")
+    __slots__ = ("answer", "batch", "begun_s", "checks", "envelopes", "keyed", "reservation", "since_s")
 
-    def __init__(self, begun_s: float, since_s: float, reservation: Reservation, answer: Answer) -> None:
-        self.begun_s, self.since_s, self.reservation = begun_s, since_s, reservation
+    def __init__(self, begun_s: float, since_s: float, reservation: Reservation, answer: Answer, batch: bool) -> None:
+        self.begun_s, self.since_s, self.reservation, self.batch = begun_s, since_s, reservation, batch
         self.answer: Answer | None = answer
-        self.envelopes = self.reports = 0
+        self.envelopes, self.keyed = 0, False
+        self.checks: Checks | None = None
 
     def give(self, result: int | Problem) -> None:
         """Answers the request, unless it was answered before."""
@@ -304,13 +316,13 @@ class _Waiting:
         if answer is not None:
             _answer(result, self.begun_s, answer)
 
-    def done(self, outcome: Outcome) -> None:
-        """Receives the outcome from the log."""
+    def done(self, outcome: Outcome, appended_ms: int | None) -> None:
+        """Receives the outcome and the append time from the log."""
         self.reservation.release()
-        if outcome is Outcome.APPENDED:
+        if outcome is Outcome.APPENDED and self.checks is not None:
             metrics.counts.envelopes += self.envelopes
-            metrics.counts.reports += self.reports
-            self.give(self.reports)
+            metrics.counts.reports += self.checks.reports
+            self.give(self.checks.count(appended_ms, self.batch, self.keyed))
         else:
             self.give(_unavailable() if outcome is Outcome.NOT_APPENDED else _unacknowledged())
 

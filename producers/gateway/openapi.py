@@ -33,7 +33,7 @@ def description(tokens_required: bool) -> dict[str, Any]:
     guarded: dict[str, Any] = {"security": [{"bearer": []}]} if tokens_required else {}
     key = {
         "name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": f"^{KEY}$"},
-        "description": "random, the same for every attempt to send this body; all attempts count once",
+        "description": "random, the same for every attempt to send this body; all attempts count once; another body counts too",
     }  # fmt: skip
     reports = {
         "summary": "Append one envelope or a batch to the log.",
@@ -41,8 +41,8 @@ def description(tokens_required: bool) -> dict[str, Any]:
         "parameters": [key],
         "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
         "responses": {
-            "202": _answer("The log has the reports.", accepted=_INTEGER | {"minimum": 1}),
-            **_problems(400, 401, 408, 409, 413, 415, 422, 429, 503, 504),
+            "202": _answer("The log has the reports; `accepted` of them count.", accepted=_INTEGER | {"minimum": 1}),
+            **_problems(400, 401, 408, 409, 415, 422, 429, 500, 501, 503, 504),
         },
         **guarded,
     }
@@ -54,7 +54,7 @@ def description(tokens_required: bool) -> dict[str, Any]:
         "summary": "The survey of a gateway with one survey, as devices need it.",
         "description": f"{about} A gateway with another number of surveys answers 404.",
         "operationId": "getSurvey",
-        "responses": {"200": _document("The survey.", served), **_problems(401, 404, 429, 503)},
+        "responses": {"200": _document("The survey.", served), **_problems(400, 401, 404, 429, 503)},
         **guarded,
     }
     one = {
@@ -65,13 +65,13 @@ def description(tokens_required: bool) -> dict[str, Any]:
             "name": "fingerprint", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
             "description": "16 hexadecimal digits",
         }],
-        "responses": {"200": _document("The survey.", served), **_problems(401, 404, 429, 503)},
+        "responses": {"200": _document("The survey.", served), **_problems(400, 401, 404, 429, 503)},
         **guarded,
     }  # fmt: skip
     every = {
         "summary": "All surveys of this gateway.",
         "operationId": "listSurveys",
-        "responses": {"200": _document("The surveys, by name.", listed), **_problems(401, 429, 503)},
+        "responses": {"200": _document("The surveys, by name.", listed), **_problems(400, 401, 429, 503)},
         **guarded,
     }
     health = {
@@ -124,7 +124,7 @@ def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
             "status": _INTEGER | {"const": status},
             "detail": _STRING,
         }
-        if status in (400, 409, 413, 422):
+        if status in (409, 422):
             properties["refused"] = _INTEGER | {"minimum": 1, "description": "number of refused envelopes in a batch"}
             properties["elements"] = {"type": "array", "maxItems": MAX_ELEMENTS, "items": _ELEMENT}
         schema = {

@@ -10,9 +10,12 @@ problem repeats no content of an envelope.
 
 The status alone determines what a client does:
 
-- 400, 413, 415, 422: this body never counts;
-- 500, 504: the log may have the reports (`producers.gateway.app` explains how to retry);
-- all other statuses: the log does not have the reports, and the same body may count later.
+- 422: this body never counts, at any gateway and at any time. No proxy answers 422 by itself;
+- 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
+- all other statuses: the reports do not count by this attempt, and the same body may count later.
+
+A fault outside the body is never final: in the head, the framing, the token or the URL. The client or a proxy can mend it.
+Nor is a refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the version.
 """
 
 from collections.abc import Sequence
@@ -26,6 +29,7 @@ from surveys import Reason
 Cause = (
     Reason
     | Literal[
+        "malformed request",
         "malformed idempotency key",
         "unauthorized",
         "not found",
@@ -35,6 +39,7 @@ Cause = (
         "several surveys",
         "too many requests",
         "internal error",
+        "unsupported transfer coding",
         "busy",
         "log unavailable",
         "survey unavailable",
@@ -43,17 +48,18 @@ Cause = (
     ]
 )
 STATUS: Final[dict[Cause, int]] = {
-    "undecodable": 400,
-    "unknown version": 400,
+    "malformed request": 400,
     "malformed idempotency key": 400,
     "unauthorized": 401,
     "not found": 404,
     "method not allowed": 405,
     "too slow": 408,
+    "unknown version": 409,
+    "wrong survey": 409,
     "step in the future": 409,
-    "too large": 413,
     "unsupported content type": 415,
-    "wrong survey": 422,
+    "undecodable": 422,
+    "too large": 422,
     "several surveys": 422,
     "unknown attribute or level": 422,
     "unknown cohort": 422,
@@ -64,16 +70,18 @@ STATUS: Final[dict[Cause, int]] = {
     "step too old": 422,
     "too many requests": 429,
     "internal error": 500,
+    "unsupported transfer coding": 501,
     "busy": 503,
     "log unavailable": 503,
     "survey unavailable": 503,
     "stopping": 503,
     "outcome unknown": 504,
 }
-FINAL = (400, 413, 415, 422)  # after these statuses, the same body is never accepted
+FINAL: Final = 422  # after this status, and no other, the same body is never accepted
+MEND_FIRST: Final = (400, 401, 404, 405, 415, 501)  # a fault of the head, the token or the URL, which somebody must mend
 RETRY_S: Final[dict[Cause, int]] = {
-    "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "survey unavailable": 15,
-    "stopping": 1, "outcome unknown": 2,
+    "too slow": 1, "unknown version": 3600, "wrong survey": 3600, "step in the future": 1, "too many requests": 1, "busy": 1,
+    "log unavailable": 2, "survey unavailable": 15, "stopping": 1, "outcome unknown": 2,
 }  # fmt: skip
 MAX_RETRY_S = 86_400
 MAX_ELEMENTS = 100

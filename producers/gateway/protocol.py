@@ -5,6 +5,13 @@ ASGI cycle, a task or an event. Every other request takes uvicorn's path to the 
 pieces or chunks, an `Expect` header, a second request before the answer to the first one, a client that closes after the
 answer, any other method or path. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
 
+**An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one with each first request. The parser ends a request
+with an upgrade at its head. The protocol then gives it the head again, without the upgrade, and the rest of the request.
+
+**Faults.** The gateway answers input that is no sound request (`producers.gateway.framing`) with 400 `malformed request`, or
+501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the gateway closes the
+connection without an answer: the client would take this answer for the earlier one. Trailers are no headers.
+
 **Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
 gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and
 chunk frames have at most `HEAD_BYTES` between two pieces of a body. Beyond `MAX_CONNECTIONS` connections, a further connection
@@ -16,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import ClassVar, Final, cast
 
+import httptools
 import structlog
 from starlette.types import Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import _TrustedHosts
@@ -23,6 +31,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from producers.gateway import metrics
 from producers.gateway.admission import Connections
+from producers.gateway.framing import CHUNK_LINE_BYTES, chunk_fault, head_fault, without_upgrade
 from producers.gateway.intake import Intake
 from producers.gateway.origins import allow, permissions
 from producers.gateway.problems import Problem
@@ -36,7 +45,7 @@ DIRECT_BYTES: Final = 16 * 1024  # of a body on the direct path; the checks of a
 PATH: Final = b"/v1/reports"
 ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 FORWARDED: Final = b"x-forwarded-for"
-INDIRECT: Final = frozenset((b"transfer-encoding", b"expect", b"upgrade"))  # a request with such a header takes uvicorn's path
+INDIRECT: Final = frozenset((b"transfer-encoding", b"expect"))  # a request with such a header takes uvicorn's path
 
 
 def gateway_protocol(
@@ -120,6 +129,10 @@ class GatewayProtocol(HttpToolsProtocol):
     _host: str | None = None  # set if the connection counts towards this host's limit
     _in_head = False
     _body: list[bytes] | None = None  # the body of a request that may take the direct path
+    _fault: Problem | None = None  # of the head that the parser has just read
+    _chunked = False
+    _chunk_bytes: int | None = None  # received of a chunk whose size is not checked yet
+    _tail = b""  # of the chunked input so far
 
     # ---- the connection
 
@@ -144,7 +157,15 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._loose_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._feed(data)
+        except httptools.HttpParserError:
+            self._refuse(self._fault or Problem("malformed request", "this is no HTTP/1.1 request"))
+            return
+        if self._chunked and (fault := self._check_chunk(data)) is not None:
+            self._refuse(fault)
+            return
         if self._body is not None and not self.transport.is_closing():
             self._take_uvicorns_path()
         if self._in_head and self._timer is None:
@@ -152,21 +173,61 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._loose_bytes > HEAD_BYTES:
             self.transport.close()
 
+    def _feed(self, data: bytes) -> None:
+        """Gives the input to the parser. A request with an upgrade is read again without it."""
+        rest = memoryview(data)
+        while True:
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest, read = rest[upgrade.args[0] :], self.parser
+                self.parser = httptools.HttpRequestParser(self)  # the other one would ignore what follows `Connection: close`
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                self.parser.feed_data(without_upgrade(read.get_method(), self.url, read.get_http_version(), self.headers))
+            else:
+                return
+
+    def _check_chunk(self, data: bytes) -> Problem | None:
+        """Checks the size of the chunk that the input ends in, once."""
+        read = self._tail + data
+        self._tail = read[-CHUNK_LINE_BYTES:]
+        if self._chunk_bytes is None:
+            return None
+        end, self._chunk_bytes = len(read) - self._chunk_bytes, None
+        return chunk_fault(read[max(0, end - CHUNK_LINE_BYTES) : end])
+
     # ---- a request
 
     def on_message_begin(self) -> None:
         self._unset_keepalive_if_required()  # an answer to an earlier request of the same segment has set the timer
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._in_head, self._loose_bytes = True, 0
+        self._chunked, self._chunk_bytes, self._tail = False, None, b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise a trailer
+            super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         self._in_head, self._loose_bytes = False, 0
         if self._timer is not None:
             self._wait_no_more()
+        self._fault = head_fault(self.parser.get_method(), self.parser.get_http_version(), self.headers)
+        if self._fault is not None:
+            raise self._fault  # stops the parser
+        if self.parser.should_upgrade():
+            return
+        self._chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
         if self.url == PATH and self._may_go_directly():
             self._body = []
         else:
             self._begin_uvicorns_cycle()
+
+    def on_chunk_header(self) -> None:
+        self._chunk_bytes = 0
+
+    def on_chunk_complete(self) -> None:
+        self._chunk_bytes = None
 
     def _may_go_directly(self) -> bool:
         return (
@@ -195,12 +256,16 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._loose_bytes = 0
+        if self._chunk_bytes is not None:
+            self._chunk_bytes += len(body)
         if self._body is not None:
             self._body.append(body)
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._loose_bytes = 0
         if self._timer is not None:
             self._wait_no_more()
@@ -210,11 +275,10 @@ class GatewayProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         body, self._body = b"".join(self._body), None
-        headers = dict(reversed(self.headers))
-        direct = _Direct(self, self.permissions.get(headers.get(b"origin", b""), b""))
+        direct = _Direct(self, self._permission())
         self.cycle = cast(RequestResponseCycle, direct)
         try:
-            self.intake.take(headers, self._client_host(headers), body, direct.answer)
+            self.intake.take(self.headers, self._client_host(), body, direct.answer)
         except Exception:
             log.exception("internal error")
 
@@ -223,18 +287,38 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.cycle.response_complete and self.cycle.more_body:
             self._wait()
 
-    def _client_host(self, headers: Mapping[bytes, bytes]) -> str:
+    def _client_host(self) -> str:
         """Returns the client's address, as uvicorn's middleware for proxies finds it."""
         host = self.client[0] if self.client else ""
-        if self.proxies is None or FORWARDED not in headers or host not in self.proxies:
+        if self.proxies is None or host not in self.proxies:
             return host
         forwarded = b", ".join(value for name, value in self.headers if name == FORWARDED).decode("latin1")
-        return self.proxies.get_trusted_client_address(forwarded)[0] or host
+        return (forwarded and self.proxies.get_trusted_client_address(forwarded)[0]) or host
+
+    def _permission(self) -> bytes:
+        """Returns the headers that let the page of the request's origin read the answer."""
+        if not self.permissions:
+            return b""
+        return self.permissions.get(next((value for name, value in self.headers if name == b"origin"), b""), b"")
 
     # ---- an answer
 
     def send(self, result: int | Problem, keep_alive: bool, permission: bytes) -> None:
         """Sends the answer of a request on the direct path: the number of reports acknowledged, or the problem."""
+        self._write(result, keep_alive, permission)
+        self.on_response_complete()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answers input that is no sound request, and closes the connection."""
+        cycle = self.cycle
+        if self.transport.is_closing():
+            return
+        if cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started and not self.pipeline):
+            self._write(problem, False, self._permission() if self.headers else b"")
+        else:
+            self.transport.close()
+
+    def _write(self, result: int | Problem, keep_alive: bool, permission: bytes) -> None:
         headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + self.fixed + permission
         if not keep_alive:
             headers += b"connection: close\r\n"
@@ -247,7 +331,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.write(ACCEPTED % (headers, len(body), body))
         if not keep_alive:
             self.transport.close()
-        self.on_response_complete()
 
     # ---- the time limit of a head
 

@@ -30,7 +30,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"  # they may be in the log, or may reach the log later
 
 
-Done = Callable[[Outcome], None]
+Done = Callable[[Outcome, int | None], None]  # with the append time in ms since 1970, if the log told it
 
 
 class RecordBatch:
@@ -57,7 +57,7 @@ class RecordBatch:
         Args:
             envelopes: 1 to `MAX_BATCH` envelopes.
             keys: their report keys; None for records without a key.
-            done: called once, with the outcome.
+            done: called once, with the outcome and the append time.
         """
         size = sum(map(len, envelopes)) + RECORD_BYTES * len(envelopes)
         if self._size and self._size + size > MAX_ENVELOPE_BYTES:
@@ -70,11 +70,11 @@ class RecordBatch:
         self._waiting.append(done)
         return True
 
-    def finish(self, outcome: Outcome) -> None:
-        """Tells all requests their outcome. A repeated call changes nothing."""
+    def finish(self, outcome: Outcome, appended_ms: int | None = None) -> None:
+        """Tells all requests their outcome and append time. A repeated call changes nothing."""
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             try:
-                done(outcome)
+                done(outcome, appended_ms)
             except Exception:  # the other requests must get their answers
                 log.exception("internal error")

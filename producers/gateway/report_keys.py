@@ -6,9 +6,10 @@ the same report keys for every attempt with the same body and key:
 - a single envelope: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes;
 - envelope i of a batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes.
 
-One Idempotency-Key with two different bodies gives two unrelated report keys, and both bodies count. The Idempotency-Key never
-reaches the log. To somebody who does not know it, report keys are unrelated random numbers: they link no two envelopes, not
-even those of one batch.
+Body and Idempotency-Key together identify a request. One Idempotency-Key with two different bodies gives two unrelated report
+keys, and both bodies count: a 202 always stands for reports that count, even if a faulty device uses a key twice. The
+Idempotency-Key never reaches the log. To somebody who does not know it, report keys are unrelated random numbers: they link no
+two envelopes, not even those of one batch.
 """
 
 import hashlib

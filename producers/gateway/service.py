@@ -2,7 +2,7 @@
 
 uvicorn serves the gateway without an access log, so no address is logged. On SIGTERM or SIGINT the gateway refuses new
 requests, answers the requests in progress and exits within ten seconds, in any state of the broker. `/metrics` has a separate
-port, which devices need not reach. uvicorn itself answers non-HTTP input, in plain text. Connections beyond 2000 get 503
+port, which devices need not reach. Non-HTTP input gets 400 `malformed request`. Connections beyond 2000 get 503
 `busy`. If an address has too many connections, the gateway closes any further connection.
 """
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.structs import RecordMetadata
 
 from producers.gateway.kafka_clients import Clients
 from producers.gateway.partitions import OLD_MS, Unsettled, View
@@ -28,6 +29,7 @@ log = structlog.get_logger("ldpstream.gateway")
 LINGER_S = 0.01  # time in which requests are collected
 QUEUE_S = 3.0  # longest wait of a record batch for the producer
 OVERDUE_S = 2.0  # the topic is not ready while an acknowledgement takes longer than this
+LOG_APPEND_TIME = 1  # Kafka's number of this type of timestamp
 ANSWER_S = 3.0  # time limit of a look at the partitions
 
 
@@ -62,7 +64,7 @@ class GatewayLog(Protocol):
         Args:
             envelopes: the envelopes.
             keyed: what a request with an idempotency key needs; None for a request without one.
-            done: called once with the outcome, later.
+            done: called once with the outcome and the append time, later.
 
         Raises:
             NotAppended: if no envelope is in the log; `done` is then never called.
@@ -146,7 +148,7 @@ class TopicLog:
                 self._sending[partition] = asyncio.create_task(self._send(self._clients, partition, collected.popleft()))
 
     async def _send(self, clients: Clients, partition: int, batch: RecordBatch) -> None:
-        outcome = Outcome.NOT_APPENDED
+        outcome, appended_ms = Outcome.NOT_APPENDED, None
         try:
             async with asyncio.timeout(QUEUE_S):
                 future = await clients.producer.send_batch(batch.builder, self.topic, partition=partition)
@@ -154,7 +156,7 @@ class TopicLog:
             self._pending[future] = time.monotonic()
             clients.pending.add(future)
             try:
-                await future
+                appended_ms = append_time(await future)
                 outcome = Outcome.APPENDED
             finally:
                 del self._pending[future]
@@ -168,7 +170,7 @@ class TopicLog:
             del self._sending[partition]
             if self._collected[partition]:
                 self._flush_soon()
-            batch.finish(outcome)
+            batch.finish(outcome, appended_ms)
 
     def drop_collected(self, older_than_s: float = float("inf")) -> None:
         """Gives up record batches that the producer did not take, and that began before this monotonic time."""
@@ -249,6 +251,14 @@ class TopicLog:
             marker = self._markers[partition] = await producer.send(self.topic, b"", partition=partition)
             marker.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks an error as retrieved
         return marker
+
+
+def append_time(acknowledged: RecordMetadata) -> int | None:
+    """Returns the append time of an acknowledged record batch, in ms since 1970.
+
+    None if the broker did not tell it: it does not for a record batch that it had appended before.
+    """
+    return acknowledged.timestamp if acknowledged.timestamp_type == LOG_APPEND_TIME else None
 
 
 async def first_appends(consumer: AIOKafkaConsumer, topic: str, n_partitions: int) -> list[int | None]:

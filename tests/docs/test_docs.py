@@ -112,7 +112,7 @@ def test_the_table_of_gateway_answers_is_the_codes() -> None:
     told = {cause: int(status) for statuses, causes, _ in rows for cause, status in _each(statuses, causes)}
     assert told == STATUS
     by_outcome = {outcome: [int(status) for status in statuses.split(", ")] for statuses, _, outcome in rows}
-    assert by_outcome["never count by this or a later attempt"] == list(FINAL)
+    assert by_outcome["never count by this or a later attempt"] == [FINAL]
     assert by_outcome["may be in the log"] == [500, 504]
     (waits,) = re.findall(r"`Retry-After` comes with (.*?)\.", text)
     assert sorted({STATUS[cause] for cause in RETRY_S}) == [int(status) for status in re.findall(r"\d+", waits)]

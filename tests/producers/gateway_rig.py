@@ -39,6 +39,7 @@ class FakeLog:
     Attributes:
         open: while False, the log acknowledges nothing; `release` acknowledges all requests that wait.
         outcome: what becomes of the envelopes.
+        appended_ms: the append time that the log tells, if any.
         failure: `append` raises it, if set.
         keyed: the keys of the requests, in the order of `appended`.
     """
@@ -48,6 +49,7 @@ class FakeLog:
         self.appended: list[list[bytes]] = []
         self.keyed: list[Keyed | None] = []
         self.outcome = Outcome.APPENDED
+        self.appended_ms: int | None = None
         self.failure: Exception | None = None
         self.waiting: list[Callable[[], None]] = []
 
@@ -61,7 +63,7 @@ class FakeLog:
             if self.outcome is Outcome.APPENDED:
                 self.appended.append(list(envelopes))
                 self.keyed.append(keyed)
-            done(self.outcome)
+            done(self.outcome, self.appended_ms)
 
         if self.open:
             asyncio.get_running_loop().call_soon(acknowledge)

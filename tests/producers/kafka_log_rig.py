@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatch
-from aiokafka.structs import OffsetAndTimestamp
+from aiokafka.structs import OffsetAndTimestamp, RecordMetadata
 
 from producers.gateway.kafka_log import KafkaLog
 from producers.gateway.record_batches import Outcome
@@ -26,12 +26,19 @@ class Topic:
         self.first: dict[int, tuple[int, int] | None] = dict.fromkeys(range(n_partitions), (0, NOW - 60_000))
         self.starts: dict[int, int] = {}
         self.now_ms = NOW
+        self.told_ms: int | None = NOW  # the append time in an acknowledgement
         self.batches: list[tuple[int, list[Record]]] = []
         self.markers: list[int] = []
         self.away: set[int] = set()  # partitions that acknowledge no marker
         self.exists, self.hangs = True, False
         self.ack_error: Exception | None = None
         self.holds = False
+
+    def acknowledgement(self) -> RecordMetadata:
+        """Returns what aiokafka's future yields for a record batch."""
+        kind = 0 if self.told_ms is None else 1
+        told_ms = -1 if self.told_ms is None else self.told_ms
+        return RecordMetadata("reports", 0, TopicPartition("reports", 0), 0, told_ms, kind, 0)
 
     def values(self) -> list[list[bytes | None]]:
         return [[value for value, _ in records] for _, records in self.batches]
@@ -48,7 +55,7 @@ class FakeProducer:
         self.start_error: Exception | None = None
         self.queue_error: Exception | None = None
         self.answers, self.full, self.holds, self.stopped = True, False, False, False
-        self.held: list[asyncio.Future[None]] = []
+        self.held: list[asyncio.Future[RecordMetadata]] = []
         self.client = self.cluster = self._sender = self
         self.sender_task = asyncio.get_running_loop().create_future()
 
@@ -75,7 +82,7 @@ class FakeProducer:
         done.set_result(None)
         return done
 
-    async def send_batch(self, builder: Any, topic: str, *, partition: int) -> asyncio.Future[None]:
+    async def send_batch(self, builder: Any, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
         if self.full:
             await asyncio.sleep(60)
         if self.queue_error is not None:
@@ -89,7 +96,7 @@ class FakeProducer:
         if self.holds or self.topics[topic].holds:
             self.held.append(future)
         else:
-            future.set_result(None)
+            future.set_result(self.topics[topic].acknowledgement())
         return future
 
     async def stop(self) -> None:
@@ -145,7 +152,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def begin(log: TopicLog, envelopes: list[bytes], keyed: Keyed | None = None) -> asyncio.Future[Outcome]:
     outcome = asyncio.get_running_loop().create_future()
-    log.append(envelopes, keyed, outcome.set_result)
+    log.append(envelopes, keyed, lambda result, _: outcome.set_result(result))
     return outcome
 
 

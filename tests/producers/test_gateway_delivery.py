@@ -6,7 +6,7 @@ import pytest
 
 from producers.gateway import intake
 from producers.gateway.bodies import ENVELOPE
-from producers.gateway.intake import BREATH, MEMORY_BYTES
+from producers.gateway.intake import BREATH, MEMORY_BYTES, PATIENCE_MS
 from producers.gateway.record_batches import Outcome
 from producers.gateway.report_keys import request_hash
 from producers.gateway.topic_log import Keyed
@@ -83,7 +83,7 @@ async def test_a_retry_after_the_close_of_its_step_is_too_old() -> None:
     now, (envelope,) = [NOW], envelopes(1)
     rig = Rig(now_ms=lambda: now[0])
     assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
-    now[0] = SURVEY.closes_ms(STEP)
+    now[0] = SURVEY.closes_ms(STEP) + PATIENCE_MS
     assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "step too old"
 
 

@@ -123,7 +123,7 @@ def test_both_paths_answer_the_same(name: str, served: MakeServed, direct: list[
             connection = Socket(one.port)
     assert answers == [answers[0]] * 4
     assert appended == [appended[0]] * 4
-    assert (answers[0][0] == 202) == (name in ("envelope", "with a key", "batch", "two tokens")) == bool(appended[0][0])
+    assert (answers[0][0] == 202) == (name in ("envelope", "with a key", "batch")) == bool(appended[0][0])
     if name == "too large":  # a large body arrives in several pieces
         assert direct == []
     else:  # the last request, too, if the gateway reads both of its pieces at once
@@ -176,7 +176,7 @@ def test_a_client_that_wants_to_close_gets_its_answer_first(served: MakeServed) 
 
 def test_pipelined_requests_are_answered_in_order(served: MakeServed, direct: list[bytes]) -> None:
     one = served(tokens=[TOKEN])
-    kinds = {202: request(GOOD), 422: request(LATE), 400: request(b"\xc1"), 200: request(b"", first="GET /health HTTP/1.1")}
+    kinds = {202: request(GOOD), 422: request(LATE), 400: request(b""), 200: request(b"", first="GET /health HTTP/1.1")}
     order = [202, 202, 422, 200, 202, 400, 400, 200, 422, 202]
     connection = Socket(one.port)
     connection.send(b"".join(kinds[status] for status in order))

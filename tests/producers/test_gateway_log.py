@@ -58,10 +58,10 @@ def test_the_largest_request_fits_a_record_batch() -> None:
     small = [bytes(MAX_BATCH_BYTES // MAX_BATCH - 2)] * MAX_BATCH
     for envelopes in (small, [bytes(MAX_ENVELOPE_BYTES)], [bytes(MAX_BATCH_BYTES // 2)] * 2):
         batch = RecordBatch(0.0)
-        assert batch.add(envelopes, batch_keys(b"h" * 16, len(envelopes)), lambda _: None)
+        assert batch.add(envelopes, batch_keys(b"h" * 16, len(envelopes)), lambda *_: None)
         assert batch.builder.record_count() == len(envelopes)
         assert batch.builder.size() <= MAX_ENVELOPE_BYTES + OVERHEAD_BYTES
-        assert not batch.add([bytes(MAX_BATCH_BYTES)], None, lambda _: None)
+        assert not batch.add([bytes(MAX_BATCH_BYTES)], None, lambda *_: None)
 
 
 async def test_a_partition_gets_one_record_batch_at_a_time(topic: Topic) -> None:
@@ -71,11 +71,11 @@ async def test_a_partition_gets_one_record_batch_at_a_time(topic: Topic) -> None
     await until(lambda: len(topic.batches) == 1)
     rest = [begin(log, [bytes([number])], keyed()) for number in range(9)]
     for future in FakeProducer.made[0].held:
-        future.set_result(None)
+        future.set_result(topic.acknowledgement())
     assert await first is Outcome.APPENDED
     await until(lambda: len(topic.batches) == 2)
     FakeProducer.made[0].holds = False
-    FakeProducer.made[0].held[1].set_result(None)
+    FakeProducer.made[0].held[1].set_result(topic.acknowledgement())
     assert set(await asyncio.gather(*rest)) == {Outcome.APPENDED}
     assert topic.values() == [[b"a"], [bytes([number]) for number in range(9)]]
     await kafka.close()
@@ -168,7 +168,7 @@ async def test_a_request_behind_a_slow_record_batch_is_not_appended(topic: Topic
     await until(lambda: len(topic.batches) == 1)
     monkeypatch.setattr(topic_log, "QUEUE_S", 0.02)
     assert await begin(log, [b"b"], keyed()) is Outcome.NOT_APPENDED
-    FakeProducer.made[0].held[0].set_result(None)
+    FakeProducer.made[0].held[0].set_result(topic.acknowledgement())
     assert await first is Outcome.APPENDED
     assert topic.values() == [[b"a"]]
     FakeProducer.made[0].holds = False
@@ -224,7 +224,7 @@ async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(topic: Topi
     await until(lambda: bool(log._pending) and not log.ready)
     with pytest.raises(NotAppended):
         begin(log, [b"b"])
-    FakeProducer.made[0].held[0].set_result(None)
+    FakeProducer.made[0].held[0].set_result(topic.acknowledgement())
     assert await waiting is Outcome.APPENDED
     assert log.ready
     FakeProducer.made[0].holds = False
@@ -253,7 +253,7 @@ async def test_a_pending_append_is_unknown_when_its_producer_ends(
 async def test_a_request_that_cannot_be_answered_does_not_keep_the_others_waiting(topic: Topic) -> None:
     log, kafka = await started()
 
-    def fail(_: Outcome) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
     log.append([b"a"], keyed(), fail)

@@ -84,7 +84,7 @@ async def test_a_failed_append_disturbs_no_append_of_another_survey(topic: Topic
     assert await begin(log, [b"c"]) is Outcome.APPENDED
     assert other.ready
     assert not made[0].stopped
-    made[0].held[0].set_result(None)
+    made[0].held[0].set_result(topic.acknowledgement())
     assert await waiting is Outcome.APPENDED
     await until(lambda: made[0].stopped)
     FakeProducer.topics[OTHER.reports_topic].holds = False
@@ -104,7 +104,7 @@ async def test_a_removed_survey_takes_no_append_and_finishes_the_others(topic: T
     again = kafka.add(SURVEY)
     await until(lambda: again.ready)
     for future in FakeProducer.made[0].held:
-        future.set_result(None)
+        future.set_result(topic.acknowledgement())
     FakeProducer.made[0].holds = False
     assert set(await asyncio.gather(first, second, begin(again, [b"c"]))) == {Outcome.APPENDED}
     await until(lambda: kafka._topics == [again])

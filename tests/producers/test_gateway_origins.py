@@ -44,7 +44,7 @@ def test_by_default_no_other_origin_may_report(served: MakeServed) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["direct", "application"])
-@pytest.mark.parametrize(("body", "status"), [(GOOD, 202), (b"?", 400)])
+@pytest.mark.parametrize(("body", "status"), [(GOOD, 202), (b"?", 422), (b"", 400)])
 def test_a_page_of_an_allowed_origin_may_read_every_answer(served: MakeServed, chunked: bool, body: bytes, status: int) -> None:
     url = served(origins=[OTHER, PAGE]).url
     answer = post(url, PAGE, body, chunked)

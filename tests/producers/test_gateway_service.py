@@ -61,7 +61,7 @@ def test_a_connection_with_endless_trailers_is_closed(served: MakeServed, begun:
     allowed = b"authorization: Bearer " + TOKEN.encode() + b"\r\n"
     for authorization in (b"", allowed):
         short = answer_to(one.port, [head + authorization + b"connection: close\r\n\r\n" + begun + b"a: b\r\n\r\n"])
-        assert short.startswith(b"HTTP/1.1 400" if authorization else b"HTTP/1.1 401")
+        assert short.startswith((b"HTTP/1.1 422" if b"x" in begun else b"HTTP/1.1 400") if authorization else b"HTTP/1.1 401")
         for endless in (b"x: y\r\n" * 10_000, b"b" * 60_000):
             with socket.create_connection(("127.0.0.1", one.port), timeout=PATIENCE_S) as connection:
                 connection.sendall(head + authorization + b"\r\n" + begun + b"a: b")

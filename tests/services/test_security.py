@@ -305,8 +305,14 @@ async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, t
         async with asyncio.timeout(PATIENCE_S):
             while not log.ready:  # noqa: ASYNC110  # the log has no event
                 await asyncio.sleep(0.1)
-            log.append([b"one", b"two"], Keyed(bytes(16), survey.step_at(now_ms()), now_ms()), outcome.set_result)
-            assert await outcome is Outcome.APPENDED
+            began_ms = now_ms()
+            keyed = Keyed(bytes(16), survey.step_at(began_ms), began_ms)
+            log.append([b"one", b"two"], keyed, lambda *result: outcome.set_result(result))
+            result, appended_ms = await outcome
+            assert result is Outcome.APPENDED
+            assert (
+                began_ms <= appended_ms <= now_ms()
+            )  # the broker's acknowledgement has the append time; one machine, one clock
     finally:
         await kafka.close()
 

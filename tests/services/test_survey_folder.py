@@ -178,7 +178,7 @@ def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: Make
         added = make_folder_site("added")
         gateway.until(envelope(added), 202, "")
         removed.file.unlink()
-        gateway.until(envelope(removed), 422, "wrong survey")
+        gateway.until(envelope(removed), 409, "wrong survey")
         assert gateway.surveys() == {site.survey.name: site.survey.fingerprint.hex() for site in (kept, bad, added)}
         sent = [(site, envelope(site)) for site in (kept, added) * 10]
         for _, value in sent:

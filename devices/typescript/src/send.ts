@@ -5,7 +5,7 @@ import { DeviceError } from "./errors.js";
 import { below, systemBytes } from "./random.js";
 import { openSurvey, type Survey } from "./survey.js";
 
-const NEVER_COUNTS = [400, 413, 415, 422];
+const NEVER_COUNTS = 422; // the only final refusal
 const ANSWER_MS = 15_000; // longer than the gateway's time-outs
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 300_000;
@@ -121,7 +121,7 @@ export class Sender {
       signal?.throwIfAborted();
       return { outcome: "waiting" as const, problem: "no answer", retryAfterMs: 0 };
     }
-    const never = NEVER_COUNTS.includes(answer.status);
+    const never = answer.status === NEVER_COUNTS;
     const accepted = answer.status === 202;
     if (accepted || never) await this.device.settle(report);
     const problem = await problemOf(answer); // also ends the answer of an accepted report

@@ -65,16 +65,17 @@ test("an accepted report has its envelope, key, content type and token, and is s
   assert.deepEqual(await device.waiting(), []);
 });
 
-for (const status of [400, 413, 415, 422]) {
-  test(`${status}: the report never counts, and is settled`, async () => {
-    const device = await deviceWith(1);
-    const outcome = await new Sender(device, gateway(status)).attempt();
-    assert.deepEqual(outcome, { accepted: 0, refused: 1, waiting: 0, retryAfterMs: 0, problems: [`problem ${status} (${status})`] });
-    assert.deepEqual(await device.waiting(), []);
-  });
-}
+test("422: the report never counts, and is settled", async () => {
+  const device = await deviceWith(1);
+  const outcome = await new Sender(device, gateway(422)).attempt();
+  assert.deepEqual(outcome, { accepted: 0, refused: 1, waiting: 0, retryAfterMs: 0, problems: ["problem 422 (422)"] });
+  assert.deepEqual(await device.waiting(), []);
+});
 
-for (const status of [200, 204, 301, 401, 404, 405, 408, 409, 429, 500, 502, 503, 504, ""] as const) {
+const OTHERS = [
+  200, 204, 301, 400, 401, 403, 404, 405, 408, 409, 411, 413, 415, 417, 421, 426, 429, 431, 500, 501, 502, 503, 504, "",
+] as const;
+for (const status of OTHERS) {
   test(`${status || "no answer"}: the report waits, and goes again with the same key`, async () => {
     const device = await deviceWith(1);
     const target = gateway(status === "" ? "" : new Response(status === 204 ? null : "<html>", { status, headers: { "Retry-After": "7" } }));

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ErrWrongAddress means that the gateway's URL or token is wrong.
-var ErrWrongAddress = errors.New("the gateway's URL or token is wrong")
+// ErrWrongAddress means that the gateway's URL, the token or the request's head is wrong. The report stays.
+var ErrWrongAddress = errors.New("the gateway's URL, the token or the request's head is wrong")
 
 var client = &http.Client{
 	Timeout:       30 * time.Second,
@@ -36,9 +36,9 @@ func Post(url, token string, sealed *Sealed) (accepted bool, err error) {
 			switch answer.StatusCode {
 			case 202:
 				return true, nil
-			case 400, 413, 415, 422:
+			case 422:
 				return false, nil
-			case 401, 404, 405:
+			case 400, 401, 404, 405, 415, 501:
 				return false, fmt.Errorf("%w: status %d", ErrWrongAddress, answer.StatusCode)
 			}
 			if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds >= 0 {
