@@ -9,6 +9,7 @@ import msgspec
 
 from estimators.publishing.publication import Jump, Publication, publication_key, publication_keys, spans
 from estimators.publishing.schedule import Filters, Progress
+from estimators.publishing.stored import StoredReader
 from runtime.settings import Settings
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import ERRORS, Client, Command, check_rights
@@ -118,6 +119,8 @@ class RedisResults:
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
+    A publication that this version cannot decode counts as missing (`StoredReader`).
+
     One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a
     Redis Cluster.
 
@@ -125,8 +128,8 @@ class RedisResults:
         StoreUnavailable: if Redis does not answer.
     """
 
-    def __init__(self, survey: Survey, client: Client) -> None:
-        self._survey = survey
+    def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
+        self._survey, self._reader = survey, reader or StoredReader(survey)
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._filters_key = f"{prefix}:filters"
@@ -146,7 +149,12 @@ class RedisResults:
         progress, estimates, filters = self._progress_key, self._estimates_key, self._filters_key
         saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
         saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]
-        kept: list[Command] = [("HMGET", estimates, 0), ("HVALS", estimates), ("HSET", estimates, 0, 0), ("HDEL", estimates, 0)]
+        kept: list[Command] = [
+            ("HMGET", estimates, 0),
+            ("HGETALL", estimates),
+            ("HSET", estimates, 0, 0),
+            ("HDEL", estimates, 0),
+        ]
         led: list[Command] = [("EVALSHA", "", 2, self._leader_key, self._rival_key)]
         for key in (self._leader_key, self._rival_key):
             led += [("GET", key), ("SET", key, 0, "PX", 1), ("DEL", key)]
@@ -215,7 +223,7 @@ class RedisResults:
             return []
         with _reachable():
             raw = self._client.hmget(self._estimates_key, list(keys))
-        return [None if value is None else _publication.decode(value) for value in raw]
+        return [self._reader.decode(_publication, value, "redis", key) for key, value in zip(keys, raw, strict=True)]
 
     def landmarks(self) -> list[Publication]:
         """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
@@ -238,16 +246,18 @@ class RedisResults:
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
             with _reachable():
                 raw = self._client.hmget(self._estimates_key, keys)
-            for value in raw:
-                if value is not None and _change.decode(value).change is not None:
-                    return _publication.decode(value)
+            for key, value in zip(keys, raw, strict=True):
+                found = self._reader.decode(_change, value, "redis", key)
+                if found is not None and found.change is not None:
+                    return self._reader.decode(_publication, value, "redis", key)
         return None
 
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""
         with _reachable():
-            raw = self._client.hvals(self._estimates_key)
-        return _in_order([_publication.decode(value) for value in raw])
+            raw = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
+        found = [self._reader.decode(_publication, value, "redis", key.decode()) for key, value in raw.items()]
+        return _in_order([p for p in found if p is not None])
 
 
 def _in_order(publications: list[Publication]) -> list[Publication]:
