@@ -16,9 +16,10 @@ test:                             ## everything; starts Kafka and Redis for the 
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/services
 
-fuzz: $(VENV)/.dev                ## more random lists of faults and damaged envelopes than the tests, for some minutes
+fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelopes and odd count tables than the tests
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)
 	$(BIN)/python -m tests.fuzz.run --seed $(or $(SEED),100000) --inputs $(or $(INPUTS),1000000)
+	$(BIN)/python -m tests.fuzz.run_tables --seed $(or $(SEED),100000) --tables $(or $(TABLES),10000)
 	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
 
 lint: $(VENV)/.dev

@@ -214,6 +214,8 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
     pairs = n * (n - 1) / 2
     variance = pairs * chance * (1 - chance)
     third = variance * (1 - 2 * chance) + n * (n - 1) * (n - 2) * chance**2 * (1 - chance)
+    if third <= 0:  # one pair, and two functions
+        return None
     shape, scale = 4 * variance**3 / third**2, third / (2 * variance)
     found = float((reports * (reports - 1)).sum()) / 2 - (0.5 if repeats == 1 else 0)  # continuity correction
     return float(_log_gamma_tail((found - pairs * chance) / scale + shape, np.array([shape]))[0]), 1

@@ -9,6 +9,31 @@ from mechanisms.arguments import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
+class Unshrunk:
+    """The unbiased shares, which no prior has moved.
+
+    Attributes:
+        weight: in [0, 1], how little the smooth model is believed: 1 minus its weight in the estimate.
+        shares: (k,) best linear unbiased shares, given the sum 1; may be negative.
+        variance: (k,) variances before the sum was known.
+    """
+
+    weight: float
+    shares: FloatArray
+    variance: FloatArray
+
+    def cumulative(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the distribution function at all edges and its standard errors, (k + 1,) each."""
+        reached, variance = (np.concatenate([[0.0], np.cumsum(x)]) for x in (self.shares, self.variance))
+        return reached, np.sqrt(np.maximum(variance * (1 - variance / variance[-1]), 0))
+
+    def error_of_mean(self, numbers: FloatArray) -> float:
+        """Returns the standard error of the mean of the values' numbers, (k,)."""
+        centred = numbers - self.variance @ numbers / self.variance.sum()
+        return float(np.sqrt(self.variance @ centred**2))
+
+
+@dataclass(frozen=True, slots=True)
 class Draws:
     """Equally likely shares and histograms from the posterior distribution of ordered shares.
 
@@ -18,12 +43,14 @@ class Draws:
             numbers that depend on many shares. A model without order knows nothing of such numbers.
         below, above: (k,) each; the interval's lower and upper ends move outwards by these. The draws do not know the bias of a
             smooth estimate. A prior that learns from the large shares is also too sure about shares far below the noise.
+        unshrunk: the unbiased shares, for numbers where the smooth model is wrong; None where the smooth model is all there is.
     """
 
     shares: FloatArray
     smooth: FloatArray
     below: FloatArray
     above: FloatArray
+    unshrunk: Unshrunk | None = None
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1].

@@ -183,6 +183,8 @@ class LocalLevel:
         for array in new._arrays():
             array[...] = np.frombuffer(data, "<f8", array.size, place).reshape(array.shape)
             place += array.nbytes
+        if new.observed and not all(np.isfinite(array).all() for array in new._arrays()):
+            raise ValueError(f"the state of a filter of {new.k} values has numbers that are not finite")
         new._weights = new._weighed()
         return new
 

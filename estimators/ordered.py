@@ -29,6 +29,9 @@ signs b, every z_v moves by h b_v, and
 
 All estimates see the same b, so the noise of b partly cancels in the differences of the risks.
 
+The smooth posterior knows no irregularities that are smaller than the noise. If R shows more errors than this posterior claims,
+its shares get the difference as further noise, for the intervals alone (`_misfit`).
+
 Sources: Stein 1981; Leung and Barron 2006 (weights); Ramani, Blu and Unser 2008, Monte-Carlo SURE (derivatives).
 """
 
@@ -40,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from estimators.draws import Draws
+from estimators.draws import Draws, Unshrunk
 from estimators.empirical_bayes import combined_empirical_bayes, fit_values
 from estimators.estimate import Estimate, Group, Steps, check_groups
 from estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
@@ -62,6 +65,7 @@ MOVE = 0.2  # h, in standard errors of a share
 LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the percentiles of a share
 FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
 LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, as part of that at equal shares; limits its grid
+SURE = 0.5  # standard deviations of R by which the smooth posterior must claim too little before its intervals widen
 LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
 
 
@@ -106,7 +110,10 @@ def combined_ordered_empirical_bayes(groups: list[Group], widths: npt.ArrayLike 
     weights = np.array([of_smooth, 1 - of_smooth])
     without = risk(unordered.frequencies, _without_order(groups, steps, by))
     of_unordered = expit((risk(weights @ found, weights @ moved) - without) / 4)
-    return _combined(smooth, stepped, unordered, np.append((1 - of_unordered) * weights, of_unordered))
+    weights = np.append((1 - of_unordered) * weights, of_unordered)
+    variance = smooth.variance
+    unshrunk = Unshrunk(float(1 - weights[0]), z + (1 - z.sum()) * variance / variance.sum(), variance)
+    return _combined(smooth, stepped, unordered, weights, _misfit(smooth, smooth_risk, noise), unshrunk)
 
 
 def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, widths: npt.ArrayLike | None = None) -> Estimate:
@@ -132,6 +139,18 @@ def _risk(f: FloatArray, moved: FloatArray, by: FloatArray, z: FloatArray, noise
     return float(((f - z) ** 2 / noise).sum() + 2 * by @ (moved - f) / np.mean(by**2))
 
 
+def _misfit(smooth: SmoothPosterior, risk: float, noise: FloatArray) -> FloatArray:
+    """Returns the standard deviations, (k,), of the shares' errors that the smooth posterior does not know.
+
+    R - k estimates the sum of the squared errors in units of the noise, for any shares. The smooth posterior claims less if the
+    shares have irregularities below the noise. The excess, less half of its own standard deviation √(2k), is spread over all
+    values.
+    """
+    k = noise.size
+    excess = risk - k - float((smooth.standard_errors**2 / noise).sum()) - SURE * math.sqrt(2 * k)
+    return np.sqrt(noise * min(max(excess / k, 0.0), 1.0))
+
+
 def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatArray:
     """Returns the frequencies of `combined_empirical_bayes` after all inversions move by these numbers, (k,)."""
     moved = [Observation(each.z + by, each.variance) for each in observations(groups, steps)]
@@ -140,19 +159,31 @@ def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatAr
     return np.asarray(f / f.sum())
 
 
-def _combined(smooth: SmoothPosterior, stepped: Plateaus, unordered: Estimate, weights: FloatArray) -> Estimate:
-    """Returns the mean of the three with these weights, and the mixture of their posteriors."""
-    shares = smooth.draws.shares.copy()
+def _combined(
+    smooth: SmoothPosterior,
+    stepped: Plateaus,
+    unordered: Estimate,
+    weights: FloatArray,
+    misfit: FloatArray,
+    unshrunk: Unshrunk,
+) -> Estimate:
+    """Returns the mean of the three with these weights, and the mixture of their posteriors.
+
+    The smooth posterior of each share is wider by `misfit`.
+    """
+    shares = smooth.draws.shares + misfit * np.random.default_rng(4).standard_normal(smooth.draws.shares.shape)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
     drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]
     replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # smooth draws of all smoothnesses remain
     shares[replaced] = drawn
     means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
-    errors = np.array([smooth.standard_errors, stepped.posterior.standard_errors, unordered.standard_errors])
+    own = np.hypot(smooth.standard_errors, misfit)
+    errors = np.array([own, stepped.posterior.standard_errors, unordered.standard_errors])
     frequencies = weights @ means
     variance = weights @ (errors**2 + (means - frequencies) ** 2)
-    draws = Draws(shares, smooth.draws.smooth, weights[0] * smooth.draws.below, weights[0] * smooth.draws.above)
+    below, above = weights[0] * smooth.draws.below, weights[0] * smooth.draws.above
+    draws = Draws(shares, smooth.draws.smooth, below, above, unshrunk)
     return Estimate(frequencies / frequencies.sum(), np.sqrt(variance), unordered.n, posterior=draws)
 
 

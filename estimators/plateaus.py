@@ -31,6 +31,7 @@ EXPONENT, TAIL_SHARE = 1.5, 0.05  # of the power law in H, so that any large lev
 MASS = 3.0  # M
 START = 0.2  # first ρ
 ROUNDS = 12  # EM steps
+LEAST = 1e-100  # smallest weight of a point in H; the product of two such weights is still above 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     values = value_likelihood([Observation(projected, variance)], k, FINER).apart()
     base = sum(values.gamma(1 / k, shape) for shape in SHAPES) * (1 - TAIL_SHARE) / len(SHAPES)
     base = base + TAIL_SHARE * values.power_law(k, EXPONENT)
-    base /= base.sum()
+    base = np.maximum(base / base.sum(), LEAST)
     like = np.exp(values.log_like)
     later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)
     law, jump = base, START

@@ -8,7 +8,13 @@ Values and intervals come from the posterior draws of the smooth histogram (`Dra
 Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles. Smoothing adds a
 bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, on average about 95 %
 of the intervals hold the truth for the three shapes in `tests/estimators/test_quantiles.py`; other shapes can have another
-coverage. All numbers lie between the first and the last edge. A higher quantile is never below a lower one, and neither are the
+coverage.
+
+The smooth model can be wrong: people round their numbers, so multiples of five are heaps. The estimate then gives the smooth
+model a small weight. The intervals move outwards in the same measure, to the intervals that come from the unbiased shares alone
+(`Unshrunk`). With the weight 1 nothing moves.
+
+All numbers lie between the first and the last edge. A higher quantile is never below a lower one, and neither are the
 ends of its interval: an end that would cross that of another requested quantile moves outwards.
 """
 
@@ -18,8 +24,9 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
-from estimators.draws import Draws
+from estimators.draws import Draws, Unshrunk
 from estimators.estimate import Estimate
 from mechanisms.arguments import FloatArray, real
 
@@ -51,12 +58,16 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     Raises:
         ValueError: if an argument is out of range.
     """
-    at, draws = _edges(estimate, edges), _draws(estimate)
-    if draws is None:
+    at, posterior = _edges(estimate, edges), _posterior(estimate)
+    if posterior is None:
         return None
-    middles = (at[1:] + at[:-1]) / 2
+    draws, middles = posterior.smooth, (at[1:] + at[:-1]) / 2
     value = float(draws.mean(axis=0) @ middles)
-    return Number(value, *_ends(value, draws @ middles, level, (1.0, 1.0), at))
+    low, high = _ends(value, draws @ middles, level, (1.0, 1.0), at)
+    if (unshrunk := posterior.unshrunk) is not None:
+        centre, reach = float(unshrunk.shares @ middles), norm.isf((1 - level) / 2) * unshrunk.error_of_mean(middles)
+        low, high = _joined((low, high), (centre - reach, centre + reach), unshrunk.weight, at)
+    return Number(value, low, high)
 
 
 def quantiles(
@@ -77,10 +88,11 @@ def quantiles(
     >>> round(median.value, 2), round(median.low, 2), round(median.high, 2)
     (12.0, 9.84, 13.44)
     """
-    at, draws = _edges(estimate, edges), _draws(estimate)
+    at, posterior = _edges(estimate, edges), _posterior(estimate)
     wanted = [real("probabilities", q, 1e-9, 1 - 1e-9) for q in probabilities]
-    if draws is None:
+    if posterior is None:
         return None
+    draws, unshrunk = posterior.smooth, posterior.unshrunk
     reached = _distributions(draws)
     own = _distributions(draws.mean(axis=0)[None])
     values = np.array([_quantiles(own, at, q)[0] for q in wanted])
@@ -88,6 +100,8 @@ def quantiles(
     for i, q in enumerate(wanted):
         tail = 1 + TAIL_CAUTION * (2 * q - 1) ** 8
         ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
+        if unshrunk is not None:
+            ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
     order = np.argsort(wanted)
     ends[0, order] = np.minimum.accumulate(ends[0, order[::-1]])[::-1]
     ends[1, order] = np.maximum.accumulate(ends[1, order])
@@ -102,9 +116,9 @@ def _edges(estimate: Estimate, edges: npt.ArrayLike) -> FloatArray:
     return at
 
 
-def _draws(estimate: Estimate) -> FloatArray | None:
-    """Returns the draws, or None if there are none."""
-    return estimate.posterior.smooth if isinstance(estimate.posterior, Draws) else None
+def _posterior(estimate: Estimate) -> Draws | None:
+    """Returns the posterior's draws, or None if there are none."""
+    return estimate.posterior if isinstance(estimate.posterior, Draws) else None
 
 
 def _distributions(histograms: FloatArray) -> FloatArray:
@@ -129,3 +143,22 @@ def _ends(
     low, high = np.quantile(of_draws, [outside, 1 - outside], method="weibull")
     below, above = CAUTION * stretch[0] * max(value - low, 0.0), CAUTION * stretch[1] * max(high - value, 0.0)
     return max(value - below, float(edges[0])), min(value + above, float(edges[-1]))
+
+
+def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: float, edges: FloatArray) -> tuple[float, float]:
+    """Moves the ends of the smooth interval outwards: this part of the way to the ends of the unshrunk interval."""
+    low, high = smooth
+    low -= weight * max(low - unshrunk[0], 0.0)
+    high += weight * max(unshrunk[1] - high, 0.0)
+    return max(low, float(edges[0])), min(high, float(edges[-1]))
+
+
+def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
+    """Returns the numbers between which the unbiased distribution function may reach q."""
+    reached, error = unshrunk.cumulative()
+    reach = norm.isf((1 - level) / 2) * error
+    first = int(np.argmax(reached + reach >= q))
+    last = int(np.flatnonzero(reached - reach <= q)[-1])
+    low = np.interp(q, (reached + reach)[first - 1 : first + 1], edges[first - 1 : first + 1])
+    high = np.interp(q, (reached - reach)[last : last + 2], edges[last : last + 2])
+    return float(low), float(high)

@@ -63,6 +63,7 @@ START = 1.0  # number of values of each component at the start
 NONE = 10.0  # number of further values counted as without an independent part
 SUM_STEPS = 5  # Newton steps for the sum of the shares
 TINY = 1e-12  # smallest share
+FARTHEST = -30.0  # standard errors; a share truncated at 0 whose normal centre is lower counts as if at this distance
 CERTAIN = 0.999  # a value that is surely without an independent part; its draws have none
 EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
 BIAS = 1.0  # bias of a share, in units of its change when τ becomes ten times larger
@@ -164,7 +165,7 @@ class _Mode:
         likely = np.flatnonzero(self.chances[1:]) + 1
         shrinkage = problem.shrinkage[:, likely]
         error = np.sqrt(problem.variance[:, None] * shrinkage)
-        ratio = np.maximum((self.m[:, None] + (problem.z - self.m)[:, None] * shrinkage) / error, -30.0)
+        ratio = np.maximum((self.m[:, None] + (problem.z - self.m)[:, None] * shrinkage) / error, FARTHEST)
         tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # of the normal truncated at 0
         centre = np.maximum(np.column_stack([self.m, error * (ratio + tail)]), TINY)
         spread = np.column_stack([np.zeros(self.m.size), error**2 * np.maximum(1 - tail * (tail + ratio), 0)])
@@ -370,7 +371,6 @@ def _independent(
     shrinkage = problem.shrinkage[values[None, :], which]
     centre = smooth + (problem.z[values] - smooth) * shrinkage
     error = np.sqrt(problem.variance[values] * shrinkage)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        none = ndtr(-centre / error)
-        share = centre + error * ndtri(none + (1 - none) * rng.random(smooth.shape))
+    ratio = np.maximum(centre / np.where(which > 0, error, 1.0), FARTHEST)
+    share = error * (ratio - ndtri(ndtr(ratio) * (1 - rng.random(smooth.shape))))  # normal, truncated at 0
     return np.where(which > 0, np.maximum(share, TINY), smooth)

@@ -36,6 +36,7 @@ SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is surely no noise
 REACH = 7.0  # a value's points lie within this many standard errors of its inversion
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
+FORGED = 10.0  # standard errors; the shares of honest reports have a sum nearer to 1
 LEAST = 1e-290  # smallest prior probability of a point
 NEARLY, ALIKE = 0.125, 0.02  # kinds count as equal within these: standard errors of the inversion, and relative noise variance
 _TABLE = 2000  # entries of the table from shares to positions on the grid
@@ -72,8 +73,19 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
         if isinstance(m, ChannelMechanism):
             found.append(Observation(z, np.maximum(raw.standard_errors**2, _SMALLEST / table.n)))
         else:
-            found.append(Observation(z, noise_variance(m, table.n / each, each, everyone)))
+            noise = noise_variance(m, table.n / each, each, everyone)
+            found.append(Observation(_with_possible_sum(z, noise), noise))
     return found
+
+
+def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
+    """Moves all shares by the same number to the sum 1, if the sum is further from 1 than the noise of honest reports explains.
+
+    Devices that send bit vectors without a one make such counts. Without the move, no shares near these z would have the sum 1.
+    """
+    excess = z.sum() - 1
+    error = np.sqrt(noise(np.full(z.size, 1 / z.size)).sum())
+    return z - excess / z.size if abs(excess) > FORGED * error else z
 
 
 def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechanism, CountTable, int]]:

@@ -6,8 +6,10 @@ person reported. The standard errors allow for a person who reports in the cohor
 """
 
 from estimators.ems import combined_ems
+from estimators.estimate import Estimate
 from estimators.levels import levels_difference
-from estimators.publishing.frequencies import Frequencies, Withheld, numbers_of
+from estimators.publishing.finite import Attempts, finite
+from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
 from estimators.publishing.publication import (
     LEVELS_CHANCE,
     Diagnostics,
@@ -36,18 +38,20 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
     groups, most_reports = pooled(mechanisms, panes)
     reports = sum(table.n for _, table in groups)
     found: dict[str, Frequencies] = {}
-    numbers = {}
+    numbers: dict[str, NumberEstimate] = {}
+    attempts = Attempts()
     if reports >= survey.cohort.least:
-        differ = levels_difference(groups, most_reports)
+        differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
         withheld: Withheld | None = "levels" if any(p is not None and p < LEVELS_CHANCE for p in chances) else None
+        nothing = Estimate.of_nothing(asked.k, reports)
         if is_numeric(mechanisms):
-            estimate, withheld = combined_ems(groups), withheld or "bias"
+            estimate, withheld = attempts.of("ems", lambda: combined_ems(groups), nothing), withheld or "bias"
         else:
-            estimate = empirical_bayes(asked, groups, most_reports)
-            numbers = numbers_of(estimate, asked.edges, withheld)
+            estimate = attempts.of("eb", lambda: empirical_bayes(asked, groups, most_reports), nothing)
+            numbers = attempts.of("numbers", lambda: numbers_of(estimate, asked.edges, withheld), numbers)
         found = {estimators(asked, mechanisms)[0]: Frequencies.of(estimate, withheld)}
-    return Publication(
+    made = Publication(
         survey=everybody.survey,
         fingerprint=everybody.fingerprint,
         attribute=everybody.attribute,
@@ -63,3 +67,4 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         privacy=everybody.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
     )
+    return finite(made, attempts.failed)

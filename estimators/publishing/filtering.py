@@ -20,6 +20,7 @@ from estimators.estimate import Estimate
 from estimators.local_level import Filtered, LocalLevel
 from estimators.matrix_inversion import combined_inversion
 from estimators.ordered import smoothed_shares
+from estimators.publishing.finite import Attempts, finite
 from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
 from estimators.publishing.publication import LEVELS_CHANCE, Diagnostics, Jump, Publication
 from estimators.step_noise import step_noise
@@ -51,6 +52,7 @@ def conclude_filtered(
     found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
     biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)
     withheld: Withheld | None = "levels" if biased else None
+    attempts = Attempts()
     estimate = Estimate(found.frequencies, found.standard_errors, step.reports, converged=level.observed > 0)
     publication = Publication(
         survey=step.survey,
@@ -62,12 +64,12 @@ def conclude_filtered(
         reports=step.reports,
         complete=step.complete,
         estimators={"filter": Frequencies.of(estimate, withheld)},
-        numbers=_numbers(found, step.reports, edges, withheld),
+        numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
         change=_jump(found.change) if final and found.change is not None else None,
     )
-    return publication, level.to_bytes()
+    return finite(publication, attempts.failed), level.to_bytes()
 
 
 def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:

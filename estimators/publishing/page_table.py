@@ -141,11 +141,12 @@ def _about(survey: Survey, h: Histogram) -> str:
         return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): nobody reported."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
     withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
+    failed = f" Could not be calculated from these counts: {', '.join(h.diagnostics.failed)}." if h.diagnostics.failed else ""
     width = f" of {survey.window_steps} steps" if h.span == "window" else ""
     return (
         f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
-        f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}"
+        f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}{escape(failed)}"
     )
 
 

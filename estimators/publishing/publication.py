@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from estimators.diagnostics import drift, fit, mass_below_zero
+from estimators.diagnostics import Fit, drift, fit, mass_below_zero
 from estimators.empirical_bayes import combined_empirical_bayes
 from estimators.ems import combined_ems
 from estimators.estimate import Estimate, Group
@@ -17,6 +17,7 @@ from estimators.levels import levels_difference
 from estimators.likelihood import combined_mle, gibu
 from estimators.matrix_inversion import combined_inversion, matrix_inversion
 from estimators.ordered import combined_ordered_empirical_bayes
+from estimators.publishing.finite import Attempts, finite
 from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
 from mechanisms import ChannelMechanism, CountTable, Mechanism
 from mechanisms.arguments import FloatArray
@@ -78,6 +79,8 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
             the index of the value, and the names of the two levels.
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
             is small, people chose a level by their value, and estimates over all levels together are biased.
+        failed: names of what could not be calculated from these counts: estimators, "numbers", or diagnostics. Their numbers
+            are missing; all others are as usual.
     """
 
     mass_below_zero: float | None
@@ -91,6 +94,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
     levels_value: int | None = None
     levels_pair: list[str] | None = None
     levels_p: float | None = None
+    failed: tuple[str, ...] = ()
 
 
 class Jump(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,20 +262,32 @@ def conclude(
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
     groups, reports = pooled(mechanisms, panes)
+    attempts, nothing = Attempts(), Estimate.of_nothing(asked.k, sum(table.n for _, table in groups))
     raw = combined_inversion(groups, steps=reports)
-    moved = drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw) if before is not None else None
+    moved = None
+    if before is not None:
+        moved = attempts.of("drift", lambda: drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw), None)
     if is_numeric(mechanisms):
-        estimates, free = {"ems": combined_ems(groups), "mi": raw}, raw.frequencies
+        estimates, free = {"ems": attempts.of("ems", lambda: combined_ems(groups), nothing), "mi": raw}, raw.frequencies
     else:
-        estimates, free = {"eb": empirical_bayes(asked, groups, reports), "mi": raw}, free_maximum(groups, raw)
+        best = attempts.of("eb", lambda: empirical_bayes(asked, groups, reports), nothing)
+        estimates, free = {"eb": best, "mi": raw}, free_maximum(groups, raw)
     if "ibu" in estimators(asked, mechanisms):
         iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
-        estimates["ibu"] = gibu(groups, iterations, steps=reports, likelihood="support")
-        estimates["mle"] = combined_mle(groups, reports, likelihood="support")
-    differ = levels_difference(groups, reports)
+        ibu = partial(gibu, groups, iterations, steps=reports, likelihood="support")
+        estimates["ibu"] = attempts.of("ibu", ibu, nothing)
+        estimates["mle"] = attempts.of("mle", lambda: combined_mle(groups, reports, likelihood="support"), nothing)
+    differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
     withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
-    fits = {level.name: fit(*group, n) for level, group, n in zip(asked.levels, groups, reports, strict=True)}
-    return Publication(
+    unknown = Fit(math.nan, math.nan, None, {})
+    fits = {
+        level.name: attempts.of(f"fit of {level.name}", partial(fit, *group, n), unknown)
+        for level, group, n in zip(asked.levels, groups, reports, strict=True)
+    }
+    numbers: dict[str, NumberEstimate] = {}
+    if "eb" in estimates:
+        numbers = attempts.of("numbers", lambda: numbers_of(estimates["eb"], asked.edges, withheld), numbers)
+    made = Publication(
         survey=survey.name,
         fingerprint=survey.fingerprint.hex(),
         attribute=asked.name,
@@ -286,7 +302,7 @@ def conclude(
             )
             for name, estimate in estimates.items()
         },
-        numbers=numbers_of(estimates["eb"], asked.edges, withheld) if "eb" in estimates else {},
+        numbers=numbers,
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
             mass_below_zero=_number(mass_below_zero(raw)),
@@ -303,6 +319,7 @@ def conclude(
         ),
         levels=_levels([level.name for level in asked.levels], groups, reports),
     )
+    return finite(made, attempts.failed)
 
 
 def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from estimators.publishing.frequencies import NUMBERS
 from estimators.publishing.publication import FORMAT, Publication, edges_of, spans
 from estimators.publishing.schedule import PublicationSummary
+from estimators.publishing.stored import StoredReader
 from estimators.quantiles import PERCENTILES
 from mechanisms import guessing
 from runtime.errors import LogUnavailable
@@ -35,6 +36,8 @@ MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values has a tim
 BRIEF_VALUES = 10
 TOP_VALUES = 20  # other attributes: a time series for each of the most frequent values of the first estimate
 
+_publication = msgspec.json.Decoder(Publication)
+
 
 class TopicUnavailable(LogUnavailable):
     """The broker does not accept or return estimates."""
@@ -50,14 +53,15 @@ class KafkaPublisher:
     Args:
         survey: the survey.
         settings: Kafka's address and our credentials.
+        reader: counts the publications that cannot be decoded; None for no counter.
 
     Raises:
         LogUnavailable: if no broker answers.
         SettingsError: if we may not use the transactional id.
     """
 
-    def __init__(self, survey: Survey, settings: Settings) -> None:
-        self._partition = TopicPartition(survey.estimates_topic, 0)
+    def __init__(self, survey: Survey, settings: Settings, reader: StoredReader | None = None) -> None:
+        self._partition, self._reader = TopicPartition(survey.estimates_topic, 0), reader or StoredReader(survey)
         self._fingerprint, self._settings = survey.fingerprint.hex(), settings
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
@@ -107,7 +111,7 @@ class KafkaPublisher:
         self._check(still)
         self._producer = self._connect(self._transactional_id)
         with self._unavailable_on_error():
-            self._consumer = consumer = self._reader()
+            self._consumer = consumer = self._new_consumer()
             [found] = consumer.offsets_for_times({self._partition: since_ms}).values()
             end = consumer.end_offsets([self._partition])[self._partition]
             consumer.seek(self._partition, end if found is None else found.offset)
@@ -140,17 +144,18 @@ class KafkaPublisher:
             return []
         found: dict[str, Publication] = {}
         with self._unavailable_on_error():
-            consumer = self._consumer = self._consumer or self._reader()
+            consumer = self._consumer = self._consumer or self._new_consumer()
             consumer.seek(self._partition, min(wanted))
             for record in self._records(consumer, max(wanted) + 1):
-                if record.offset in wanted:
-                    with suppress(msgspec.DecodeError):
-                        found[wanted[record.offset]] = msgspec.json.decode(record.value, type=Publication)
+                if (key := wanted.get(record.offset)) is not None:
+                    publication = self._reader.decode(_publication.decode, record.value, "kafka", key)
+                    if publication is not None:
+                        found[key] = publication
         for key in set(keys) - found.keys():
             del self._in_topic[key]
         return list(found.values())
 
-    def _reader(self) -> KafkaConsumer:
+    def _new_consumer(self) -> KafkaConsumer:
         """Returns a consumer of committed records, without a consumer group."""
         consumer = KafkaConsumer(
             **self._settings.kafka_options(),
@@ -319,6 +324,12 @@ class PrometheusPublisher:
                 self._change_size.labels(survey.name, attribute.name).set(math.nan)
                 self._changed_at.labels(survey.name, attribute.name).set(math.nan)
                 self._changes.labels(survey.name, attribute.name)  # exports 0 before the first jump
+        self._failed = Counter(
+            "ldpstream_estimates_failed",
+            "Parts of publications, such as an estimator, that could not be calculated and were left out.",
+            [*level[:2], "part"],
+            registry=registry,
+        )
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # exports 0 before the first publication
 
@@ -329,6 +340,8 @@ class PrometheusPublisher:
             self._published.labels(p.survey).inc()
             if p.change is not None:
                 self._changes.labels(p.survey, p.attribute).inc()
+            for part in p.diagnostics.failed:
+                self._failed.labels(p.survey, p.attribute, part).inc()
 
     def show(self, publications: list[Publication]) -> None:
         """Sets the gauges. A publication of a step before the latest step changes only the gauges of the last jump."""

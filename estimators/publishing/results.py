@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -19,6 +20,7 @@ from estimators.publishing.publication import (
     spans,
 )  # fmt: skip
 from estimators.publishing.schedule import PROGRESS_FORMAT, Filters, Progress
+from estimators.publishing.stored import StoredReader
 from runtime.settings import Settings
 from stores.count_store import StoreUnavailable
 from stores.formats import check_format
@@ -129,6 +131,8 @@ class RedisResults:
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
+    A publication that this version cannot decode counts as missing (`StoredReader`).
+
     One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a
     Redis Cluster.
 
@@ -138,8 +142,8 @@ class RedisResults:
             read of the progress.
     """
 
-    def __init__(self, survey: Survey, client: Client) -> None:
-        self._survey = survey
+    def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
+        self._survey, self._reader = survey, reader or StoredReader(survey)
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._filters_key = f"{prefix}:filters"
@@ -159,7 +163,12 @@ class RedisResults:
         progress, estimates, filters = self._progress_key, self._estimates_key, self._filters_key
         saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
         saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]
-        kept: list[Command] = [("HMGET", estimates, 0), ("HVALS", estimates), ("HSET", estimates, 0, 0), ("HDEL", estimates, 0)]
+        kept: list[Command] = [
+            ("HMGET", estimates, 0),
+            ("HGETALL", estimates),
+            ("HSET", estimates, 0, 0),
+            ("HDEL", estimates, 0),
+        ]
         led: list[Command] = [("EVALSHA", "", 2, self._leader_key, self._rival_key)]
         for key in (self._leader_key, self._rival_key):
             led += [("GET", key), ("SET", key, 0, "PX", 1), ("DEL", key)]
@@ -234,7 +243,7 @@ class RedisResults:
             return []
         with _reachable():
             raw = self._client.hmget(self._estimates_key, list(keys))
-        return [None if value is None else self._decoded(value) for value in raw]
+        return [self._decoded(key, value) for key, value in zip(keys, raw, strict=True)]
 
     def landmarks(self) -> list[Publication]:
         """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
@@ -257,19 +266,22 @@ class RedisResults:
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
             with _reachable():
                 raw = self._client.hmget(self._estimates_key, keys)
-            for value in raw:
-                if value is not None and _change.decode(value).change is not None:
-                    return self._decoded(value)
+            for key, value in zip(keys, raw, strict=True):
+                found = self._reader.decode(_change.decode, value, "redis", key)
+                if found is not None and found.change is not None:
+                    return self._decoded(key, value)
         return None
 
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""
         with _reachable():
-            raw = self._client.hvals(self._estimates_key)
-        return _in_order([self._decoded(value) for value in raw])
+            raw = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
+        found = [self._decoded(key.decode(), value) for key, value in raw.items()]
+        return _in_order([p for p in found if p is not None])
 
-    def _decoded(self, value: bytes | str) -> Publication:
-        return decode_publication(value, self._estimates_key)
+    def _decoded(self, key: str, value: bytes | None) -> Publication | None:
+        decode = partial(decode_publication, where=self._estimates_key)
+        return self._reader.decode(decode, value, "redis", key)
 
 
 def _in_order(publications: list[Publication]) -> list[Publication]:

@@ -13,6 +13,7 @@ from estimators.publishing.publication import Publication
 from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress, Publisher, Schedule
+from estimators.publishing.stored import StoredReader
 from estimators.publishing.vitals import Vitals
 from runtime.errors import LogUnavailable
 from runtime.settings import Settings, SettingsError
@@ -71,7 +72,8 @@ class SurveyEstimator:
         self.survey, self.registry = survey, registry
         self._connections, self._seen, self._check_topics, self._alone = connections, seen, check_topics, alone
         self.store = RedisCountStore(survey, connections.settings, client=connections.redis)
-        self.results = RedisResults(survey, connections.redis)
+        self._reader = StoredReader(survey, registry)
+        self.results = RedisResults(survey, connections.redis, self._reader)
         self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
         self._topic: KafkaPublisher | None = None
         self._vitals: Vitals | None = None
@@ -162,7 +164,7 @@ class SurveyEstimator:
         self.store.check_estimating()
         self.results.check(settings)
         self._prometheus.show(self.results.landmarks())
-        topic = KafkaPublisher(self.survey, settings)
+        topic = KafkaPublisher(self.survey, settings, self._reader)
         position = KafkaLogPosition(self.survey, settings, self._connections.admin, self._connections.markers)
         self._vitals = Vitals(
             self.survey, self.store, position, self.results, settings.margin_ms, self._prometheus, self.registry

@@ -11,7 +11,7 @@ const WHY = {
   steps: "The number of time steps with reports behind this estimate.",
   share: "The estimated share of people with this value, in per cent. It is computed from randomized reports, so it is never exact. The unbiased estimate of a rare value can be negative.",
   error: "The standard error: the typical distance between the estimate and the truth. In about two of three cases the distance is smaller.",
-  interval: "On average over the values, the interval contains the true share in about 95 of 100 cases. It covers the randomization and the choice of the people, if those who report are a random sample. With 100 values, expect about five intervals without the truth.",
+  interval: "On average over the values, the interval contains the true share in about 95 of 100 cases. It covers the randomization and the choice of the people, if those who report are a random sample. Values that differ from all others, and the largest share, miss more often. With 100 values, expect about five intervals without the truth.",
   truth: "The true share. Only a simulation knows it.",
   others: "All values that are not shown, together. Their sum has no interval here.",
   cohort: "A public fact about each device, such as its version or its country. Reports carry it in clear. The histogram of a cohort uses only its own reports, and needs the least number of reports that the survey states.",

@@ -87,6 +87,7 @@ function summary(h, known) {
 function remarks(h, known) {
   const box = $("summary");
   if (h.interval_withheld) box.append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
+  if (h.diagnostics.failed.length) box.append(" ", element("span", `Could not be calculated from these counts: ${h.diagnostics.failed.join(", ")}.`, { class: "late" }));
   const sampled = asked().levels.filter((level) => level.every_steps > 1);
   if (h.reports && h.span !== "window" && sampled.length) {
     const shares = sampled.map((level) => `at most about one device in ${level.every_steps} at level ${level.name}`).join(", ");
@@ -156,7 +157,10 @@ export function unread() {
   $("readout").textContent = UNREAD;
 }
 
-const nothing = (h) => (h.below_least ? "the cohort is below the least size" : "nobody reported");
+const nothing = (h) => {
+  if (h.below_least) return "the cohort is below the least size";
+  return h.reports ? "no estimate from these counts" : "nobody reported";
+};
 
 function read(i) {
   if (i >= rows.values.length) {

@@ -45,7 +45,7 @@ function rowsOf(overview, choose) {
     row.append(level, ...privacyCells(outlook));
     if (i === 0) {
       const people = element("td", grouped(overview.reports), { class: "number", rowspan: levels.length, "data-name": "reports" });
-      const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`).join(", ") : "nobody reported";
+      const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`).join(", ") : overview.reports ? "no estimate from these counts" : "nobody reported";
       row.append(people, element("td", top, { class: "top", rowspan: levels.length, "data-name": "most frequent" }));
     }
     return row;
