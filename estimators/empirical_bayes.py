@@ -35,8 +35,18 @@ from scipy import special
 from scipy.ndimage import gaussian_filter1d
 
 from estimators.estimate import Estimate, Group, Steps, check_groups
+from estimators.few_values import FEW_VALUES, FewValues
 from estimators.posterior import Posterior
-from estimators.value_likelihood import LARGE, LEAST, SPACING, ValueLikelihood, observations, people_of, value_likelihood
+from estimators.value_likelihood import (
+    LARGE,
+    LEAST,
+    SPACING,
+    Observation,
+    ValueLikelihood,
+    observations,
+    people_of,
+    value_likelihood,
+)
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 
@@ -87,11 +97,24 @@ def combined_empirical_bayes(groups: list[Group], steps: Steps = 1) -> Estimate:
     seen = observations(groups, steps)
     if not seen:
         return Estimate.of_nothing(k, n)
+    if k <= FEW_VALUES:
+        few = FewValues.of(seen, k)
+        exact = few.posterior(people_of(groups, steps))
+        return Estimate(few.mean, exact.standard_errors, n, posterior=exact)
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
     posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps))
     return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
+
+
+def posterior_means(seen: list[Observation], k: int) -> FloatArray:
+    """Returns the frequencies of `combined_empirical_bayes` from at least one observation, (k,)."""
+    if k <= FEW_VALUES:
+        return FewValues.of(seen, k).mean
+    values = value_likelihood(seen, k)
+    f = fit_values(values, k)[0][values.kind]
+    return np.asarray(f / f.sum())
 
 
 @dataclass(frozen=True, slots=True)
