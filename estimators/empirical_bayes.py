@@ -1,5 +1,7 @@
 """Empirical Bayes (EB): the default estimate, which learns from the counts how the shares are distributed.
 
+At most nine values have a fixed prior and an exact posterior: see `estimators.few_values`. This text is about more values.
+
 The shares f_v are independent draws from an unknown prior G, given that they sum to 1. The inversion of value v has the
 likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterior mean under an estimated G.
 
@@ -79,7 +81,8 @@ def empirical_bayes(m: Mechanism, table: CountTable, *, steps: int = 1) -> Estim
 
     Returns:
         Frequencies at least 0, with sum 1. Standard errors are posterior standard deviations. For the intervals, see
-        `estimators.posterior`. All numbers are NaN if the counts carry no information (`Estimate.of_nothing`).
+        `estimators.posterior`, and for at most nine values `estimators.few_values`. All numbers are NaN if the counts carry no
+        information (`Estimate.of_nothing`).
 
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or `steps` is not allowed.

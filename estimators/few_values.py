@@ -9,16 +9,17 @@ shares are independent draws from one distribution g, given that they sum to 1:
 - All shares are exactly 1/k (`EQUAL`). Intervals do not use this law, because it would make them too narrow where the counts
   cannot decide.
 
-The shares are multiples of a step h, the same for all values, so that sums are on the lattice as well. With the likelihoods L_v of
-`estimators.value_likelihood`, two passes of convolutions give the probability of the counts under a law, and each share's posterior:
+The shares are multiples of one step h, so sums are multiples of h as well. L_v are the likelihoods of
+`estimators.value_likelihood`. Two passes of convolutions give the probability of the counts under a law, and each share's
+posterior:
 
     P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)          sums of the values before v; backwards the same for those after v
 
 The laws' weights are these probabilities, divided by the law's density of the sum at 1.
 
-Only shares within 6 standard errors of the most likely distribution are on the lattice. L_v is multiplied by e^(λ f), which changes
-nothing given the sum. λ is the number for which the most likely shares sum to 1. Without it, tables that no honest population
-makes would underflow.
+Only shares within 6 standard errors of the most likely distribution are on the lattice. L_v is multiplied by e^(λ f), which
+changes nothing given the sum. λ is the number for which the most likely shares sum to 1. Without it, tables that no honest
+population makes would underflow.
 """
 
 import functools
@@ -41,7 +42,7 @@ EQUAL, SPIKED = 0.4, 0.4  # prior probability of equal shares, and of `SMALLER` 
 FINE = 4.0  # lattice points per standard error
 LEAST, MOST = 128, 300  # fewest points of the whole lattice, and about the most points of one value
 REACH = 6.0  # the lattice holds shares within this many standard errors of the most likely distribution
-NEAR_ZERO = 8  # points for which a law's probability is integrated exactly
+NEAR_ZERO = 16  # points for which a law's probability is integrated exactly
 WHOLE = 4096  # points of the lattice for the densities of the sum
 
 
