@@ -1,5 +1,7 @@
 """Empirical Bayes (EB): the default estimate, which learns from the counts how the shares are distributed.
 
+At most nine values have a fixed prior and an exact posterior: see `estimators.few_values`. This text is about more values.
+
 The shares f_v are independent draws from an unknown prior G, given that they sum to 1. The inversion of value v has the
 likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterior mean under an estimated G.
 
@@ -35,8 +37,18 @@ from scipy import special
 from scipy.ndimage import gaussian_filter1d
 
 from estimators.estimate import Estimate, Group, Steps, check_groups
+from estimators.few_values import FEW_VALUES, FewValues
 from estimators.posterior import Posterior
-from estimators.value_likelihood import LARGE, LEAST, SPACING, ValueLikelihood, observations, people_of, value_likelihood
+from estimators.value_likelihood import (
+    LARGE,
+    LEAST,
+    SPACING,
+    Observation,
+    ValueLikelihood,
+    observations,
+    people_of,
+    value_likelihood,
+)
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 
@@ -69,7 +81,8 @@ def empirical_bayes(m: Mechanism, table: CountTable, *, steps: int = 1) -> Estim
 
     Returns:
         Frequencies at least 0, with sum 1. Standard errors are posterior standard deviations. For the intervals, see
-        `estimators.posterior`. All numbers are NaN if the counts carry no information (`Estimate.of_nothing`).
+        `estimators.posterior`, and for at most nine values `estimators.few_values`. All numbers are NaN if the counts carry no
+        information (`Estimate.of_nothing`).
 
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or `steps` is not allowed.
@@ -87,11 +100,24 @@ def combined_empirical_bayes(groups: list[Group], steps: Steps = 1) -> Estimate:
     seen = observations(groups, steps)
     if not seen:
         return Estimate.of_nothing(k, n)
+    if k <= FEW_VALUES:
+        few = FewValues.of(seen, k)
+        exact = few.posterior(people_of(groups, steps))
+        return Estimate(few.mean, exact.standard_errors, n, posterior=exact)
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
     posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps))
     return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
+
+
+def posterior_means(seen: list[Observation], k: int) -> FloatArray:
+    """Returns the frequencies of `combined_empirical_bayes` from at least one observation, (k,)."""
+    if k <= FEW_VALUES:
+        return FewValues.of(seen, k).mean
+    values = value_likelihood(seen, k)
+    f = fit_values(values, k)[0][values.kind]
+    return np.asarray(f / f.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from estimators.draws import Draws, Unshrunk
-from estimators.empirical_bayes import combined_empirical_bayes, fit_values
+from estimators.empirical_bayes import combined_empirical_bayes, posterior_means
 from estimators.estimate import Estimate, Group, Steps, check_groups
 from estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
 from estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
@@ -55,7 +55,6 @@ from estimators.value_likelihood import (
     noise_variance,
     observations,
     people_of,
-    value_likelihood,
 )
 from mechanisms import ChannelMechanism, CountTable, Mechanism
 from mechanisms.arguments import FloatArray
@@ -154,9 +153,7 @@ def _misfit(smooth: SmoothPosterior, risk: float, noise: FloatArray) -> FloatArr
 def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatArray:
     """Returns the frequencies of `combined_empirical_bayes` after all inversions move by these numbers, (k,)."""
     moved = [Observation(each.z + by, each.variance) for each in observations(groups, steps)]
-    values = value_likelihood(moved, by.size)
-    f = fit_values(values, by.size)[0][values.kind]
-    return np.asarray(f / f.sum())
+    return posterior_means(moved, by.size)
 
 
 def _combined(

@@ -13,7 +13,8 @@ as short as possible. Equal parts would hold too many shares. A share far below 
 because no share is negative. Other levels divide the rest in the same proportion, so the interval for a higher level contains
 the interval for a lower one.
 
-For a value far above the noise, the interval also holds the best linear unbiased interval, given that the shares sum to 1:
+For a value far above the noise, the interval also holds the best linear unbiased interval, given that the shares sum to 1. If
+there are at most nine values, all their intervals do.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 
@@ -52,7 +53,8 @@ class Posterior:
         start: (kinds + 1,) position of each kind's first cell.
         lowest: (kinds,) lower end of each kind's first cell.
         resolution: added to both sides of an interval.
-        large: indices of the values whose unbiased share is far above the noise.
+        large: indices of the values whose intervals hold the unshrunk ones: the unbiased share is far above the noise, or the
+            values are few.
         unshrunk, unshrunk_errors: the best linear unbiased estimate of each of these, given the sum, and its standard error.
     """
 

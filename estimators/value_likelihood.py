@@ -245,7 +245,7 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     log_like = np.zeros(cells.size)
     for s, own in zip(seen, z, strict=True):
         if callable(s.variance):
-            a, b = _integrals(s, points)
+            a, b = integrals(s, points)
             log_like += own[rows] * a[cells] - b[cells]
         else:
             t = points[cells]
@@ -272,7 +272,7 @@ def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum((y[1:] + y[:-1]) / 2 * np.diff(x))])
 
 
-def _integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns A and B at the points, by Simpson's rule. The integrals are wrong by a constant across gaps of the grid."""
     middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
     ends, inside = seen.precision(points), seen.precision(middle)

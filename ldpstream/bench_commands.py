@@ -66,9 +66,10 @@ def accuracy_command(
     from experiments.bench.accuracy import picture as pictures
 
     known = shapes.shapes(data)
-    asked = cells.quick_grid(known) if quick else cells.grid(known)
+    asked = cells.quick_grid(known) if quick else cells.grid(known) + cells.few_cells()
     with activity() as progress:
-        result = compare.result(measure.measure(asked, known, repeats, seed, peers, progress, lines), repeats, seed)
+        rows = measure.measure(asked, known | shapes.FEW, repeats, seed, peers, progress, lines)
+    result = compare.result(rows, repeats, seed)
     for table in tables.tables(result):
         console.print(table)
     console.print(tables.NOTE, highlight=False)
@@ -106,7 +107,8 @@ def coverage_command(
     known = shapes.shapes(data)
     with activity() as progress:
         rows = coverage.measure(runs, seed, progress)
-        result = coverage.Result(rows, coverage_cells.measure_cells(cells.grid(known), known, runs, seed, progress))
+        asked = cells.grid(known) + cells.few_cells()
+        result = coverage.Result(rows, coverage_cells.measure_cells(asked, known | shapes.FEW, runs, seed, progress))
     for table in coverage.tables(result):
         console.print(table)
     write_json(json, msgspec.to_builtins(result))

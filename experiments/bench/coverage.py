@@ -6,7 +6,8 @@ runs and values, that contain the value's true share. The true shares lie a few 
 the maximum of the likelihood lies on the boundary, and no normal interval can be exact.
 
 A second table has other distributions, over up to 1000 values: skewed and flat. There most shares lie below the noise. Two
-further tables have all cells of the accuracy grid; see `experiments.bench.coverage_cells`.
+further tables have all cells of the accuracy grid, and the last two the cells with few values and few people; see
+`experiments.bench.coverage_cells`.
 """
 
 import math
@@ -18,7 +19,8 @@ from rich.table import Table
 
 from estimators import empirical_bayes, ibu, matrix_inversion, mle
 from estimators.estimate import Estimate
-from experiments.bench.coverage_cells import CellCoverage, cells_table, lowest_table
+from experiments.bench.accuracy.shapes import FEW
+from experiments.bench.coverage_cells import CellCoverage, cells_table, few_table, lowest_table
 from experiments.drawn_tables import drawn_table
 from experiments.processes import worker_pool
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
@@ -222,9 +224,10 @@ def shaped_table(rows: list[Coverage]) -> Table:
 
 def tables(result: Result) -> list[Table]:
     """All tables of a run of the benchmark."""
-    return [
-        coverage_table(result.spans), shaped_table(result.spans), cells_table(result.cells), lowest_table(result.cells)
-    ]  # fmt: skip
+    grid = [row for row in result.cells if row.cell.shape not in FEW]
+    few = [row for row in result.cells if row.cell.shape in FEW]
+    shown = [coverage_table(result.spans), shaped_table(result.spans), cells_table(grid), lowest_table(grid)]
+    return [*shown, few_table(few), lowest_table(few, "Few values and few people: cells with the lowest coverage")]
 
 
 def slack(runs: int, sigmas: float = 4.0) -> float:

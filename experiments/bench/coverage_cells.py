@@ -1,4 +1,4 @@
-"""Coverage of the default estimate's 95 % intervals in every cell of the accuracy grid, averaged over the values of a cell.
+"""Coverage of the default estimate's 95 % intervals in every cell of the accuracy grid: over all values, and of the largest.
 
 Every run draws the people from the cell's distribution, and their reports. An interval holds the truth if it contains the share
 of the distribution, not only the share of the people drawn. The intervals of a run depend on each other, so a cell's standard
@@ -35,6 +35,8 @@ class CellCoverage(msgspec.Struct, frozen=True, kw_only=True):
         runs: number of runs.
         covered, error: share of intervals, over runs and values, that contain the true share, and its standard error.
         top: the same share for the ten values with the largest estimates of each run.
+        largest: the same share for the value with the largest true share.
+        worst: the smallest share of all values; with few runs, a value's share has a large error.
         missed_above: share of intervals that lie below the true share.
     """
 
@@ -44,6 +46,8 @@ class CellCoverage(msgspec.Struct, frozen=True, kw_only=True):
     covered: float
     error: float
     top: float
+    largest: float
+    worst: float
     missed_above: float
 
 
@@ -101,21 +105,32 @@ class _Held:
     def __init__(self, truth: FloatArray) -> None:
         self._truth = truth
         self._runs: list[tuple[float, float, float]] = []
+        self._held = np.zeros(truth.size)
 
     def add(self, estimate: Estimate) -> None:
         """Adds the intervals of a run."""
         low, high = estimate.interval()
         held = (low <= self._truth) & (self._truth <= high)
+        self._held += held
         largest = np.argsort(-estimate.frequencies, kind="stable")[:TOP]
         self._runs.append((float(held.mean()), float(held[largest].mean()), float((self._truth > high).mean())))
 
     def row(self, cell: Cell, estimator: str) -> CellCoverage:
         """The coverage over all runs so far, at least two."""
         runs = np.array(self._runs)
+        of_each = self._held / len(runs)
         covered, top, above = (float(mean) for mean in runs.mean(axis=0))
         error = float(runs[:, 0].std(ddof=1)) / math.sqrt(len(runs))
         return CellCoverage(
-            cell=cell, estimator=estimator, runs=len(runs), covered=covered, error=error, top=top, missed_above=above
+            cell=cell,
+            estimator=estimator,
+            runs=len(runs),
+            covered=covered,
+            error=error,
+            top=top,
+            largest=float(of_each[self._truth.argmax()]),
+            worst=float(of_each.min()),
+            missed_above=above,
         )
 
 
@@ -123,34 +138,47 @@ def cells_table(rows: Sequence[CellCoverage]) -> Table:
     """Table of the coverages by estimate and number of values."""
     most = max(row.runs for row in rows)
     shown = Table("estimate", "values", "cells", "mean", "lowest cell", "94 to 96 %", "surely below 94 %", "surely above 96 %",
-                  "ten largest", "lowest cell",
+                  "ten largest", "lowest cell", "largest", "lowest cell",
                   title=f"Coverage averaged over the values of a cell; at most {most} runs")  # fmt: skip
     for estimator in dict.fromkeys(row.estimator for row in rows):
         own = [row for row in rows if row.estimator == estimator]
         for k in [*sorted({row.cell.k for row in own}), None]:
             of = [row for row in own if k is None or row.cell.k == k]
-            covered, top = np.array([(row.covered, row.top) for row in of]).T
+            covered, top, largest = np.array([(row.covered, row.top, row.largest) for row in of]).T
             shown.add_row(
                 estimator, "all" if k is None else str(k), str(len(of)), _percent(covered.mean()), _percent(covered.min()),
                 str(sum(LOW <= row.covered <= HIGH for row in of)),
                 str(sum(row.covered + SURELY * row.error < LOW for row in of)),
                 str(sum(row.covered - SURELY * row.error > HIGH for row in of)),
-                _percent(top.mean()), _percent(top.min()),
+                _percent(top.mean()), _percent(top.min()), _percent(largest.mean()), _percent(largest.min()),
             )  # fmt: skip
     return shown
 
 
-def lowest_table(rows: Sequence[CellCoverage]) -> Table:
-    """Table of the cells with the lowest coverage, averaged over all values or over the ten largest estimates."""
-    shown = Table("estimate", "shape", "mechanism", "k", "ε", "n", "steps", "all values", "±", "ten largest", "truth above",
-                  title="Cells with the lowest coverage")  # fmt: skip
+def few_table(rows: Sequence[CellCoverage]) -> Table:
+    """Table of the coverages with few values and few people: by cell, of all values, the largest one, and the worst one."""
+    most = max((row.runs for row in rows), default=0)
+    shown = Table("values", "ε", "cells", "mean", "lowest cell", "largest value", "lowest cell", "worst value", "lowest cell",
+                  title=f"Few values and few people: coverage of the default estimate; at most {most} runs")  # fmt: skip
+    for k, eps in sorted({(row.cell.k, row.cell.eps) for row in rows}):
+        of = np.array([(row.covered, row.largest, row.worst) for row in rows if (row.cell.k, row.cell.eps) == (k, eps)])
+        both = zip(of.mean(axis=0), of.min(axis=0), strict=True)
+        shown.add_row(str(k), f"{eps:g}", str(len(of)), *(_percent(share) for pair in both for share in pair))
+    return shown
+
+
+def lowest_table(rows: Sequence[CellCoverage], title: str = "Cells with the lowest coverage") -> Table:
+    """Table of the cells with the lowest coverage: of all values on average, ten largest estimates, or the largest value."""
+    shown = Table("estimate", "shape", "mechanism", "k", "ε", "n", "steps", "all values", "±", "ten largest", "largest",
+                  "worst value", "truth above", title=title)  # fmt: skip
     by_mean = sorted(rows, key=lambda row: row.covered)[:SHOWN]
     by_top = [row for row in sorted(rows, key=lambda row: row.top)[:SHOWN] if row not in by_mean]
-    for row in [*by_mean, *by_top]:
+    by_largest = sorted(rows, key=lambda row: row.largest)[:SHOWN]
+    for row in [*by_mean, *by_top, *(row for row in by_largest if row not in by_mean + by_top)]:
         cell = row.cell
         shown.add_row(
             row.estimator, cell.shape, cell.mechanism, str(cell.k), f"{cell.eps:g}", f"{cell.n:.0e}".replace("e+0", "e"),
-            str(cell.steps), *map(_percent, (row.covered, row.error, row.top, row.missed_above)),
+            str(cell.steps), *map(_percent, (row.covered, row.error, row.top, row.largest, row.worst, row.missed_above)),
         )  # fmt: skip
     return shown
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from estimators import Estimate
-from experiments.bench.accuracy.cells import grid
-from experiments.bench.accuracy.shapes import SYNTHETIC
+from experiments.bench.accuracy.cells import few_cells, grid
+from experiments.bench.accuracy.shapes import FEW, SYNTHETIC
 from experiments.bench.coverage import (
     NOMINAL,
     SHARES,
@@ -20,7 +20,7 @@ from experiments.bench.coverage import (
     shaped_table,
     slack,
 )
-from experiments.bench.coverage_cells import _Held, cells_table, lowest_table, measure_cells, runs_of
+from experiments.bench.coverage_cells import _Held, cells_table, few_table, lowest_table, measure_cells, runs_of
 from experiments.bench.estimators import measure as bench_estimators
 from experiments.bench.estimators import timing_table
 
@@ -70,6 +70,23 @@ def test_the_coverage_of_every_cell_is_measured() -> None:
         held.add(Estimate(np.array([0.5 + moved, 0.5 - moved]), np.full(2, 0.02), 1))
     row = held.row(cells[0], "eb")
     assert (row.covered, row.top, row.missed_above, row.error) == (0.5, 0.5, 0.25, 0.5)
+    assert (row.largest, row.worst) == (0.5, 0.5)
+    held = _Held(np.array([0.2, 0.7, 0.1]))
+    for moved in (0.0, 0.05):
+        held.add(Estimate(np.array([0.2, 0.7 - moved, 0.1]), np.full(3, 0.02), 1))
+    row = held.row(cells[0], "eb")
+    assert (row.covered, row.largest, row.worst) == (pytest.approx(5 / 6), 0.5, 0.5)
+
+
+def test_the_coverage_with_few_values_and_few_people_is_measured() -> None:
+    """Ten runs of six cells: the default estimate's intervals hold on average."""
+    cells = [cell for cell in few_cells() if cell.n == 1000 and cell.eps == 0.5 and cell.k <= 3][:6]
+    rows = measure_cells(cells, FEW, 10, 1, lambda said: None, processes=1)
+    assert [row.cell for row in rows] == cells
+    assert np.mean([row.covered for row in rows]) > 0.85
+    assert all(row.worst <= row.largest and row.worst <= row.covered for row in rows)
+    assert few_table(rows).row_count == 2
+    assert lowest_table(rows, "few").row_count == 6
 
 
 def test_other_libraries_are_timed_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:

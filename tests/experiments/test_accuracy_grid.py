@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from experiments.bench.accuracy import cells as cell_grid
 from experiments.bench.accuracy import measure as measuring
-from experiments.bench.accuracy.cells import EPSILONS, MOST_PEOPLE, Cell, grid, quick_grid
+from experiments.bench.accuracy.cells import EPSILONS, FEW_PEOPLE, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
 from experiments.bench.accuracy.compare import Result, compare, ratio, result, summarise, worst
 from experiments.bench.accuracy.measure import CellErrors, LinesError, errors, measure, peer_task, read_lines
 from experiments.bench.accuracy.picture import draw
-from experiments.bench.accuracy.shapes import DATA_SHAPES, DOMAINS, SYNTHETIC, real_shapes
+from experiments.bench.accuracy.shapes import DATA_SHAPES, DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC, real_shapes
 from experiments.bench.accuracy.tables import DEFAULTS, as_csv, tables
 from experiments.datasets import DatasetError
 from experiments.processes import worker_pool
@@ -52,6 +52,19 @@ def test_the_grid_is_complete() -> None:
     assert all(cell.n <= MOST_PEOPLE.get(cell.mechanism, cell.n) for cell in cells)
     assert set(quick_grid(SYNTHETIC)) <= set(cells)
     assert grid({"step": SYNTHETIC["step"]}) == [cell for cell in cells if cell.shape == "step"]
+
+
+def test_the_cells_with_few_values_are_complete() -> None:
+    cells = few_cells()
+    assert len(cells) == len(set(cells)) == sum(len(shape.domains) for shape in FEW.values()) * 3 * len(FEW_PEOPLE)
+    assert {cell.k for cell in cells} == set(FEW_DOMAINS)
+    assert not set(cells) & set(grid(SYNTHETIC))
+    for cell in cells:
+        shares = FEW[cell.shape].make(cell.k)
+        assert shares.shape == (cell.k,)
+        assert shares.min() >= 0
+        assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(FEW["few falling"].make(2), [0.6, 0.4])
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
@@ -165,11 +178,12 @@ def test_the_winner_has_the_smallest_mean_error_on_common_runs() -> None:
 
 
 def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:
-    found = result(run(), 2, 1)
+    cells = [*CELLS, next(cell for cell in few_cells() if cell.mechanism == "OUE")]
+    found = result(measure(cells, SYNTHETIC | FEW, 2, 1, False, silent, processes=1), 2, 1)
     assert msgspec.convert(msgspec.to_builtins(found), Result) == found
     assert set(found.views) == set(DEFAULTS)
     shown = tables(found)
-    assert len(shown) == 12
+    assert len(shown) == 15
     console = Console(width=80)
     with console.capture() as captured:
         for table in shown:
@@ -178,7 +192,7 @@ def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:
     assert "…" not in text
     assert "zipf 1.5 *" in text
     rows = list(csv.DictReader(io.StringIO(as_csv(found))))
-    assert [row["view"] for row in rows] == ["all"] * 3 + ["ordered", "wasserstein"] + ["shuffled"] * 2
+    assert [row["view"] for row in rows] == ["all"] * 3 + ["few", "ordered", "wasserstein"] + ["shuffled"] * 2
     assert float(rows[0][rows[0]["winner"]]) == 1
     draw(found, tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").stat().st_size > 10_000

@@ -2,12 +2,14 @@
 
 The grid holds every shape with each of its k and every ε. The other settings are spread evenly over these cells by a fixed
 shuffle: every mechanism, 1000 to a million people, a single step, and windows of four steps.
+
+Further cells have few values and few people: every shape of `shapes.FEW` with each of its k, and every ε and number of people.
 """
 
 import msgspec
 import numpy as np
 
-from experiments.bench.accuracy.shapes import Shape
+from experiments.bench.accuracy.shapes import FEW, Shape
 from experiments.drawn_tables import drawn_table
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
@@ -15,6 +17,8 @@ from mechanisms.arguments import FloatArray, IntArray
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 STEPS = (1, 1, 1, 4)
+FEW_EPSILONS, FEW_PEOPLE = (0.5, 1.0, 2.0), (1000, 2000, 5000, 10_000)
+FEW_MECHANISMS = ("GRR", "OUE", "SUE", "OLH", "L-GRR", "L-OSUE")
 # `drawn_table` draws every report of these mechanisms: more people would take too long
 MOST_PEOPLE = {"SS": 10_000, "BLH": 100_000, "OLH": 100_000, "L-BLH": 100_000, "L-OLH": 100_000}
 
@@ -64,6 +68,18 @@ def grid(shapes: dict[str, Shape]) -> list[Cell]:
                 )
             )  # fmt: skip
     return cells
+
+
+def few_cells() -> list[Cell]:
+    """The cells with few values and few people. The mechanisms take turns."""
+    settings = [
+        (name, k, eps, n) for name, shape in FEW.items() for k in shape.domains for eps in FEW_EPSILONS for n in FEW_PEOPLE
+    ]
+    spread = np.random.default_rng(18).permutation(np.resize(np.arange(len(FEW_MECHANISMS)), len(settings)))
+    return [
+        Cell(shape=name, mechanism=FEW_MECHANISMS[i], k=k, eps=eps, n=n, steps=1, ordered=False, held_out=False)
+        for i, (name, k, eps, n) in zip(spread, settings, strict=True)
+    ]
 
 
 def quick_grid(shapes: dict[str, Shape]) -> list[Cell]:

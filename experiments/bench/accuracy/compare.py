@@ -18,6 +18,7 @@ import numpy as np
 from experiments.bench.accuracy.cells import Cell
 from experiments.bench.accuracy.measure import CellErrors
 from experiments.bench.accuracy.methods import DEFAULT_ORDERED
+from experiments.bench.accuracy.shapes import FEW
 
 SURELY = 3.0  # standard errors
 MARGIN = 1.05
@@ -25,6 +26,7 @@ VIEWS = {
     "all": "All values, mean squared error",
     "ordered": "Ordered values, mean squared error",
     "wasserstein": "Ordered values, Wasserstein distance",
+    "few": "Few values and few people, mean squared error",
     "shuffled": "Values wrongly declared as ordered, mean squared error",
 }
 OWN_REPORTS = "pure-ldp FLH"  # another mechanism, with its own reports: never the winner
@@ -118,10 +120,18 @@ def result(rows: Sequence[CellErrors], runs: int, seed: int) -> Result:
     """Compares all cells in every view.
 
     The view of all values leaves out the estimator that knows the order. The views of ordered values hold the cells with an
-    order, and the last view holds the other cells, where this estimator finds no order.
+    order, and the last view holds the other cells, where this estimator finds no order. The cells with few values and few
+    people (`shapes.FEW`) have their own view.
     """
+
+    def unordered(asked: Sequence[CellErrors]) -> list[Comparison]:
+        return [compare(row.cell, {name: e for name, e in row.mse.items() if name != DEFAULT_ORDERED}) for row in asked]
+
+    few = [row for row in rows if row.cell.shape in FEW]
+    rows = [row for row in rows if row.cell.shape not in FEW]
     views = {
-        "all": [compare(row.cell, {name: e for name, e in row.mse.items() if name != DEFAULT_ORDERED}) for row in rows],
+        "all": unordered(rows),
+        "few": unordered(few),
         "ordered": [compare(row.cell, row.mse) for row in rows if row.cell.ordered],
         "wasserstein": [compare(row.cell, row.wasserstein) for row in rows if row.cell.ordered],
         "shuffled": [compare(row.cell, row.mse) for row in rows if not row.cell.ordered],

@@ -19,6 +19,7 @@ from experiments import datasets
 from mechanisms.arguments import FloatArray
 
 DOMAINS = (2, 5, 20, 100, 300, 1000)
+FEW_DOMAINS = (2, 3, 5, 9)
 DATA_SHAPES = ("ages", "countries", "kosarak", "visits", "weights", "hours", "bms_pos")  # read from the user's folder
 
 
@@ -40,6 +41,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 def _shuffled(weights: FloatArray) -> FloatArray:
     return np.random.default_rng([18, weights.size]).permutation(weights / weights.sum())
+
+
+def _in_proportion(weights: FloatArray) -> FloatArray:
+    return np.asarray(weights / weights.sum())
 
 
 def _zipf(exponent: float, k: int) -> FloatArray:
@@ -123,8 +128,17 @@ SYNTHETIC: dict[str, Shape] = {
 }
 
 
+FEW: dict[str, Shape] = {  # answers to questions with few values; cells with few people
+    "few equal": Shape(make=lambda k: np.full(k, 1 / k), domains=FEW_DOMAINS),
+    "few falling": Shape(make=lambda k: _in_proportion(np.linspace(3, 2, k)), domains=FEW_DOMAINS),
+    "few geometric": Shape(make=lambda k: _in_proportion(0.6 ** np.arange(k)), domains=FEW_DOMAINS),
+    "few with one of 90 %": Shape(make=lambda k: np.append(0.9, np.full(k - 1, 0.1 / (k - 1))), domains=FEW_DOMAINS),
+    "few with two": Shape(make=lambda k: _in_proportion((np.arange(k) < 2) + 0.0), domains=FEW_DOMAINS[1:]),
+}
+
+
 def shapes(folder: Path | None) -> dict[str, Shape]:
-    """All shapes by name, synthetic and, with a folder, real; see `real_shapes`."""
+    """All shapes of the grid by name, synthetic and, with a folder, real; see `real_shapes`."""
     return SYNTHETIC | ({} if folder is None else real_shapes(folder))
 
 

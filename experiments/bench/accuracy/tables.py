@@ -12,7 +12,7 @@ from experiments.bench.accuracy.compare import VIEWS, Comparison, Result, Summar
 from experiments.bench.accuracy.measure import FAST_PEOPLE, IBU_RUNS, IBU_VALUES, PEER_RUNS, SLOW_RUNS
 from experiments.bench.accuracy.methods import DEFAULT, DEFAULT_ORDERED
 
-DEFAULTS = {view: DEFAULT if view == "all" else DEFAULT_ORDERED for view in VIEWS}
+DEFAULTS = {view: DEFAULT if view in ("all", "few") else DEFAULT_ORDERED for view in VIEWS}
 WORST = 10  # cells in the table of the worst cells
 NOTE = (
     "A ratio is a method's mean error divided by the error of the cell's winner; ± is one standard error, from the same"
