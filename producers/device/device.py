@@ -40,6 +40,7 @@ from surveys.envelope import seal_rows
 
 MAX_STEP = 2**62
 KEY_BYTES = 16  # of an idempotency key
+AHEAD_REPORTS = 24  # by which a device's clock may be ahead without a loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Device:
         cohort: str | None = None,
     ) -> None:
         self._survey, self._cohort = survey, survey.cohort_index(cohort)
+        # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
+        self._n_kept = survey.lateness_steps + 2
         try:
             self._parameters = survey.device_survey.mechanisms
         except TypeError as error:
@@ -137,9 +140,11 @@ class Device:
         `lifetime_reports` the device makes no further report after this number of reports. A device makes no report of a step
         after the survey's last step.
 
-        The first call for a step draws the report. While the step is among the last `lateness_steps` + 2 reported steps, later
-        calls return the same bytes, whatever the value. For an older step at which the device would report, the call raises
-        `StepForgotten` and costs no privacy.
+        The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is
+        kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten` and cost no privacy. The same holds for a step
+        before the `lateness_steps` + 2 latest settled ones, which can count no more.
+
+        A clock that ran ahead does not stop the device: the true steps are reported as soon as the clock is right again.
 
         Args:
             attribute: name of the attribute.
@@ -149,8 +154,8 @@ class Device:
 
         Raises:
             ValueError: if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
-            StepForgotten: if the step is older than the stored envelopes.
-            ClockWentBack: if the present step, as the default, is older than the stored envelopes.
+            StepForgotten: if the step can be reported no more: its envelope was dropped, or later steps are settled.
+            ClockWentBack: the same for the present step, as the default.
             StoreCleared: if the file is missing or has no enrolment.
             StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
         """
@@ -168,16 +173,19 @@ class Device:
             if step % p.every_steps != enrolment.phase or self._survey.ended(step):
                 return None
             envelope = memory.sent(a, step)
-            if envelope is None and not _finished(memory, a, p):
-                if step <= (forgotten := memory.forgotten(a)):
-                    raise too_old(attribute, step, forgotten + 1)
-                envelope = self._first_report(memory, a, p, enrolment, index, step)
-        return envelope
+            if envelope:
+                return envelope
+            if _finished(memory, a, p):
+                return None
+            if envelope is not None or step <= memory.forgotten(a):
+                raise too_old(attribute, step, memory.earliest(a, step, p.every_steps))
+            return self._first_report(memory, a, p, enrolment, index, step)
 
     def waiting(self) -> list[Waiting]:
-        """Returns the unsettled reports among the last `lateness_steps` + 2 reports of each attribute, in the order of steps.
+        """Returns the reports that are not settled, in the order of steps.
 
-        The service rejects older reports as too late.
+        The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute. If there are more, it drops
+        the one whose step is farthest from the step of the newest report.
 
         Raises:
             DeviceError: as for `report`.
@@ -190,12 +198,15 @@ class Device:
     def settle(self, report: Waiting) -> None:
         """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
 
+        The device then keeps the `lateness_steps` + 2 latest settled envelopes of the attribute and drops all earlier ones. The
+        service rejects their steps as too late.
+
         Raises:
             DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
-            memory.settle(report.key)
+            memory.settle(report.key, self._n_kept)
 
     def spent(self, attribute: str) -> Spent:
         """Returns the privacy loss of an attribute's reports so far.
@@ -252,8 +263,7 @@ class Device:
             row = secure_random.report_once(p, index, self._random)
         envelope = seal_rows(self._survey, a, enrolment.level, step, 1, row, self._cohort)
         idempotency_key = urlsafe_b64encode(self._random.bytes(KEY_BYTES)).rstrip(b"=").decode()
-        # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
-        memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, idempotency_key)
+        memory.keep(a, step, envelope, key, self._n_kept + AHEAD_REPORTS, idempotency_key)
         return envelope
 
     def _recall(self, memory: Transaction, p: Parameters, a: int, key: int, function: int) -> bytes:

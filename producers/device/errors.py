@@ -31,25 +31,32 @@ class StoreCleared(DeviceError):
 
 
 class StepForgotten(DeviceError):
-    """The step is too old to report: its envelope may have been dropped, and a second report would cost more privacy.
+    """The step can be reported no more: its envelope was dropped, or so many later steps are settled that it cannot count.
+
+    A second report would cost more privacy. The call has cost none.
 
     Attributes:
         attribute: name of the attribute.
         step: the requested step.
-        earliest: the earliest step that can still be reported for the first time.
+        earliest: the first later step that can still be reported for the first time.
     """
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:
-        super().__init__(f"step {step} of {attribute} is too old to report; the earliest that can be reported is {earliest}")
+        super().__init__(f"step {step} of {attribute} can be reported no more; the next that can be reported is {earliest}")
         self.attribute, self.step, self.earliest = attribute, step, earliest
 
 
 class ClockWentBack(StepForgotten):
-    """The system clock's present step is too old to report. The device reports again when the clock has caught up."""
+    """The system clock's present step can be reported no more, since the clock was wrong before or is wrong now.
+
+    The device reports again when the clock shows a step that it has not reported, at the latest at step `earliest`.
+    """
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:
         super().__init__(attribute, step, earliest)
-        self.args = (f"the clock went back to step {step}; {attribute} can be reported from step {earliest} on",)
+        self.args = (
+            f"the clock went back to step {step} of {attribute}, which can be reported no more; the next is step {earliest}",
+        )
 
 
 class WalletFull(DeviceError):

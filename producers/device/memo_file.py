@@ -2,10 +2,13 @@
 
     survey       the fingerprint of the survey that the device answers
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
-                 number of distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
+                 number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
-    sent         the envelopes of the last steps, each with its idempotency key until the envelope is settled; every reported
-                 step is in this table or is at most `forgotten`
+    sent         the reported steps after `forgotten`, each with its envelope, and its idempotency key until the envelope is
+                 settled; the envelope is empty if it was dropped
+
+The device's clock may be wrong, so only settled envelopes show which steps are over. `keep` never drops the new envelope: a
+report is counted only if it can be sent.
 
 A wallet's file has one set of the last three tables for each survey (`wallet_file`).
 """
@@ -18,6 +21,8 @@ from pathlib import Path
 from typing import Protocol
 
 from producers.device.sqlite_file import DEVICE, SQLiteFile, format_of
+
+MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
 
 _TABLES = {
     "enrolment": "(attribute INTEGER PRIMARY KEY, level INTEGER NOT NULL, answers INTEGER NOT NULL, function INTEGER NOT NULL,"
@@ -146,27 +151,53 @@ class Transaction:
     # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
-        """Returns the step's envelope; None if the step has no envelope or the envelope was dropped."""
+        """Returns the step's envelope; empty if the envelope was dropped; None if the step has none or is forgotten."""
         row = self._db.execute(
             f"SELECT envelope FROM {self._sent} WHERE attribute = ? AND step = ?", (attribute, step)
         ).fetchone()
         return None if row is None else bytes(row[0])
 
     def forgotten(self, attribute: int) -> int:
-        """Returns the latest step whose envelope was dropped; -1 if there is none."""
+        """Returns the latest forgotten step; -1 if there is none. No step up to this one will be reported."""
         return int(self._db.execute(f"SELECT forgotten FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0])
+
+    def earliest(self, attribute: int, step: int, every_steps: int) -> int:
+        """Returns the first step of the phase of `step` after it that can still be reported for the first time."""
+        step += every_steps * max(1, (self.forgotten(attribute) - step) // every_steps + 1)
+        while self.sent(attribute, step) is not None:
+            step += every_steps
+        return step
 
     def waiting(self) -> list[tuple[int, int, bytes, str]]:
         """Returns (attribute, step, envelope, idempotency key) of each envelope that may need another attempt, by step."""
         read = f"SELECT attribute, step, envelope, key FROM {self._sent} WHERE key IS NOT NULL ORDER BY step, attribute"
         return [(attribute, step, bytes(envelope), key) for attribute, step, envelope, key in self._db.execute(read)]
 
-    def settle(self, key: str) -> None:
-        """Marks the envelope with this idempotency key as settled: no further attempt is needed."""
-        self._db.execute(f"UPDATE {self._sent} SET key = NULL WHERE key = ?", (key,))
+    def settle(self, key: str, n_kept: int) -> None:
+        """Marks the envelope with this idempotency key as settled, and forgets the steps before the n_kept latest settled ones.
 
-    def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_kept: int, idempotency_key: str) -> None:
-        """Counts a step's only report, stores its envelope, and drops the envelopes of all but the n_kept latest steps.
+        The answer of the gateway shows that the time of the settled step has come, so earlier steps can count no more.
+        """
+        db = self._db
+        found = db.execute(f"SELECT attribute FROM {self._sent} WHERE key = ?", (key,)).fetchone()
+        if found is None:
+            return
+        db.execute(f"UPDATE {self._sent} SET key = NULL WHERE key = ?", (key,))
+        oldest = db.execute(
+            f"SELECT step FROM {self._sent} WHERE attribute = ? AND key IS NULL AND envelope != x''"
+            " ORDER BY step DESC LIMIT 1 OFFSET ?",
+            (found[0], n_kept - 1),
+        ).fetchone()
+        if oldest is not None:
+            db.execute(f"DELETE FROM {self._sent} WHERE attribute = ? AND step < ?", (found[0], oldest[0]))
+            self._forget_up_to(found[0], oldest[0] - 1)
+
+    def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_waiting: int, idempotency_key: str) -> None:
+        """Counts a step's only report and stores its envelope.
+
+        If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step (the earlier
+        one of two), and remembers its step. If more than `MAX_DROPPED` such steps are remembered, forgets the earliest and all
+        steps before it.
 
         Args:
             key: key of the memo behind the report; None for a one-time mechanism.
@@ -176,10 +207,20 @@ class Transaction:
         db.execute(f"UPDATE {self._enrolment} SET reports = reports + 1 WHERE attribute = ?", (attribute,))
         if key is not None:
             db.execute(f"UPDATE {self._memo} SET reports = reports + 1 WHERE attribute = ? AND key = ?", (attribute, key))
-        surplus = f"SELECT step FROM {self._sent} WHERE attribute = ? ORDER BY step DESC LIMIT -1 OFFSET ?"
-        for (dropped,) in db.execute(surplus, (attribute, n_kept)).fetchall():
-            db.execute(f"DELETE FROM {self._sent} WHERE attribute = ? AND step = ?", (attribute, dropped))
-            db.execute(f"UPDATE {self._enrolment} SET forgotten = max(forgotten, ?) WHERE attribute = ?", (dropped, attribute))
+        surplus = (
+            f"SELECT step FROM {self._sent} WHERE attribute = ? AND key IS NOT NULL"
+            " ORDER BY abs(step - ?), step DESC LIMIT -1 OFFSET ?"
+        )
+        for (dropped,) in db.execute(surplus, (attribute, step, n_waiting)).fetchall():
+            drop = f"UPDATE {self._sent} SET envelope = x'', key = NULL WHERE attribute = ? AND step = ?"
+            db.execute(drop, (attribute, dropped))
+        steps = f"SELECT step FROM {self._sent} WHERE attribute = ? AND envelope = x'' ORDER BY step DESC LIMIT 1 OFFSET ?"
+        if (earliest := db.execute(steps, (attribute, MAX_DROPPED)).fetchone()) is not None:
+            db.execute(f"DELETE FROM {self._sent} WHERE attribute = ? AND envelope = x'' AND step <= ?", (attribute, *earliest))
+            self._forget_up_to(attribute, *earliest)
+
+    def _forget_up_to(self, attribute: int, step: int) -> None:
+        self._db.execute(f"UPDATE {self._enrolment} SET forgotten = max(forgotten, ?) WHERE attribute = ?", (step, attribute))
 
     def counts(self, attribute: int) -> tuple[int, int]:
         """Returns the number of distinct steps reported, and the number of memos used."""

@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 class StepForgotten(Exception):
-    """The step is too old."""
+    """The step can be reported no more."""
 
 
 # ---- the check of the device survey
@@ -340,6 +340,8 @@ class ReferenceDevice:
         self.counts = [0] * len(self.attributes)
         self.forgotten = [-1] * len(self.attributes)
         self.sent: list[dict[int, tuple[bytes, str]]] = [{} for _ in self.attributes]
+        self.settled: list[set[int]] = [set() for _ in self.attributes]
+        self.dropped: list[set[int]] = [set() for _ in self.attributes]
 
     def report(self, name: str, value: Any, step: int, cohort: str | None = None) -> tuple[bytes, str] | None:
         """Returns the envelope and its key, or None."""
@@ -352,17 +354,35 @@ class ReferenceDevice:
             return sent[step]
         if p["lifetime_reports"] is not None and self.counts[a] >= p["lifetime_reports"]:
             return None
-        if step <= self.forgotten[a]:
+        if step <= self.forgotten[a] or step in self.dropped[a]:
             raise StepForgotten
         fake = self.fakes[a]
         row = self._row(a, p, v if fake is None else fake)
         key = urlsafe_b64encode(self.random.bytes(16)).rstrip(b"=").decode()
         made = sent[step] = seal(self.fingerprint, a, self.levels[a], step, 1, row, cohort_index), key
         self.counts[a] += 1
-        while len(sent) > self.canonical["lateness_steps"] + 2:
-            self.forgotten[a] = max(self.forgotten[a], min(sent))
-            del sent[min(sent)]
+        waiting = sorted(sent.keys() - self.settled[a])
+        if len(waiting) > self.canonical["lateness_steps"] + 26:
+            farthest = max(waiting, key=lambda other: abs(other - step))  # the earlier one of two
+            del sent[farthest]
+            self.dropped[a].add(farthest)
+        if len(self.dropped[a]) > 10_000:
+            self._forget(a, min(self.dropped[a]))
         return made
+
+    def settle(self, name: str, step: int) -> None:
+        """Marks the envelope of a step as settled."""
+        a = [attribute["name"] for attribute in self.attributes].index(name)
+        self.settled[a].add(step)
+        latest = sorted(self.settled[a])[-(self.canonical["lateness_steps"] + 2) :]
+        if len(latest) == self.canonical["lateness_steps"] + 2:
+            self.sent[a] = {s: kept for s, kept in self.sent[a].items() if s >= latest[0]}
+            self.settled[a] = set(latest)
+            self._forget(a, latest[0] - 1)
+
+    def _forget(self, a: int, step: int) -> None:
+        self.forgotten[a] = max(self.forgotten[a], step)
+        self.dropped[a] = {s for s in self.dropped[a] if s > step}
 
     def _row(self, a: int, p: Json, v: int) -> bytes:
         if "memo" not in p["coins"]:

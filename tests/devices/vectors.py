@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
 from mechanisms.finite_field import prime_powers
@@ -212,7 +213,7 @@ WRONG: dict[str, str | float] = {
     "city": "Zurich", "many": 70_000, "latency": 1.6e300, "colour": 3, "hashed": -1, "set": "x", "bits": 9, "screen": "Home",
     "page": "100",
 }  # fmt: skip
-STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, with gaps, and too old at the second 2
+STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, and with gaps
 
 
 def lives() -> Iterator[Case]:
@@ -232,12 +233,37 @@ def lives() -> Iterator[Case]:
                 ]
                 calls += [_call(devices[0], attribute.name, WRONG[attribute.name], 25) for attribute in survey.attributes]
             yield {"survey": survey.device_survey, "levels": levels, "random": random.drawn.hex(), "calls": calls}
+    for name, a in (("window", 0), ("window", 1), ("fake", 0), ("fake", 1)):
+        yield from clock_lives(load_survey(VECTORS / "surveys" / f"{name}.toml"), a)
 
 
-def _call(device: _Scripted, attribute: str, value: str | float, step: int) -> Case:
+def clock_lives(survey: Survey, a: int) -> Iterator[Case]:
+    """Lives of devices whose clock is wrong for some time, and which deliver some of their reports.
+
+    The clock runs ahead for more reports than the device keeps, then it is right, then it jumps freely. In the first life no
+    report is delivered, in the last one all are.
+    """
+    attribute, apart = survey.attributes[a].name, survey.device_survey.mechanisms[a][0].every_steps
+    for number, delivered in enumerate((0.0, 0.3, 1.0)):
+        random, rng = Recorded(f"clock {survey.name} {a} {number}"), np.random.default_rng([7, a, number])
+        with tempfile.TemporaryDirectory() as folder:
+            device = _Scripted(survey, folder, {}, random, None)
+            with device._file.transaction() as memory:
+                phase = memory.enrolment(a).phase
+            ahead = range(1000, 1030 + survey.lateness_steps)
+            reports = [*range(4), *ahead, *range(3, 8), *rng.choice([*range(10), *range(995, 1035)], 40).tolist()]
+            steps = [0, 1, 2, 3, 4, *(apart * report + phase for report in reports)]
+            calls = [
+                _call(device, attribute, VALUES[attribute][i % 5], step, settle=bool(rng.random() < delivered))
+                for i, step in enumerate(steps)
+            ]
+        yield {"survey": survey.device_survey, "levels": {}, "random": random.drawn.hex(), "calls": calls}
+
+
+def _call(device: _Scripted, attribute: str, value: str | float, step: int, settle: bool = False) -> Case:
     asked = device.survey.attributes[device.survey.index(attribute)]
     called: Case = {"attribute": attribute, "value": value, "index": _index(asked, value), "step": step}
-    called["cohort"] = device.cohort
+    called |= {"cohort": device.cohort, "settle": False}
     try:
         envelope = device.report(attribute, value, step)
     except StepForgotten:
@@ -246,8 +272,11 @@ def _call(device: _Scripted, attribute: str, value: str | float, step: int) -> C
         return called | {"envelope": {"error": "ValueError"}, "key": None}
     if envelope is None:
         return called | {"envelope": None, "key": None}
-    (key,) = {report.key for report in device.waiting() if (report.attribute, report.step) == (attribute, step)}
-    return called | {"envelope": envelope.hex(), "key": key}
+    waiting = [report for report in device.waiting() if (report.attribute, report.step) == (attribute, step)]
+    if waiting and settle:
+        device.settle(waiting[0])
+    key = waiting[0].key if waiting else None
+    return called | {"settle": bool(waiting) and settle, "envelope": envelope.hex(), "key": key}
 
 
 def _index(attribute: Attribute, value: str | float) -> int | None:

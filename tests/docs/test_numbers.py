@@ -17,6 +17,7 @@ from estimators.publishing.publishers import MAX_LISTED, TOP_VALUES
 from ldpstream import cli
 from mechanisms import local_hashing, mechanism
 from producers.device import Device
+from producers.device.memo_file import MAX_DROPPED
 from producers.gateway import bodies, problems, record_batches, service
 from runtime import malloc, shutdown, topics
 from runtime.settings import Settings
@@ -101,11 +102,15 @@ def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> Non
     asked = make_survey()
     device = Device(asked, tmp_path / "file")
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == int(re.findall(r"mode (0\d+)", PLAIN["device.md"])[0], 8)
-    assert "keeps the last `lateness_steps` + 2 envelopes" in PLAIN["device.md"]
+    assert (
+        "the `lateness_steps` + 2 latest settled envelopes and up to `lateness_steps` + 26 that are not settled"
+        in PLAIN["device.md"]
+    )
     for name in ("mode", "zone"):
-        for step in range(9):
+        for step in range(40):
             device.report(name, 0, step)
-    assert len(device.waiting()) == asked.lateness_steps + 2
+    assert len(device.waiting()) == asked.lateness_steps + 26
+    assert f"{MAX_DROPPED:_} dropped steps".replace("_", " ") in PLAIN["write_a_device.md"]
 
 
 def test_the_topics_have_the_documented_settings() -> None:

@@ -27,6 +27,8 @@ import { valueIndex } from "./values.js";
 
 const FORMAT = 1; // of the records
 const KEY_BYTES = 16;
+const AHEAD_REPORTS = 24; // by which a device's clock may be ahead without a loss
+const MAX_DROPPED = 10_000; // steps of dropped envelopes that an attribute remembers
 
 /** Options of `Device.open`. */
 export interface DeviceOptions {
@@ -66,8 +68,8 @@ export interface Spent {
 
 type Sent = {
   readonly step: number;
-  readonly envelope: string;
-  readonly key: string | null; // null once the report is settled
+  readonly envelope: string; // empty if it was dropped
+  readonly key: string | null; // null once the report is settled, or its envelope dropped
 };
 
 export type Enrolment = {
@@ -78,8 +80,8 @@ export type Enrolment = {
   readonly phase: number; // the device reports only at steps t with t mod everySteps = phase
   readonly reports: number;
   readonly memos: number;
-  readonly forgotten: number; // the latest step whose envelope was dropped; -1 for none
-  readonly sent: readonly Sent[]; // by step
+  readonly forgotten: number; // no step up to this one will be reported; -1 for none
+  readonly sent: readonly Sent[]; // the reported steps after `forgotten`, by step
 };
 
 export class Device {
@@ -125,14 +127,15 @@ export class Device {
    *
    * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports, and
    * after the survey's last step.
-   * The first call for a step draws the report. Later calls return the same bytes, whatever the value.
+   * The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is kept:
+   * see `waiting` and `settle`. A clock that ran ahead does not stop the device: it reports the true steps once the clock is right.
    *
    * @param attribute name of the attribute.
    * @param value a text as the survey writes it, or a number: an index into `values`, an integer below `size`, or a number in `bins`.
    * @param step time step; by default the present step of the device's clock.
    * @throws RangeError if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
-   * @throws StepForgotten if the step is older than the stored envelopes.
-   * @throws ClockWentBack if the present step is older than the stored envelopes.
+   * @throws StepForgotten if the step can be reported no more: its envelope was dropped, or later steps are settled.
+   * @throws ClockWentBack the same for the present step.
    * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is made.
    */
   async report(attribute: string, value: string | number, step?: number): Promise<Uint8Array | null> {
@@ -145,9 +148,10 @@ export class Device {
       const m = this.survey.attributes[a]!.levels[enrolment.level]!.mechanism;
       if (!enrolment.answers || t >= this.survey.ends || t % m.everySteps !== enrolment.phase) return null;
       const before = enrolment.sent.find((report) => report.step === t);
-      if (before || enrolment.reports >= m.lifetimeReports) return before ?? null;
-      if (t <= enrolment.forgotten) {
-        throw new (step === undefined ? ClockWentBack : StepForgotten)(attribute, t, enrolment.forgotten + 1);
+      if (before?.envelope) return before;
+      if (enrolment.reports >= m.lifetimeReports) return null;
+      if (before || t <= enrolment.forgotten) {
+        throw new (step === undefined ? ClockWentBack : StepForgotten)(attribute, t, earliest(enrolment, t, m.everySteps));
       }
       return this.firstReport(records, a, m, enrolment, enrolment.fake ?? index, t);
     });
@@ -156,7 +160,12 @@ export class Device {
     return fromText(sent.envelope);
   }
 
-  /** Returns the unsettled reports among the last `lateness_steps` + 2 reports of each attribute, in the order of steps. */
+  /**
+   * Returns the reports that are not settled, in the order of steps.
+   *
+   * The device keeps up to `lateness_steps` + 26 such reports of an attribute. If there are more, it drops the one whose step is
+   * farthest from the step of the newest report.
+   */
   async waiting(): Promise<Waiting[]> {
     const waiting = await this.transaction(async (records) => {
       const found: Waiting[] = [];
@@ -175,14 +184,22 @@ export class Device {
     return [...this.unsettled.values()];
   }
 
-  /** Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing. */
+  /**
+   * Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
+   *
+   * The device then keeps the `lateness_steps` + 2 latest settled envelopes of the attribute, and drops all earlier ones: the service
+   * rejects their steps as too late.
+   */
   async settle(report: Waiting): Promise<void> {
     const a = attributeIndex(this.survey, report.attribute);
     await this.transaction(async (records) => {
       const enrolment = await read(records, a);
       if (!enrolment.sent.some(({ key }) => key === report.key)) return;
       const sent = enrolment.sent.map((other) => (other.key === report.key ? { ...other, key: null } : other));
-      records.put(`attribute/${a}`, { ...enrolment, sent });
+      const settled = sent.filter(({ envelope, key }) => envelope && key === null);
+      const oldest = settled.at(-this.survey.latenessSteps - 2)?.step ?? 0;
+      const forgotten = Math.max(enrolment.forgotten, oldest - 1);
+      records.put(`attribute/${a}`, { ...enrolment, forgotten, sent: sent.filter((other) => other.step >= oldest) });
     });
     this.unsettled.delete(report.key);
   }
@@ -229,10 +246,17 @@ export class Device {
     const { row, drawn } = await this.row(records, a, m, enrolment.hashFunction, value);
     const envelope = toText(seal(this.survey.fingerprint, a, enrolment.level, step, row, this.cohort));
     const report: Sent = { step, envelope, key: toText(this.random(KEY_BYTES)) };
+    let sent = [...enrolment.sent, report].sort((left, right) => left.step - right.step);
     // the service accepts the present step, late steps within `lateness_steps`, and the next step because of clock skew
-    const sent = [...enrolment.sent, report].sort((left, right) => left.step - right.step);
-    const dropped = sent.splice(0, Math.max(0, sent.length - this.survey.latenessSteps - 2));
-    const forgotten = Math.max(enrolment.forgotten, ...dropped.map((old) => old.step));
+    const surplus = sent.filter(({ key }) => key !== null).length - this.survey.latenessSteps - 2 - AHEAD_REPORTS;
+    const farthest = sent
+      .filter(({ key }) => key !== null)
+      .sort((left, right) => Math.abs(right.step - step) - Math.abs(left.step - step)) // keeps the earlier one of two before
+      .slice(0, Math.max(0, surplus));
+    sent = sent.map((other) => (farthest.includes(other) ? { step: other.step, envelope: "", key: null } : other));
+    const tooMany = sent.filter(({ envelope: kept }) => !kept).at(-MAX_DROPPED - 1)?.step ?? -1;
+    const forgotten = Math.max(enrolment.forgotten, tooMany);
+    sent = sent.filter((other) => other.envelope || other.step > tooMany);
     const { reports, memos } = enrolment;
     records.put(`attribute/${a}`, { ...enrolment, reports: reports + 1, memos: memos + Number(drawn), forgotten, sent });
     return report;
@@ -269,6 +293,13 @@ export interface Account extends Transaction {
 
 function isAccount(records: Transaction): records is Account {
   return "admit" in records;
+}
+
+/** Returns the first step of the phase of `step` after it that can still be reported for the first time. */
+function earliest({ forgotten, sent }: Enrolment, step: number, everySteps: number): number {
+  let found = step + everySteps * Math.max(1, Math.floor((forgotten - step) / everySteps) + 1);
+  for (const reported of sent) if (reported.step === found) found += everySteps;
+  return found;
 }
 
 /** Returns the id of the store's enrolment in this survey; null if the store is empty. */

@@ -61,26 +61,32 @@ function short(nats: number): string {
   return nats === Infinity ? "inf" : String(Number(nats.toPrecision(6)));
 }
 
-/** The step is too old to report: its envelope may have been dropped, and a second report would cost more privacy. */
+/**
+ * The step can be reported no more: its envelope was dropped, or so many later steps are settled that it cannot count. A second report
+ * would cost more privacy. The call has cost none.
+ */
 export class StepForgotten extends DeviceError {
   override readonly name: string = "StepForgotten";
 
   /**
    * @param attribute name of the attribute.
    * @param step the requested step.
-   * @param earliest the earliest step that can still be reported for the first time.
+   * @param earliest the first later step that can still be reported for the first time.
    */
   constructor(
     readonly attribute: string,
     readonly step: number,
     readonly earliest: number,
-    message = `step ${step} of ${attribute} is too old to report; the earliest that can be reported is ${earliest}`,
+    message = `step ${step} of ${attribute} can be reported no more; the next that can be reported is ${earliest}`,
   ) {
     super(message);
   }
 }
 
-/** The device's clock is behind the reports that the device has made. The device reports again when the clock has caught up. */
+/**
+ * The present step of the device's clock can be reported no more, since the clock was wrong before or is wrong now. The device reports
+ * again when the clock shows a step that it has not reported, at the latest at step `earliest`.
+ */
 export class ClockWentBack extends StepForgotten {
   override readonly name = "ClockWentBack";
 
@@ -89,7 +95,7 @@ export class ClockWentBack extends StepForgotten {
       attribute,
       step,
       earliest,
-      `the clock went back: it is at step ${step}, and ${attribute} can be reported from step ${earliest} on`,
+      `the clock went back to step ${step} of ${attribute}, which can be reported no more; the next is step ${earliest}`,
     );
   }
 }

@@ -29,14 +29,18 @@ for (const level of [LONG, BITS, HASHED, ONCE, SUBSET]) {
   });
 }
 
-test("a step older than the stored envelopes is refused", async () => {
+test("a step before the latest settled ones is refused", async () => {
   const asked = await survey([{ k: 5, levels: [LONG] }], { lateness_steps: 2 });
   let now = asked.startMs;
   const device = await Device.open(asked, new MemoryStore(), { clock: () => now });
-  for (let step = 0; step < 10; step++) await device.report("q0", 1, step);
+  for (let step = 0; step < 10; step++) {
+    await device.report("q0", 1, step);
+    await device.settle((await device.waiting())[0]!);
+  }
+  assert.ok(await device.report("q0", 1, 6));
   await assert.rejects(device.report("q0", 1, 5), (error: StepForgotten) => {
     assert.equal(error.name, "StepForgotten");
-    assert.deepEqual([error.attribute, error.step, error.earliest], ["q0", 5, 6]);
+    assert.deepEqual([error.attribute, error.step, error.earliest], ["q0", 5, 10]);
     return true;
   });
   now = asked.startMs + 2 * asked.stepMs;
@@ -44,6 +48,24 @@ test("a step older than the stored envelopes is refused", async () => {
   now = asked.startMs + 10 * asked.stepMs;
   assert.ok(await device.report("q0", 1));
   assert.equal((await device.spent("q0")).reports, 11);
+});
+
+test("a clock that ran ahead for long does not stop the device", async () => {
+  const asked = await survey([{ k: 5, levels: [LONG] }]);
+  const device = await Device.open(asked, new MemoryStore());
+  const kept = asked.latenessSteps + 26;
+  for (let step = 0; step < 40; step++) await device.report("q0", 1, 1e9 + step);
+  const steps = async () => (await device.waiting()).map(({ step }) => step);
+  assert.deepEqual(await steps(), Array.from({ length: kept }, (_, i) => 1e9 + 40 - kept + i));
+  for (let step = 5; step < 20; step++) {
+    assert.ok(await device.report("q0", 1, step));
+    const [report] = await device.waiting();
+    assert.equal(report!.step, step); // a charged report is kept to be sent
+    await device.settle(report!);
+  }
+  assert.deepEqual(await steps(), Array.from({ length: kept - 1 }, (_, i) => 1e9 + 40 - kept + i)); // the farthest is dropped
+  for (const dropped of [1e9, 1e9 + 39]) await assert.rejects(device.report("q0", 1, dropped), StepForgotten);
+  assert.equal((await device.spent("q0")).reports, 55);
 });
 
 test("a key stays with its envelope until the report is settled", async () => {

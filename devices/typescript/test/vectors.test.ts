@@ -82,7 +82,7 @@ test("devices: whole lives, byte for byte", async () => {
   for (const { survey: document, levels, random, calls } of read("devices")) {
     const bytes = scripted(random);
     const [survey, store] = [await openSurvey(document), new MemoryStore()];
-    for (const { attribute, value, step, cohort, envelope, key } of calls) {
+    for (const { attribute, value, step, cohort, settle, envelope, key } of calls) {
       const options: DeviceOptions = { levels, random: bytes, ...(cohort === null ? {} : { cohort }) };
       const device = await Device.open(survey, store, options);
       if (envelope?.error) {
@@ -94,6 +94,7 @@ test("devices: whole lives, byte for byte", async () => {
       assert.equal(sent && toHex(sent), envelope);
       const kept = (await device.waiting()).find((report) => report.attribute === attribute && report.step === step);
       if (key) assert.equal(kept?.key, key);
+      if (settle) await device.settle(kept!);
     }
     assert.equal(bytes.left(), 0);
   }

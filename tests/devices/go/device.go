@@ -24,6 +24,7 @@ type Sealed struct {
 	Step     int64  `json:"step"`
 	Envelope []byte `json:"envelope"`
 	Key      string `json:"key"`
+	Settled  bool   `json:"settled"`
 }
 
 type answers struct {
@@ -34,7 +35,8 @@ type answers struct {
 	Memos    map[int64][]byte `json:"memos"`
 	Reports  int64            `json:"reports"`
 	Kept     []Sealed         `json:"kept"`
-	Dropped  *int64           `json:"dropped"`
+	Dropped  []int64          `json:"dropped"`
+	Over     *int64           `json:"over"`
 }
 
 type state struct {
@@ -180,7 +182,7 @@ func (d *Device) Report(attribute int, value any, step int64) (sealed *Sealed, e
 	if p.LifetimeReports != nil && one.Reports >= *p.LifetimeReports {
 		return nil, nil
 	}
-	if one.Dropped != nil && step <= *one.Dropped {
+	if one.Over != nil && step <= *one.Over || slices.Contains(one.Dropped, step) {
 		return nil, fmt.Errorf("%w: attribute %d, step %d", ErrStepForgotten, attribute, step)
 	}
 	if one.Fake != nil {
@@ -188,16 +190,41 @@ func (d *Device) Report(attribute int, value any, step int64) (sealed *Sealed, e
 	}
 	row := d.row(p, &one, v)
 	fresh := Sealed{step, Seal(d.survey.Fingerprint, attribute, one.Level, step, 1, d.cohort, row),
-		base64.RawURLEncoding.EncodeToString(d.draws.bytes(16))}
+		base64.RawURLEncoding.EncodeToString(d.draws.bytes(16)), false}
 	one.Reports++
-	one.keep(fresh, int(d.survey.Canonical.LatenessSteps)+2)
-	next := d.state
-	next.Attributes = slices.Clone(d.state.Attributes)
-	next.Attributes[attribute] = one
-	if err := d.save(next); err != nil {
+	one.keep(fresh, int(d.survey.Canonical.LatenessSteps)+26)
+	if err := d.replace(attribute, one); err != nil {
 		return nil, err
 	}
 	return &fresh, nil
+}
+
+// replace saves the state with new answers of one attribute.
+func (d *Device) replace(attribute int, one answers) error {
+	next := d.state
+	next.Attributes = slices.Clone(d.state.Attributes)
+	next.Attributes[attribute] = one
+	return d.save(next)
+}
+
+// Settle marks an envelope as settled: the gateway's answer to it is final.
+func (d *Device) Settle(attribute int, step int64) error {
+	one := d.state.Attributes[attribute]
+	one.Kept = slices.Clone(one.Kept)
+	latest := int(d.survey.Canonical.LatenessSteps) + 2
+	for i := len(one.Kept) - 1; i >= 0; i-- {
+		if one.Kept[i].Step == step {
+			one.Kept[i].Settled = true
+		}
+		if one.Kept[i].Settled {
+			if latest--; latest == 0 {
+				one.forget(one.Kept[i].Step - 1)
+				one.Kept = one.Kept[i:]
+				break
+			}
+		}
+	}
+	return d.replace(attribute, one)
 }
 
 // row draws the row of value v; a new memo goes into a copy of the memos.
@@ -218,13 +245,34 @@ func (d *Device) row(p *Parameters, one *answers, v int64) []byte {
 	return p.second(d.draws, memo)
 }
 
-// keep adds an envelope and drops the oldest ones above the limit.
+// keep adds an envelope. Above the limit of unsettled ones it drops the one farthest from the new step.
 func (a *answers) keep(fresh Sealed, limit int) {
 	a.Kept = append(slices.Clone(a.Kept), fresh)
 	slices.SortFunc(a.Kept, func(x, y Sealed) int { return int(min(max(x.Step-y.Step, -1), 1)) })
-	for ; len(a.Kept) > limit; a.Kept = a.Kept[1:] {
-		if oldest := a.Kept[0].Step; a.Dropped == nil || oldest > *a.Dropped {
-			a.Dropped = &oldest
+	waiting, farthest := 0, -1
+	for i, kept := range a.Kept {
+		if !kept.Settled {
+			waiting++
+			if farthest < 0 || apart(kept, fresh) > apart(a.Kept[farthest], fresh) {
+				farthest = i
+			}
 		}
 	}
+	if waiting > limit {
+		a.Dropped = append(slices.Clone(a.Dropped), a.Kept[farthest].Step)
+		a.Kept = slices.Delete(a.Kept, farthest, farthest+1)
+	}
+	if len(a.Dropped) > 10000 {
+		a.forget(slices.Min(a.Dropped))
+	}
+}
+
+func apart(x, y Sealed) int64 { return max(x.Step-y.Step, y.Step-x.Step) }
+
+// forget remembers that no step up to this one is to be reported.
+func (a *answers) forget(step int64) {
+	if a.Over == nil || *a.Over < step {
+		a.Over = &step
+	}
+	a.Dropped = slices.DeleteFunc(slices.Clone(a.Dropped), func(dropped int64) bool { return dropped <= step })
 }

@@ -206,6 +206,7 @@ func TestDevices(t *testing.T) {
 			Cohort    *string
 			Envelope  json.RawMessage
 			Key       *string
+			Settle    bool
 		}
 	}
 	read(t, "devices.json", &cases)
@@ -243,8 +244,13 @@ func TestDevices(t *testing.T) {
 				got = `{"error":"` + errors.Unwrap(err).Error() + `"}`
 			} else if sealed != nil {
 				got = `"` + hex.EncodeToString(sealed.Envelope) + `"`
-				if call.Key == nil || *call.Key != sealed.Key {
+				if call.Key != nil && *call.Key != sealed.Key {
 					t.Errorf("life %d, call %d: another key", number, i)
+				}
+				if call.Settle {
+					if err := device.Settle(place, call.Step); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			if got != want {
