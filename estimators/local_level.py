@@ -213,7 +213,7 @@ class LocalLevel:
 
     def _shared(self, weights: FloatArray) -> FloatArray:
         """Returns the mean weight of each q over the values that share a prior."""
-        return weights.mean(axis=1, keepdims=True)
+        return np.asarray(weights.mean(axis=1, keepdims=True))
 
     def _react(self, gain: FloatArray) -> Change | None:
         """Returns the jump that the evidence shows, after the values that moved have started anew."""

@@ -88,8 +88,8 @@ def children_of(parent: str, number: signal.Signals, folder: Path) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("parent", [BENCH, POOL], ids=["benchmark", "pool"])
 def test_no_process_survives_the_one_that_started_it(parent: str, number: signal.Signals, tmp_path: Path) -> None:
-    for pid in children_of(parent, number, tmp_path):
-        wait_until(lambda pid=pid: not running(pid), lambda pid=pid: f"process {pid} runs")
+    started = children_of(parent, number, tmp_path)
+    wait_until(lambda: not any(map(running, started)), lambda: f"processes of {started} still run")
 
 
 def test_control_a_plain_child_survives(tmp_path: Path) -> None:
