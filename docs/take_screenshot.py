@@ -14,6 +14,8 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from runtime import children
+
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
@@ -42,7 +44,7 @@ def cohorts(folder: Path) -> list[str]:
 def take(picture: Path, options: list[str], query: str, card: str | None = None) -> None:
     """Serves the demo's page, and takes a picture of what a reader sees first, or of one card of the page."""
     environment = {**os.environ, "LDPSTREAM_PAGE_PORT": "0"}
-    with subprocess.Popen([*DEMO, *options], stdout=subprocess.PIPE, text=True, env=environment) as demo:
+    with children.start([*DEMO, *options], stdout=subprocess.PIPE, text=True, env=environment) as demo:
         assert demo.stdout
         try:
             address = next(found[0] for line in demo.stdout if (found := re.findall(r"http://\S+/", line)))

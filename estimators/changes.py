@@ -5,7 +5,9 @@ the filter's gains (Willsky and Jones 1976). For standardized innovations ν, th
 
     N = Σ c_s ν_s    D = Σ c_s²    δ̂ = N / D, with the standard error 1/√D    score U = N / √D
 
-There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ.
+There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. If a value
+drifts, the filter estimates a part of the innovations' variance. Its score is then compared after the map from Student's t to
+the normal distribution (Wallace 1959), with DEGREES / gain² degrees of freedom: the gain is the drift's part of the variance.
 
 `python -m experiments.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
@@ -30,8 +32,9 @@ from mechanisms.arguments import FloatArray, integer, real
 
 STARTS = 32  # observed steps that are tested as the jump's step; with 8, small jumps are detected 2 to 4 times later
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
-DEGREES = 100  # degrees of freedom: the filter estimates the innovations' variance from about this many steps
+DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75
+SECOND = 0.7  # steps between two alarms divided by the steps to the first; a false alarm may cause a second one
 MOVED = 2.0  # if a value jumps, the levels of all values with scores above this limit start anew
 
 
@@ -100,19 +103,18 @@ def run_length(score: float, k: int = 1) -> float:
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
     """Returns the score above which there is an alarm, for a stated mean number of steps to a false alarm of an attribute.
 
-    The filter estimates the innovations' variance, so scores of drifting values have the tails of Student's t distribution. The
-    threshold of a normal score is mapped to the same quantile of t with 100 degrees of freedom (Wallace 1959).
+    After a false alarm, the level starts anew at a wrong place, and the way back may be a second alarm. The mean number of
+    steps between alarms is therefore 0.7 times the mean number of steps to the first.
 
     Args:
         k: number of values, at least 1.
         steps: mean number of steps to a false alarm of any of the values, 100 to 1e12.
 
     >>> [round(threshold(k), 2) for k in (2, 10, 1000)]
-    [4.71, 5.14, 6.24]
+    [4.56, 4.91, 5.8]
     """
     k, steps = integer("k", k, 1, 2**31), real("steps", steps, 100, 1e12)
-    normal = float(brentq(lambda score: math.log(run_length(score, k) / steps), 1.5, 12.0))
-    return math.sqrt(DEGREES * math.expm1(normal**2 / DEGREES))
+    return float(brentq(lambda score: math.log(SECOND * run_length(score, k) / steps), 1.5, 12.0))
 
 
 class Evidence:
@@ -149,16 +151,32 @@ class Evidence:
         self.sums[1] += signature**2
         self.lag *= 1 - gain
 
-    def alarm(self, limit: float) -> tuple[Change, int] | None:
-        """Returns the jump with the highest score and its slot, or None if no score exceeds `limit`."""
-        scores = np.abs(self.sums[0])  # 0 where there is no evidence
-        np.divide(scores, np.sqrt(self.sums[1]), out=scores, where=self.sums[1] > 0)
-        slot, value = divmod(int(scores.argmax()), self.lag.shape[1])
-        if scores[slot, value] <= limit:
+    def normal_scores(self, gain: FloatArray) -> FloatArray:
+        """Returns the highest score of every value, mapped to a normal score, (k,).
+
+        Args:
+            gain: (k,) the filter's gain before the last observation.
+        """
+        degrees = DEGREES / np.maximum(gain, 1e-6) ** 2
+        return np.asarray(np.sqrt(degrees * np.log1p(self._scores().max(axis=0) ** 2 / degrees)))
+
+    def alarm(self, limit: float, gain: FloatArray) -> tuple[Change, int] | None:
+        """Returns the jump with the highest normal score and its slot, or None if no normal score exceeds `limit`."""
+        normal = self.normal_scores(gain)
+        value = int(normal.argmax())
+        if normal[value] <= limit:
             return None
+        scores = self._scores()
+        slot = int(scores[:, value].argmax())
         size, error = self.sums[0, slot, value] / self.sums[1, slot, value], 1 / math.sqrt(self.sums[1, slot, value])
         moved = scores[slot] > MOVED
         return Change(value, int(self.begun[slot]), float(size), error, float(scores[slot, value]), moved), slot
+
+    def _scores(self) -> FloatArray:
+        """Returns |U| of every slot and value, (STARTS, k); 0 where there is no evidence."""
+        scores: FloatArray = np.abs(self.sums[0])
+        np.divide(scores, np.sqrt(self.sums[1]), out=scores, where=self.sums[1] > 0)
+        return scores
 
     def forget(self, moved: npt.NDArray[np.bool_]) -> None:
         """Drops all evidence about the values whose level starts anew."""

@@ -193,7 +193,7 @@ class LocalLevel:
 
     def _observe(self, observed: FloatArray, fresh: FloatArray, skewness: FloatArray) -> Filtered:
         before = self._weights
-        self._prior = (1 - FLOOR) * before.mean(axis=1, keepdims=True) + FLOOR / DRIFTS.size
+        self._prior = (1 - FLOOR) * self._shared(before) + FLOOR / DRIFTS.size
         total = self._variance + fresh
         mean = (before * self._level).sum(axis=0)
         spread = np.sqrt((before * (total + (self._level - mean) ** 2)).sum(axis=0))
@@ -201,6 +201,7 @@ class LocalLevel:
 
         errors = observed - self._level
         gain = self._variance / total
+        expected = (before * gain).sum(axis=0)
         np.multiply(gain, fresh, out=self._variance)
         self._level += gain * errors
         self._log_weights *= MEMORY
@@ -210,10 +211,19 @@ class LocalLevel:
         self._weights, step = self._weighed(), self.next_step - 1
         normal = normalized(scores, skewness * (fresh / spread**2) ** 1.5)
         self._evidence.add(step, normal, spread, (self._weights * gain).sum(axis=0))
-        found = self._evidence.alarm(self._limit)
-        if found is not None:
-            self._start_anew(*found)
-        return self._publish(scores, found[0] if found else None)
+        return self._publish(scores, self._react(expected))
+
+    def _shared(self, weights: FloatArray) -> FloatArray:
+        """Returns the mean weight of each q over the values that share a prior."""
+        return np.asarray(weights.mean(axis=1, keepdims=True))
+
+    def _react(self, gain: FloatArray) -> Change | None:
+        """Returns the jump that the evidence shows, after the values that moved have started anew."""
+        found = self._evidence.alarm(self._limit, gain)
+        if found is None:
+            return None
+        self._start_anew(*found)
+        return found[0]
 
     def _start_anew(self, change: Change, slot: int) -> None:
         """Gives the jump an infinite prior variance, for all values that moved. The weights of q stay the same.

@@ -1,11 +1,11 @@
 """Spreads work over all cores: one process for each core, with single-threaded linear algebra."""
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+
+from runtime.children import process_pool
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
@@ -24,7 +24,7 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
     if n == 1:
         yield lambda function, items: map(function, items)
         return
-    with one_thread_each(), ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with one_thread_each(), process_pool(n) as pool:
         yield lambda function, items: pool.map(function, items, chunksize=max(1, min(10, tasks // (8 * n))))
 
 

@@ -8,7 +8,11 @@ publishes the step again later.
 
 If the state is lost or belongs to a later step, the filter starts anew at the published step. If the schedule restores a step
 from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
-publication lacks the reports of each level.
+publication lacks the reports of each level, or if its matrix inversion may be post-processed.
+
+The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
+The projection never increases the squared error. The filter's state is not projected: a filter needs unbiased observations. An
+interval is the filter's interval within [0, 1], extended to the published share.
 """
 
 from collections.abc import Sequence
@@ -20,8 +24,9 @@ from estimators.estimate import Estimate
 from estimators.local_level import Filtered, LocalLevel
 from estimators.matrix_inversion import combined_inversion
 from estimators.ordered import smoothed_shares
+from estimators.post_processing import post_process
 from estimators.publishing.finite import Attempts, finite
-from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
+from estimators.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of
 from estimators.publishing.publication import LEVELS_CHANCE, Diagnostics, Jump, Publication
 from estimators.step_noise import step_noise
 from mechanisms import CountTable, Mechanism
@@ -53,7 +58,6 @@ def conclude_filtered(
     biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)
     withheld: Withheld | None = "levels" if biased else None
     attempts = Attempts()
-    estimate = Estimate(found.frequencies, found.standard_errors, step.reports, converged=level.observed > 0)
     publication = Publication(
         survey=step.survey,
         fingerprint=step.fingerprint,
@@ -63,7 +67,7 @@ def conclude_filtered(
         panes=level.observed,
         reports=step.reports,
         complete=step.complete,
-        estimators={"filter": Frequencies.of(estimate, withheld)},
+        estimators={"filter": Frequencies.of(_projected(found, step.reports), withheld)},
         numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
@@ -81,7 +85,8 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
         state: the filter's state after an earlier step; None if there is no state.
     """
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
-    known = len(reports) == len(mechanisms)
+    # Publications without a default estimator come from versions that could post-process "mi" before its publication.
+    known = len(reports) == len(mechanisms) and step.main in ("eb", "ems")
     raw = step.estimators["mi"].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
@@ -97,6 +102,14 @@ def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], ra
     expected = level.predicted if level.observed else raw
     noise = step_noise(list(zip(mechanisms, reports, strict=True)), expected)
     return level.step(raw, noise.fresh, noise.lasting, noise.skewness)
+
+
+def _projected(found: Filtered, reports: int) -> Estimate:
+    """Returns the shares to publish, with their intervals; all numbers are NaN before the first observation."""
+    levels, half = found.frequencies, NORMAL * found.standard_errors
+    shares = post_process(levels, "norm-sub")
+    ends = Ends(shares, np.clip(levels - half, 0, 1), np.clip(levels + half, 0, 1))
+    return Estimate(shares, found.standard_errors, reports, converged=not np.isnan(levels).any(), posterior=ends)
 
 
 def _numbers(

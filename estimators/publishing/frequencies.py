@@ -24,8 +24,8 @@ NORMAL = float(norm.ppf(0.5 + PUBLISHED_LEVEL / 2))  # half of a normal interval
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`.
 
-    `low` and `high` are the ends of the 95 % intervals of "eb". They are None for estimators with normal intervals: such an
-    interval is the frequency ± 1.96 standard errors.
+    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None for estimators with normal
+    intervals: such an interval is the frequency ± 1.96 standard errors.
 
     `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimate differs from
     the unbiased estimate by more than `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ,

@@ -34,6 +34,7 @@ from experiments.bench.service_site import BenchError, Process, Site, free_port
 from producers.gateway.bodies import BATCH as BATCH_KIND
 from producers.gateway.bodies import ENVELOPE
 from producers.gateway.protocol import MAX_CONNECTIONS
+from runtime import children
 from runtime.settings import Settings
 from surveys import Survey, seal
 
@@ -186,7 +187,7 @@ def _answers(port: int) -> bool:
 def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
     """Runs another server, and yields its process id once it accepts connections."""
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with children.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + 30
             while True:

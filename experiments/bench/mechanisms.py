@@ -14,9 +14,7 @@ import resource
 import time
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ import numpy as np
 from experiments.peers.environment import PeersError, time_peers
 from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, OneTime
 from mechanisms.grr import GRR
+from runtime.children import process_pool
 
 EPS, EPS_INF, EPS_1 = 1.0, 2.0, 1.0
 SEED = 20260101
@@ -170,7 +169,7 @@ def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda 
         progress(name)
         speeds.append(speed(name, n, k))
     progress(f"{100 * n:,} GRR reports as a stream")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # a new process, without an earlier memory peak
+    with process_pool(1) as child:  # a new process, without an earlier memory peak
         stream = child.submit(stream_grr, 100 * n, k).result()
     return Bench(n, k, speeds, stream, _add_peers(speeds, n, k, progress) if peers else ["not requested"])
 

@@ -23,6 +23,7 @@ from kafka.admin import MemberToRemove
 
 from estimators.publishing.results import RedisResults
 from experiments.bench.service_load import Asked, write_survey
+from runtime import children
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
 from stores.redis_connection import Client, connect
@@ -55,7 +56,7 @@ class Process:
         self.name, self._log = " ".join((module, *arguments[:1])), log
         with log.open("wb") as err:
             command = [sys.executable, "-m", module, *arguments]
-            self._process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=err)
+            self._process = children.start(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=err)
 
     @property
     def pid(self) -> int:

@@ -6,7 +6,6 @@ generates the same number of values.
 
 import hashlib
 import json
-import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from experiments.error_measures import mae
 from experiments.processes import one_thread_each
 from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
+from runtime.children import process_pool
 
 EPS = 1.0
 FILES = {"kosarak": "kosarak.csv", "bms_pos": "bms_pos.csv", "porto": ""}
@@ -131,8 +131,7 @@ def seconds(
     loading of data are excluded.
     """
     k = dataset(name, folder, seed).sizes[0]
-    context = multiprocessing.get_context("spawn")
-    with one_thread_each(), ProcessPoolExecutor(processes, context, _start, (name, folder, seed)) as pool:
+    with one_thread_each(), process_pool(processes, _start, (name, folder, seed)) as pool:
         found = {}
         for protocol in protocols:
             m = mechanism(PROTOCOLS[protocol], k, eps=EPS)

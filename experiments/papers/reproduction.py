@@ -8,10 +8,9 @@ A job's result is stored under the hash of the job's function, arguments and cod
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.processes import cores, one_thread_each
+from runtime.children import process_pool
 from surveys.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,8 +204,7 @@ def reproduce(
     keepable = [key for key, (_, job) in owners.items() if not job.alone]
     found = {key: result for key in keepable if (result := _load(kept / f"{key}.json")) is not None}
     todo = {key: owner for key, owner in owners.items() if key not in found}
-    context = multiprocessing.get_context("spawn")
-    with one_thread_each(), ProcessPoolExecutor(processes or cores(), mp_context=context) as pool:
+    with one_thread_each(), process_pool(processes or cores()) as pool:
         waiting = {
             pool.submit(_call, job.function, dict(job.arguments)): key for key, (_, job) in todo.items() if not job.alone
         }

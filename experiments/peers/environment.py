@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from runtime import children
 from runtime.cache import cache_dir
 
 LOCK = Path(__file__).with_name("peers.lock")
@@ -103,7 +104,7 @@ def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[di
     """Yields the JSON lines that a script writes for a task, in the other libraries' environment."""
     seen("installing other libraries")
     python = environment()
-    process = subprocess.Popen([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = children.start([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     with process:

@@ -1,30 +1,23 @@
 """A server process on loopback.
 
-A node owns one server process and sends signals only to this process. The server ends when our process exits. If util-linux's
-`setpriv` is installed, the server also ends when our process is killed.
+A node owns one server process and sends signals only to this process. The server ends with our process (`runtime.children`).
 """
 
 import atexit
-import shutil
 import signal
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from ldpstream.local.ports import LOOPBACK, is_free
+from runtime import children
 from surveys.errors import UserError
 
 START_S = 120.0  # longest time until a server answers
-
-# `setpriv --pdeathsig` ends a process together with the *thread* that started the process. One thread therefore starts all
-# servers, and lives as long as our process. A broker started from an event loop's executor would end with the event loop.
-_launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nodes")
 
 
 class NodeError(UserError, RuntimeError):
@@ -76,8 +69,6 @@ class Node(ABC):
 
         Does nothing if the process is not running.
         """
-        with suppress(RuntimeError):  # at the interpreter's exit the launcher has finished its work and refuses more
-            _launcher.submit(lambda: None).result()  # an interrupted start may still be launching the process
         if self._process is None:
             return
         self.tell_to_end()
@@ -120,14 +111,9 @@ class Node(ABC):
         for port in self._ports:
             if not is_free(port):  # clients would use another server on this port
                 raise NodeError(f"{self.name} cannot start: port {port} of {LOOPBACK} is taken")
-        setpriv = shutil.which("setpriv")
-        whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
-        _launcher.submit(self._spawn, whole, environment).result()
-
-    def _spawn(self, command: list[str], environment: Mapping[str, str] | None) -> None:
         silent = subprocess.DEVNULL
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = children.start(
                 command, cwd=self.folder, env=environment, stdin=silent, stdout=log, stderr=log, start_new_session=True
             )
 

@@ -23,6 +23,7 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import MemorySink
 from producers.values import ValueSource
+from runtime import children
 from surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import SCRAPE_S, Ask, asker
@@ -93,7 +94,7 @@ def remembered(lines: Iterator[str], folder: Path) -> Iterator[Ask]:
     said = folder / "prometheus.log"
     flags = [f"--config.file={configuration}", f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}"]
     with said.open("wb") as out:
-        server = subprocess.Popen(["prometheus", *flags, "--storage.tsdb.retention.time=100y"], stdout=out, stderr=out)
+        server = children.start(["prometheus", *flags, "--storage.tsdb.retention.time=100y"], stdout=out, stderr=out)
     ask = asker(f"http://127.0.0.1:{port}")
     try:
         wait_until(partial(ask, "query", {"query": "vector(1)"}), said.read_text)

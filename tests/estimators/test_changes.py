@@ -9,6 +9,7 @@ from scipy.stats import norm, poisson
 
 from estimators.changes import OPTIMISM, STARTS, normalized, run_length, threshold
 from estimators.local_level import LocalLevel
+from experiments.bench.many_filters import ManyFilters
 from mechanisms import mechanism
 from mechanisms.arguments import FloatArray
 
@@ -126,6 +127,61 @@ def test_normalized_counts_have_normal_tails() -> None:
     assert plain[-1] > 1.25 * exact[-1]
     np.testing.assert_allclose(normalized(-plain, np.full(16, -0.5)), -found, rtol=1e-12)
     np.testing.assert_allclose(normalized(plain, np.zeros(16)), plain, atol=1e-4)
+
+
+# ---- many filters at once
+
+
+def quiet(filters: ManyFilters, n: int, k: int, steps: int, jump: float = 0.0) -> None:
+    """Feeds n streams of k constant values; at step 100 the first value jumps by `jump` standard errors of a step."""
+    rng, truth = np.random.default_rng([11, k]), np.full((n, k), 0.1)
+    for t in range(steps):
+        truth[:, 0] = 0.1 + (0.01 * jump if t >= 100 else 0.0)
+        filters.step((truth + 0.01 * rng.normal(size=(n, k))).ravel(), np.full(n * k, 1e-4))
+
+
+def test_many_filters_equal_separate_filters() -> None:
+    n, k, rng = 4, 3, np.random.default_rng(5)
+    many, separate, alarms = ManyFilters(n, k, 100.0), [LocalLevel(k, 100.0) for _ in range(n)], np.zeros(n)
+    for t in range(120):
+        observed = 0.3 + 0.01 * rng.normal(size=(n, k)) + (0.05 if t >= 60 else 0.0)
+        found = many.step(observed.ravel(), np.full(n * k, 1e-4)).frequencies.reshape(n, k)
+        for i, level in enumerate(separate):
+            one = level.step(observed[i], np.full(k, 1e-4))
+            alarms[i] += one.change is not None
+            np.testing.assert_allclose(found[i], one.frequencies, rtol=1e-9)
+    assert (many.alarms == alarms).all()
+    assert alarms.min() >= 1
+
+
+def test_the_default_run_length_is_neither_short_nor_far_too_long() -> None:
+    """600 filters of two constant values, 1000 steps each: 60 alarms at the stated 10 000 steps. Accepted are 20 to 85.
+
+    With 1000 filters there was one alarm in 16 000 steps, so 37 are expected: the test fails with a probability of 0.1 %.
+    Controls: the limits of other run lengths, of a tenth and of 7 times as many steps, are refused.
+    """
+    found = []
+    for stated in (10_000.0, 1000.0, 70_000.0):
+        filters = ManyFilters(600, 2, stated)
+        quiet(filters, 600, 2, 1000)
+        found.append(filters.alarms.sum())
+    assert 20 <= found[0] <= 85
+    assert found[1] > 85
+    assert found[2] < 20
+
+
+def test_most_jumps_of_two_standard_errors_are_found() -> None:
+    """One of 10 values jumps. Within 30 steps, 84 % of 100 such jumps were found; 200 others must have at least 77 %.
+
+    Control: fewer than 77 % are found with a run length of 70 000 steps.
+    """
+    found = []
+    for stated in (10_000.0, 70_000.0):
+        filters = ManyFilters(200, 10, stated)
+        quiet(filters, 200, 10, 130, jump=2.0)
+        found.append((filters.latest > 100).mean())
+    assert found[0] >= 0.77
+    assert found[1] < 0.77
 
 
 # ---- jumps

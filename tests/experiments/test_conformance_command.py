@@ -17,6 +17,7 @@ from experiments.conformance.listener import ANSWERS, LEAST
 from experiments.conformance.rules import read_key
 from ldpstream.cli import app
 from producers.gateway.problems import STATUS
+from runtime import children
 from surveys import parse_survey
 from tests.producers.samples import START, one_question
 
@@ -131,7 +132,7 @@ def test_the_command_needs_a_file_or_a_port(tmp_path: Path) -> None:
 def test_the_gateway_of_the_command_ends_with_a_verdict(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     command = [sys.executable, "-m", "ldpstream", "conformance", str(tmp_path / "survey.toml"), "--listen", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with children.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[3].rstrip(",")
         process.terminate() if url.startswith("http://127.0.0.1:") else process.kill()

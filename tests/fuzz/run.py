@@ -11,7 +11,8 @@ import random
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+
+from runtime.children import process_pool
 
 from .inputs import batch
 from .verdict import verdicts
@@ -36,7 +37,7 @@ def main() -> int:
     asked = parser.parse_args()
     began, told = time.monotonic(), Counter[str]()
     sizes = [min(SHARE, asked.inputs - first) for first in range(0, asked.inputs, SHARE)]
-    with ProcessPoolExecutor(asked.processes) as pool:
+    with process_pool(asked.processes) as pool:
         for part in pool.map(share, range(asked.seed, asked.seed + len(sizes)), sizes):
             told += part
     for verdict, n in told.most_common():

@@ -52,7 +52,7 @@ def test_demo_prints_and_writes_estimates_with_the_truth(tmp_path: Path) -> None
         assert list(e["estimators"]) == (["filter"] if e["span"] == "filtered" else ["eb", "mi", "ibu", "mle"])
         assert sum(e["truth"]) == pytest.approx(1)
         shares = e["estimators"]["filter" if e["span"] == "filtered" else "eb"]["frequencies"]
-        assert sum(shares) == pytest.approx(1, abs=0.3 if e["span"] == "filtered" else 1e-6)
+        assert sum(shares) == pytest.approx(1, abs=1e-6)
         asked = survey.attributes[survey.index(e["attribute"])]
         assert set(e["privacy"]) == {level.name for level in asked.levels}
         for loss in e["privacy"].values():

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime import children
 from tests.services.rig import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ class Waiting:
         self.folder, self.log = folder / "empty", folder / "log"
         self.folder.mkdir()
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, *command], env=env, cwd=self.folder, stdout=log, stderr=log)
+            self.process = children.start([sys.executable, *command], env=env, cwd=self.folder, stdout=log, stderr=log)
 
     def until_it_says(self, words: str) -> None:
         end = time.monotonic() + DEADLINE_S

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from agents import Record, tally
 from mechanisms import CountTable
+from runtime import children
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
@@ -63,7 +63,7 @@ class Worker:
         with log.open("ab") as out:
             faust = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
             command = [sys.executable, *(["-P", str(CHANGED), *changed] if changed else faust)]
-            self.process = subprocess.Popen(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
+            self.process = children.start(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
 
     def kill(self) -> None:
         """Sends SIGKILL."""

@@ -17,7 +17,6 @@ import http.client
 import random
 import secrets
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,6 +32,7 @@ from kafka import KafkaAdminClient
 from agents import tally
 from agents.tally import Record
 from producers.gateway.bodies import BATCH, ENVELOPE
+from runtime import children
 from runtime.clock import now_ms
 from surveys import Survey, seal
 from tests.faults.invariant import numbers_of
@@ -63,7 +63,7 @@ class Gateway:
         }  # fmt: skip
         command = [sys.executable, "-m", "ldpstream", "gateway", self._site.environment["LDPSTREAM_SURVEY"]]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self._site.environment | settings, stdout=log, stderr=log)
+            self.process = children.start(command, env=self._site.environment | settings, stdout=log, stderr=log)
 
     def kill(self) -> None:
         """Sends SIGKILL."""

@@ -17,7 +17,7 @@ from estimators.publishing.publication import conclude
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress
 from mechanisms import CountTable
-from runtime import topics
+from runtime import children, topics
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
@@ -123,7 +123,7 @@ class Process:
     def __init__(self, log: Path, env: dict[str, str], *command: object) -> None:
         self.log = log
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
+            self.process = children.start(
                 [sys.executable, "-m", *map(str, command)], env=env, cwd=log.parent, stdout=out, stderr=out
             )
 

@@ -28,6 +28,7 @@ from ldpstream.rehearse import rehearse
 from producers.gateway.bodies import BATCH, ENVELOPE
 from producers.gateway.intake import OVERHEAD_BYTES
 from producers.gateway.report_keys import HEADER
+from runtime import children
 from runtime.clock import now_ms
 from surveys import Survey, open_envelope, parse_survey, seal
 
@@ -88,7 +89,7 @@ class Process:
     def start(self) -> None:
         with self.log.open("ab") as log:
             command = [sys.executable, "-m", "ldpstream", "gateway", str(self.file)]
-            self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
+            self.process = children.start(command, env=self.env, stdout=log, stderr=log)
 
     @contextmanager
     def beside(self) -> "Iterator[Process]":

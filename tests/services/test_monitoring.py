@@ -29,6 +29,7 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink
 from producers.values import MarkovValues
+from runtime import children
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
@@ -100,7 +101,7 @@ def running(kernels: None, own_kafka: Any, own_redis: Any, tmp_path_factory: pyt
 
     def start(name: str, command: list[str], **settings: str) -> None:
         with (folder / f"{name}.log").open("wb") as log:
-            started.append(subprocess.Popen(command, env=env | settings, stdout=log, stderr=log, cwd=folder))
+            started.append(children.start(command, env=env | settings, stdout=log, stderr=log, cwd=folder))
 
     for name, port in ports.items():
         start(name, [sys.executable, "-m", "ldpstream", name, str(file)], LDPSTREAM_METRICS_PORT=str(port))

@@ -26,6 +26,7 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import MemorySink
 from producers.values import load_values
+from runtime import children
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from stores import PaneKey
@@ -61,7 +62,7 @@ class Services:
     def start(self, *arguments: object, **settings: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{arguments[0]}-{len(self.running)}.log").open("wb")
         with log:
-            process = subprocess.Popen(
+            process = children.start(
                 [sys.executable, "-m", "ldpstream", *map(str, arguments)], env=self.env | settings, stdout=log, stderr=log
             )
         self.running.append(process)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.rehearse import rehearse
+from runtime import children
 
 from .rig import KafkaNode, RedisNode, free_ports
 
@@ -40,7 +41,7 @@ class Early:
         command = [sys.executable, "-m", "ldpstream", name, "now.toml", *(["--users", "500"] if name == "produce" else [])]
         env = env | {"LDPSTREAM_METRICS_PORT": str(self.metrics[name])}
         with (self.folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(command, env=env, cwd=self.folder, stdout=log, stderr=log)
+            return children.start(command, env=env, cwd=self.folder, stdout=log, stderr=log)
 
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 import urllib.error
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
+from runtime import children
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from stores.redis_store import RedisCountStore
@@ -136,7 +136,7 @@ class Gateway:
         given = environment | {"LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
         command = [sys.executable, "-m", "ldpstream", "gateway", str(folder / "surveys")]
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(command, env=given, stdout=out, stderr=out)
+            self.process = children.start(command, env=given, stdout=out, stderr=out)
 
     def post(self, envelope: bytes) -> tuple[int, str]:
         """Posts an envelope, and returns the status and the title of the problem, if any; (0, "") without an answer."""

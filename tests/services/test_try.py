@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.local.commands import get
+from runtime.children import start
 from tests.conftest import give_up
 
 from .rig import PATIENCE_S, missing, wait_until
@@ -47,7 +48,7 @@ def trial(kernels: None, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
     command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3"]
     with (tmp_path / "out").open("wb") as out:
-        process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
+        process = start(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
     yield process
     process.send_signal(signal.SIGINT)
     process.wait(PATIENCE_S)
