@@ -63,7 +63,7 @@ def count_markers(log: Log, store: CountStore) -> None:
     for p, end in log.ends().items():
         head = heads.get(p)
         before = Checkpoint(0, log_id=log.id) if head is None else head
-        if end - len(log.markers[p]) <= before.next_offset <= end:
+        if before.log_id == log.id and end - len(log.markers[p]) <= before.next_offset <= end:
             log.mark([p])
             newest_ms = max(before.newest_ms, log.now_ms)
             change = replace(before, next_offset=end + 1, newest_ms=newest_ms, base_writer=before.writer)
