@@ -209,7 +209,8 @@ def log_weights(k: int) -> FloatArray:
     """Returns the logarithm of each law's prior probability, given that the shares are not equal."""
     if k == 2:
         return np.full(SHAPES.size, -math.log(SHAPES.size))
-    return np.log(np.repeat([(1 - SPIKED) / SHAPES.size, SPIKED / SMALLER.size], [SHAPES.size, SMALLER.size]))
+    parts = [(1 - SPIKED) / SHAPES.size, SPIKED / SMALLER.size]
+    return np.asarray(np.log(np.repeat(parts, [SHAPES.size, SMALLER.size])))
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import beta, norm
 
 from experiments import datasets
@@ -43,8 +44,9 @@ def _shuffled(weights: FloatArray) -> FloatArray:
     return np.random.default_rng([18, weights.size]).permutation(weights / weights.sum())
 
 
-def _in_proportion(weights: FloatArray) -> FloatArray:
-    return np.asarray(weights / weights.sum())
+def _in_proportion(weights: npt.ArrayLike) -> FloatArray:
+    shares = np.asarray(weights, np.float64)
+    return np.asarray(shares / shares.sum())
 
 
 def _zipf(exponent: float, k: int) -> FloatArray:
