@@ -37,6 +37,20 @@ def state(survey: Survey, now_ms: int, replaced: bool) -> State:
     return "replaced" if replaced else "not begun" if step < 0 else "ended" if survey.ended(step) else "open"
 
 
+def takes_reports(survey: Survey, now_ms: int) -> bool:
+    """True from the first moment when a report of the survey may count until the close of the survey's last step."""
+    if now_ms < survey.start_ms - survey.skew_ms:
+        return False
+    return survey.n_steps is None or now_ms < survey.closes_ms(survey.n_steps - 1)
+
+
+def changes_open(old: Survey, new: Survey, now_ms: int) -> bool:
+    """True if `new` in place of `old` would end a survey that still takes reports, without saying so by `replaces`."""
+    if new.fingerprint == old.fingerprint or new.replaces == old.fingerprint.hex():
+        return False
+    return takes_reports(old, now_ms)
+
+
 def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
     """The survey that this survey replaces, the one that that survey replaces, and so on.
 

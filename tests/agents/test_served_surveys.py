@@ -132,7 +132,9 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     giving_up = asyncio.create_task(rig.surveys.give_up(old))
     await asyncio.sleep(0)
     text = (tmp_path / "bad.toml").read_text()
-    (tmp_path / "bad.toml").write_text(text.replace("step_seconds = ", "step_seconds = 1"))
+    (tmp_path / "bad.toml").write_text(
+        f'replaces = "{old.fingerprint.hex()}"\n' + text.replace("step_seconds = ", "step_seconds = 1")
+    )
     for _ in range(2):
         rig.watch.look()
     assert old.fingerprint not in rig.watch.surveys
