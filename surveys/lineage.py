@@ -4,7 +4,7 @@ A survey with ``replaces = "fingerprint"`` continues the history of the survey w
 own, since topics have the survey's name. `join` decides for each attribute whether its shares mean the same in both surveys.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from surveys.questions import Attribute
@@ -49,6 +49,13 @@ def changes_open(old: Survey, new: Survey, now_ms: int) -> bool:
     if new.fingerprint == old.fingerprint or new.replaces == old.fingerprint.hex():
         return False
     return takes_reports(old, now_ms)
+
+
+def known_fingerprints(surveys: Iterable[Survey]) -> set[bytes]:
+    """The fingerprints of these surveys and of the surveys that they replace."""
+    listed = list(surveys)
+    replaced = {bytes.fromhex(survey.replaces) for survey in listed if survey.replaces is not None}
+    return replaced | {survey.fingerprint for survey in listed}
 
 
 def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:

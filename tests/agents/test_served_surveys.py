@@ -31,8 +31,9 @@ class Rig:
         for name in ("bad", "good"):
             self.write(folder, name)
         self.watch, self.unusable, self.fakes = SurveyWatch([folder]), {"bad"}, dict[str, FakeCounting]()
+        self.forgotten = list[Survey]()
         self.countings = Countings(self._make, lambda *_: None, self._failed)
-        self.surveys = ServedSurveys(self.watch, self.countings, self._check, list, self._subscribe)
+        self.surveys = ServedSurveys(self.watch, self.countings, self._check, list, self._subscribe, self.forgotten.append)
         self.topics = set[str]()
         self.error: Exception | None = None
 
