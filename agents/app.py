@@ -43,6 +43,7 @@ from runtime.malloc import keep_freed_memory
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError, load_settings
 from runtime.shutdown import end_within
+from runtime.survey_keeper import SurveyKeeper
 from runtime.survey_watch import SurveyWatch
 from runtime.topics import check_session, group_id
 from runtime.waiting import Stopped, wait_for
@@ -50,6 +51,7 @@ from stores.redis_connection import SharedClient
 from stores.redis_store import RedisCountStore
 from surveys import Survey
 from surveys.errors import UserError
+from surveys.lineage import known_fingerprints
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -81,13 +83,14 @@ class AgentApp(faust.App):
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
         self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), SecondClient(settings)
         self.redis = SharedClient(settings)
-        self.stopping = threading.Event()
+        self.stopping, self._survey_watch = threading.Event(), watch
         self.countings = Countings(self._new_counting, self._done, self._failed)
         surveys = [text.survey for text in watch.surveys.values()]
         self._only_survey = None if watch.only_file is None else surveys[0]
         group = settings.group if self._only_survey is None else group_id(self._only_survey)
-        check = partial(check_survey, settings, group=group, client=self.redis)
-        self.surveys = ServedSurveys(watch, self.countings, check, self._assigned, self._subscribe)
+        keeper = SurveyKeeper(settings, watch)
+        check = partial(check_survey, settings, group=group, client=self.redis, keeper=keeper)
+        self.surveys = ServedSurveys(watch, self.countings, check, self._assigned, self._subscribe, keeper.forget)
         metrics.partitions.set_function(lambda: self.countings.n_partitions)
         metrics.store_available.set_function(lambda: self.countings.store_answers)
         super().__init__(
@@ -134,8 +137,14 @@ class AgentApp(faust.App):
 
     def _new_counting(self, survey: Survey) -> Counting:
         settings = self.agent_settings
-        store, source = RedisCountStore(survey, settings, client=self.redis), KafkaLog(self, self.second_client, survey)
+        store, source = RedisCountStore(survey, settings, client=self.redis), self._new_log(survey)
         return Counting(survey, store, source, settings.commit_interval_ms / 1000)
+
+    def _new_log(self, survey: Survey) -> KafkaLog:
+        return KafkaLog(self, self.second_client, survey, lambda: known_fingerprints([survey, *self._served()]))
+
+    def _served(self) -> list[Survey]:
+        return [text.survey for text in self._survey_watch.surveys.values()]
 
     @property
     def _reader(self) -> ChunkConsumer:

@@ -1,7 +1,7 @@
 """The log of `agents.counting` on Kafka, through Faust's consumer and producer and a second client."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from agents.consumer.second_client import SecondClient
 from agents.log import DeadLetter, Found
 from runtime.errors import LogUnavailable
 from surveys import Survey
+from surveys.envelope import decode_envelope
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -28,10 +29,14 @@ class KafkaLog:
         app: the Faust app with the consumer and the producer.
         second_client: a client that is independent of the consumer and the producer.
         survey: the survey to count.
+        known: returns the fingerprints of all surveys that we know. Their envelopes are no dead letters: a survey that was
+            replaced under the same name leaves its envelopes in the topic, and a copy of them would outlive them.
     """
 
-    def __init__(self, app: faust.App, second_client: SecondClient, survey: Survey) -> None:
-        self._app, self._second_client = app, second_client
+    def __init__(
+        self, app: faust.App, second_client: SecondClient, survey: Survey, known: Callable[[], Collection[bytes]]
+    ) -> None:
+        self._app, self._second_client, self._known = app, second_client, known
         self._topic, self._rejected_topic = survey.reports_topic, survey.rejected_topic
 
     @property
@@ -83,6 +88,8 @@ class KafkaLog:
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Sends dead letters. Counts a dead letter as lost after a permanent error, for example "too large" or "no topic"."""
+        known = self._known()
+        letters = [letter for letter in letters if not _belongs_to(letter, known)]
         try:
             async with asyncio.timeout(2 * ANSWER_S):
                 failed = [error for error in await self._send_all(letters) if error is not None]
@@ -117,4 +124,10 @@ class KafkaLog:
     async def _send(self, letter: DeadLetter) -> Any:
         where = {"partition": letter.partition, "offset": letter.record.offset, "records": letter.records}
         headers = [("reason", letter.reason.encode()), *((key, str(number).encode()) for key, number in where.items())]
-        return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, None, headers)
+        appended_s = letter.record.appended_ms / 1000  # so that a dead letter expires no later than the record would
+        return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, appended_s, headers)
+
+
+def _belongs_to(letter: DeadLetter, surveys: Collection[bytes]) -> bool:
+    """True if the letter is an envelope of one of these surveys, but not of the survey whose topic it is in."""
+    return letter.reason == "wrong survey" and decode_envelope(letter.record.value).fingerprint in surveys

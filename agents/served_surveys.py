@@ -24,6 +24,7 @@ class ServedSurveys:
         check: checks that a survey's topics and its part of the count store are usable; runs in a thread.
         assigned: returns all partitions that are assigned to this process.
         subscribe: called with the reports topics of all counted surveys after a change.
+        forget: called with each survey that is no longer in the files; runs in a thread.
 
     Attributes:
         started: True once `follow` has started the surveys.
@@ -36,9 +37,10 @@ class ServedSurveys:
         check: Callable[[Survey], None],
         assigned: Callable[[], Iterable[AssignedPartition]],
         subscribe: Callable[[set[str]], Awaitable[None]],
+        forget: Callable[[Survey], None],
     ) -> None:
         self._watch, self._countings, self._checks = watch, countings, SurveyChecks(watch, check, _report)
-        self._assigned, self._subscribe = assigned, subscribe
+        self._assigned, self._subscribe, self._forget = assigned, subscribe, forget
         self.started = False
         self._counted: dict[bytes, Survey] = {}
 
@@ -68,7 +70,9 @@ class ServedSurveys:
         """
         wanted = {fingerprint: text.survey for fingerprint, text in self._watch.surveys.items()}
         for fingerprint in self._counted.keys() - wanted.keys():
-            await self._countings.remove(self._counted.pop(fingerprint))
+            survey = self._counted.pop(fingerprint)
+            await self._countings.remove(survey)
+            await asyncio.to_thread(self._forget, survey)
         self._checks.forget_others(wanted)
         for fingerprint, survey in wanted.items():
             waits = self._checks.postponed(survey) if checked else not self._checks.due(survey)

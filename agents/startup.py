@@ -3,6 +3,7 @@
 import structlog
 
 from runtime.settings import Settings, SettingsError
+from runtime.survey_keeper import SurveyKeeper
 from runtime.topics import ensure_topics
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import SharedClient, StoreRefused
@@ -12,7 +13,7 @@ from surveys import Survey
 log = structlog.get_logger("ldpstream.agent")
 
 
-def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient) -> None:
+def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient, keeper: SurveyKeeper) -> None:
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
     Args:
@@ -20,13 +21,16 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
         survey: the survey.
         group: our consumer group.
         client: our client of Redis.
+        keeper: keeps the accepted surveys.
 
     Raises:
+        OpenSurveyChanged: if the survey changes an open survey.
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
         StoreRefused, SettingsError: as `check_redis`.
     """
     ensure_topics(settings, survey, "agent", group)
     check_redis(RedisCountStore(survey, settings, client=client))
+    keeper.check(survey, write=True)
 
 
 def check_redis(store: RedisCountStore) -> None:

@@ -340,6 +340,7 @@ def estimate(
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     dictConfig(logging_config(settings.log_level))
+    from runtime.survey_keeper import SurveyKeeper
     from runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
@@ -355,7 +356,8 @@ def estimate(
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.
     stop = ends_on_signal(STOP_S if json is None else None)
-    history = serve(watch, settings, stop, seen, partial(ensure_topics, settings, role="estimator"), until)
+    check = partial(SurveyKeeper(settings, watch).check_topics, role="estimator")
+    history = serve(watch, settings, stop, seen, check, until)
     if json is not None:
         (found,) = watch.surveys.values()
         write_json(json, tables.as_json(found.survey, history, None))
@@ -368,12 +370,13 @@ def gateway(survey_files: SurveyPaths) -> None:
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     dictConfig(logging_config(settings.log_level))
+    from runtime.survey_keeper import SurveyKeeper
     from runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
     from producers.gateway.service import serve as serve_gateway  # only here: this module loads slowly
 
-    serve_gateway(watch, settings, partial(ensure_topics, settings, role="producer"))
+    serve_gateway(watch, settings, partial(SurveyKeeper(settings, watch).check_topics, role="gateway"))
 
 
 app.add_typer(local_commands.app)

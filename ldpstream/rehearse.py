@@ -12,7 +12,8 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
     """Write a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
     The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
-    as the survey, and replaces no survey. Nothing else changes.
+    as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it: otherwise agents would keep the
+    earlier rehearsal, which is open. Nothing else changes.
 
     Args:
         source: the survey file.
@@ -35,11 +36,23 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
     for key, value in keys.items():
         text = re.sub(rf"(?m)^\s*{key}\s*=.*$", f"{key} = {value}", text, count=1)
     text = re.sub(r"(?m)^[ \t]*replaces[ \t]*=.*\n?", "", text, count=1)
+    replaces = _earlier(out, name)
+    if replaces is not None:
+        text = f'replaces = "{replaces}"\n{text}'
     changed = parse_survey(tomllib.loads(text), str(out))
-    wanted = (name, start, step_seconds, original.n_steps, None)
+    wanted = (name, start, step_seconds, original.n_steps, replaces)
     if (changed.name, changed.start, changed.step_seconds, changed.n_steps, changed.replaces) != wanted:
         raise SurveyError(
             f"{source}: name, start, step_seconds, ends and replaces must each be on a separate line to be replaced"
         )
     out.write_text(text, encoding="utf-8")
     return changed
+
+
+def _earlier(out: Path, name: str) -> str | None:
+    """Returns the fingerprint of the survey in `out` if it has this name; otherwise None."""
+    try:
+        earlier = load_survey(out)
+    except SurveyError:
+        return None
+    return earlier.fingerprint.hex() if earlier.name == name else None

@@ -117,6 +117,8 @@ class Settings(BaseSettings):
     """consumer group of agents that count a folder or several survey files; agents of one survey file use the survey's own"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4
     """partitions of the reports topic when a process makes it"""
+    rejected_retention_ms: Annotated[int, Field(ge=1, le=10**13)] | None = None
+    """longest retention of the dead letters, in ms; default: the retention of the reports topic"""
     replication: Annotated[int, Field(ge=1, le=7)] = 1
     """replication factor of the topics when a process makes them"""
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from runtime.survey_keeper import OpenSurveyChanged
 from runtime.survey_watch import SurveyWatch
 from runtime.waiting import Unreachable
 from surveys import Survey
@@ -37,18 +38,25 @@ class SurveyChecks:
             Unreachable: if the server of the check is unreachable.
             UserError: if no survey is usable: the first survey's error.
         """
-        usable, errors = list[Survey](), list[tuple[Survey, UserError]]()
-        for text in list(self._watch.surveys.values()):
-            if (error := self._error(text.survey)) is None:
-                usable.append(text.survey)
-            else:
-                errors.append((text.survey, error))
+        usable, errors = self._check_each()
+        if self._watch.only_file is None and any(isinstance(error, OpenSurveyChanged) for _, error in errors):
+            self._watch.look()  # the open surveys take the places of the changed surveys
+            usable, errors = self._check_each()
         for _, error in errors:
             if isinstance(error, Unreachable) or not usable:
                 raise error
         for survey, error in errors:
             self._refused(survey, error)
         return usable
+
+    def _check_each(self) -> tuple[list[Survey], list[tuple[Survey, UserError]]]:
+        usable, errors = list[Survey](), list[tuple[Survey, UserError]]()
+        for text in list(self._watch.surveys.values()):
+            if (error := self._error(text.survey)) is None:
+                usable.append(text.survey)
+            else:
+                errors.append((text.survey, error))
+        return usable, errors
 
     def usable(self, survey: Survey) -> bool:
         """Checks a survey. Returns False, and plans the next check, if the survey cannot be used or the check itself fails."""

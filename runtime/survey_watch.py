@@ -1,18 +1,23 @@
 """Watches the survey files of a service: one log line for each change, and a metric of broken files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import structlog
 from prometheus_client import Gauge
 
+from runtime.clock import now_ms
 from surveys.folder import Changes, SurveyFolder
 
 log = structlog.get_logger("ldpstream.surveys")
 
 LOOK_S = 1.0  # time between two looks
 
-survey_files = Gauge("ldpstream_survey_files", "Surveys served, and survey files and folders that are broken", ["state"])
+survey_files = Gauge(
+    "ldpstream_survey_files",
+    "Surveys served, survey files and folders that are broken, and files that changed an open survey",
+    ["state"],
+)
 
 
 class SurveyWatch(SurveyFolder):
@@ -22,15 +27,13 @@ class SurveyWatch(SurveyFolder):
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        super().__init__(paths)
-        for path, why in self.broken.items():
-            log.error("survey file broken", file=str(path), error=why)
+        super().__init__(paths, now_ms)
+        self._tell(self.broken)
         self._count()
 
     def look(self) -> Changes:
         changes = super().look()
-        for path, why in changes.broken.items():
-            log.error("survey file broken", file=str(path), error=why)
+        self._tell(changes.broken)
         for path in changes.mended:
             log.info("survey file no longer broken", file=str(path))
         for what in ("added", "removed", "updated"):
@@ -40,6 +43,12 @@ class SurveyWatch(SurveyFolder):
         self._count()
         return changes
 
+    def _tell(self, broken: Mapping[Path, str]) -> None:
+        for path, why in broken.items():
+            event = "the file of an open survey was changed" if path in self.changed else "survey file broken"
+            log.error(event, file=str(path), error=why)
+
     def _count(self) -> None:
         survey_files.labels("served").set(len(self.surveys))
-        survey_files.labels("broken").set(len(self.broken))
+        survey_files.labels("broken").set(len(self.broken.keys() - self.changed))
+        survey_files.labels("changed").set(len(self.changed))

@@ -3,11 +3,13 @@
 - reports: the envelopes; agents need certain settings (`_COUNTABLE`), above all LogAppendTime
 - rejected: the dead letters
 - estimates: the publications; compaction keeps the last record of every key
+- survey: the last accepted survey of this name (`runtime.survey_keeper`)
 
 If a process has no right to create topics, the topics must exist already. Every process first checks three things: its topics
 exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
-settings only if it has the right to read them; an agent must have this right. No process checks retention and record sizes: the
-creator of a topic chooses them.
+settings only if it has the right to read them; an agent must have this right. No process checks record sizes and the retention
+of reports: the creator of a topic chooses them. An agent shortens the retention of dead letters if it is longer than that of
+reports.
 """
 
 import re
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
+import structlog
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
@@ -35,15 +38,18 @@ from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.errors import UserError
 
+log = structlog.get_logger("ldpstream.topics")
+
 ANSWER_MS = 5_000
 WEEK_MS = 7 * 86_400_000  # minimum retention of reports: after a loss of the count store, agents count the log again
 OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
 
-Role = Literal["producer", "agent", "estimator"]
+Role = Literal["producer", "gateway", "agent", "estimator"]
 RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's topics; READ or WRITE implies DESCRIBE
     "producer": {"reports": {"WRITE"}},
-    "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}},
-    "estimator": {"reports": {"WRITE"}, "estimates": {"READ", "WRITE"}},  # it writes markers to the reports topic
+    "gateway": {"reports": {"WRITE"}, "survey": {"READ"}},
+    "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}, "survey": {"READ", "WRITE"}},
+    "estimator": {"reports": {"WRITE"}, "estimates": {"READ", "WRITE"}, "survey": {"READ"}},  # it writes markers to reports
 }
 _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 
@@ -132,6 +138,8 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
             _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
         if role == "agent":
             _check_group(admin, settings, group or group_id(survey))
+        if "rejected" in names:
+            _limit_rejected(admin, settings, survey)
         if role == "estimator" and (n := len(seen[names["estimates"]]["partitions"])) != 1:
             raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: publications need one order")
         _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))
@@ -147,11 +155,40 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "retention.ms": str(kept_ms),
         "min.insync.replicas": majority,
     }
+    rejected = {
+        "message.timestamp.type": "CreateTime",  # a dead letter has the append time of its record, and expires with it
+        "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
+        "retention.ms": str(settings.rejected_retention_ms or kept_ms),
+    }
     return {
         "reports": (settings.partitions, reports),
-        "rejected": (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
+        "rejected": (1, rejected),
+        "survey": (1, {"cleanup.policy": "compact", "min.insync.replicas": majority}),
         "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20), "min.insync.replicas": majority}),
     }
+
+
+def _limit_rejected(admin: KafkaAdminClient, settings: Settings, survey: Survey) -> None:
+    """Shortens the retention of an existing topic of dead letters: rejected reports must not outlive the reports.
+
+    Skips the check if we may not read the settings of the topics.
+
+    Raises:
+        TopicError: if the retention is too long and we may not change it.
+    """
+    topic = survey.rejected_topic
+    found, reports = (_configs(admin, name).get("retention.ms") for name in (topic, survey.reports_topic))
+    limit = settings.rejected_retention_ms or (-1 if reports is None else int(reports))
+    if found is None or limit < 0 or 0 <= int(found) <= limit:
+        return
+    try:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": str(limit)})], incremental=True)
+    except AuthorizationError:
+        said = (
+            f"topic {topic} must have retention.ms of at most {limit}, got {found}: rejected reports must not outlive reports"
+        )
+        raise TopicError(f"Kafka at {settings.kafka}: {said}, and {_who(settings)} has no right to ALTER_CONFIGS") from None
+    log.warning("shortened the retention of the dead letters", topic=topic, retention_ms=limit, earlier_ms=int(found))
 
 
 def _check_reports(topic: str, configs: dict[str, str]) -> None:

@@ -6,22 +6,27 @@ names are links through the hidden link ``..data``, and an update swaps that lin
 `SurveyFolder.look` compares what `stat` says about each file (inode, size, time of change) and reads the files that differ:
 
     a new file                          its survey is added
-    a file with another survey          the old survey is removed and the new one added
+    a file with another survey          the old survey is removed and the new one added, unless the old survey is open
     a file with the same fingerprint    the survey is updated: in comments, or in keys that devices need not know
     a missing file                      its survey is removed
     a broken file or folder             reported once; the last good survey stays
     a second file with a used name      broken, unless its fingerprint is the same: then both files hold one survey
 
 A new, changed or missing file counts in the second look that finds it so. A file that is still being written is thus not read.
+
+One save of an open survey's file must not end the survey: devices that have the old file would be refused for good. So the old
+survey stays, and the file counts as broken, until one of these happens: the new survey names the old survey in `replaces`, the
+old file is back, the file is removed, or the old survey has ended.
 """
 
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from surveys.errors import UserError
+from surveys.lineage import changes_open
 from surveys.survey import Survey, SurveyError
 from surveys.survey_file import read_survey
 
@@ -62,7 +67,8 @@ class Changes(NamedTuple):
 class _File:
     seen: Stamp | None = None  # in the last look; None if the file was missing
     read: Stamp | None = None  # at the last reading; None if the system refused the reading: each look tries again
-    good: SurveyText | None = None  # the last survey that could be read
+    good: SurveyText | None = None  # the last survey that could be read and was not refused
+    refused: SurveyText | None = None  # another survey that the file holds now, while `good` is open
     why: str = ""  # why the last reading failed; "" if it did not
 
 
@@ -71,11 +77,13 @@ class SurveyFolder:
 
     Args:
         paths: survey files, and folders of survey files; at least one path.
+        now_ms: returns the present time in Unix milliseconds.
 
     Attributes:
         surveys: the surveys to serve, by fingerprint, in the order of the paths and of the names in a folder.
-        broken: broken files and folders, and the reason.
-        incomplete: True if a broken file or folder may hold a survey that is not in `surveys`.
+        broken: broken files and folders, and the reason. Includes the files in `changed`.
+        changed: files that hold another survey now, although the survey that they held is open. The open survey is served.
+        incomplete: True if a broken or changed file or folder may hold a survey that is not in `surveys`.
         only_file: the file, if there is one path and it is no folder; otherwise None.
 
     Raises:
@@ -83,12 +91,13 @@ class SurveyFolder:
         SurveyFolderError: if there is no survey, or two files hold different surveys with one name.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = tuple(paths)
+    def __init__(self, paths: Sequence[Path], now_ms: Callable[[], int]) -> None:
+        self._paths, self._now_ms = tuple(paths), now_ms
         self._folders = {path for path in self._paths if os.path.isdir(path)}  # unlike `Path.is_dir`, raises no error
         self._files: dict[Path, _File] = {}
         self.surveys: dict[bytes, SurveyText] = {}
         self.broken: dict[Path, str] = {}
+        self.changed: set[Path] = set()
         self.incomplete = False
         self.only_file = self._paths[0] if len(self._paths) == 1 and not self._folders else None
         for path in self._paths:
@@ -105,6 +114,13 @@ class SurveyFolder:
     def look(self) -> Changes:
         """Looks for changes. Call this method about every second."""
         return self._settle(self._read(at_once=False))
+
+    def keep(self, survey: Survey, kept: SurveyText) -> None:
+        """Serves `kept`, an open survey of the same name, in place of a file's survey, from the next look on."""
+        for path, known in self._files.items():
+            if known.good is not None and known.good.survey.fingerprint == survey.fingerprint:
+                known.good, known.refused = kept._replace(path=path), known.good
+                known.why = change_refused(kept.survey)
 
     def _read(self, at_once: bool) -> dict[Path, str]:
         """Reads new and changed files. Returns the folders that cannot be read, and the reason.
@@ -139,7 +155,23 @@ class SurveyFolder:
                 if stamp is not None and settled and stamp != known.read:
                     _read_file(file, known, stamp)
         self._files = files
+        self._decide()
         return unreadable
+
+    def _decide(self) -> None:
+        """Lets the new surveys of files take effect, except those that would end an open survey."""
+        held = [(known.refused or known.good, known) for known in self._files.values()]
+        for known in self._files.values():
+            if (new := known.refused) is None:
+                continue
+            old = None if known.good is None else known.good.survey
+            moved = old is not None and any(
+                text.survey.fingerprint == old.fingerprint for text, other in held if text is not None and other is not known
+            )
+            if old is not None and not moved and changes_open(old, new.survey, self._now_ms()):
+                known.why = change_refused(old)
+            else:
+                known.good, known.refused, known.why = new, None, ""
 
     def _named_twice(self) -> dict[Path, str]:
         """Returns the files whose survey has the name of another file's different survey. A survey that is served wins."""
@@ -161,7 +193,8 @@ class SurveyFolder:
         for path, known in self._files.items():
             if known.good is not None and path not in twice:
                 self.surveys.setdefault(known.good.survey.fingerprint, known.good)
-        lost = any(known.why and known.good is None for known in self._files.values())
+        self.changed = {path for path, known in self._files.items() if known.refused is not None}
+        lost = bool(self.changed) or any(known.why and known.good is None for known in self._files.values())
         self.incomplete = lost or bool(unreadable) or bool(twice)
         self.broken = {**unreadable, **{path: known.why for path, known in self._files.items() if known.why}, **twice}
         return Changes(
@@ -192,6 +225,7 @@ def _stamp(file: Path) -> Stamp | None:
 
 def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
     known.read, known.why = stamp, ""
+    known.refused = None
     try:
         survey, text = read_survey(file)
     except SurveyError as error:
@@ -199,4 +233,13 @@ def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
             known.read = None  # a change of rights leaves the stamp as it is
         known.why = str(error).removeprefix(f"{file}: ")
     else:
-        known.good = SurveyText(survey, file, text)
+        known.refused = SurveyText(survey, file, text)  # until `SurveyFolder._decide` lets it take effect
+
+
+def change_refused(kept: Survey) -> str:
+    """Returns the reason why a changed file takes no effect."""
+    fingerprint = kept.fingerprint.hex()
+    return (
+        f"holds another survey, but survey {kept.name} with the fingerprint {fingerprint} is open and stays: restore its text, "
+        f'or write replaces = "{fingerprint}" to end it'
+    )

@@ -4,7 +4,7 @@ A survey with ``replaces = "fingerprint"`` continues the history of the survey w
 own, since topics have the survey's name. `join` decides for each attribute whether its shares mean the same in both surveys.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from surveys.questions import Attribute
@@ -35,6 +35,27 @@ def state(survey: Survey, now_ms: int, replaced: bool) -> State:
     """The survey's state at a time. `replaced` says that another survey that has begun replaces it."""
     step = survey.step_at(now_ms)
     return "replaced" if replaced else "not begun" if step < 0 else "ended" if survey.ended(step) else "open"
+
+
+def takes_reports(survey: Survey, now_ms: int) -> bool:
+    """True from the first moment when a report of the survey may count until the close of the survey's last step."""
+    if now_ms < survey.start_ms - survey.skew_ms:
+        return False
+    return survey.n_steps is None or now_ms < survey.closes_ms(survey.n_steps - 1)
+
+
+def changes_open(old: Survey, new: Survey, now_ms: int) -> bool:
+    """True if `new` in place of `old` would end a survey that still takes reports, without saying so by `replaces`."""
+    if new.fingerprint == old.fingerprint or new.replaces == old.fingerprint.hex():
+        return False
+    return takes_reports(old, now_ms)
+
+
+def known_fingerprints(surveys: Iterable[Survey]) -> set[bytes]:
+    """The fingerprints of these surveys and of the surveys that they replace."""
+    listed = list(surveys)
+    replaced = {bytes.fromhex(survey.replaces) for survey in listed if survey.replaces is not None}
+    return replaced | {survey.fingerprint for survey in listed}
 
 
 def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:

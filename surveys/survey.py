@@ -297,5 +297,9 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return f"ldpstream.{self.name}.rejected"
 
     @property
+    def survey_topic(self) -> str:
+        return f"ldpstream.{self.name}.survey"
+
+    @property
     def estimates_topic(self) -> str:
         return f"ldpstream.{self.name}.estimates"

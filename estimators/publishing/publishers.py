@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,7 +44,7 @@ class TopicUnavailable(LogUnavailable):
 
 
 class KafkaPublisher:
-    """The survey's compacted topic of estimates: one JSON record per publication, keyed by `Publication.key`.
+    """The survey's compacted topic of estimates: one JSON record per publication, keyed by `record_key`.
 
     One estimator writes at a time. `take_over` fences all other estimators: all estimators share a transactional id, and the
     broker refuses transactions of a fenced estimator. If an estimator hangs while another estimator continues, it cannot
@@ -100,7 +100,7 @@ class KafkaPublisher:
                 raise self._unavailable(f"{heard.why(error)}{hint}") from None
         return producer
 
-    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
+    def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, PublicationSummary]:
         """See `schedule.EstimatesTopic`.
 
         Raises:
@@ -112,26 +112,39 @@ class KafkaPublisher:
         self._producer = self._connect(self._transactional_id)
         with self._unavailable_on_error():
             self._consumer = consumer = self._new_consumer()
-            [found] = consumer.offsets_for_times({self._partition: since_ms}).values()
             end = consumer.end_offsets([self._partition])[self._partition]
-            consumer.seek(self._partition, end if found is None else found.offset)
+            begin = consumer.beginning_offsets([self._partition])[self._partition]
+            consumer.seek(self._partition, min(max(since, begin), end))
             for record in self._records(consumer, end, still):
-                self._note(record.key, record.value, record.offset)
-        return self._in_topic
+                self._note(record.value, record.offset)
+        return dict(self._in_topic)
+
+    def end(self) -> int:
+        """See `schedule.EstimatesTopic`.
+
+        Raises:
+            LogUnavailable: if the broker does not answer.
+        """
+        with self._unavailable_on_error():
+            consumer = self._consumer = self._consumer or self._new_consumer()
+            return int(consumer.end_offsets([self._partition])[self._partition])
 
     def _check(self, still: Callable[[], bool]) -> None:
         if not still():
             raise self._unavailable("another estimator leads")
 
-    def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
-        """Keeps a record's summary, unless the record is a publication of another survey with the same name."""
+    def _note(self, value: bytes | None, offset: int) -> None:
+        """Keeps a record's summary, unless the record is a publication of another survey with the same name.
+
+        The record itself names the publication: earlier versions wrote record keys without the fingerprint.
+        """
         try:
             summary = msgspec.json.decode(value or b"", type=PublicationSummary)
         except msgspec.DecodeError:
             return
-        if key is not None and summary.fingerprint == self._fingerprint:
+        if summary.fingerprint == self._fingerprint:
             check_format(f"{self._partition.topic}: a publication", summary.format, FORMAT, "run the version that wrote it")
-            self._in_topic[key.decode(errors="replace")] = msgspec.structs.replace(summary, offset=offset)
+            self._in_topic[summary.key] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
         """See `schedule.EstimatesTopic`. Skips records of other software versions that this version cannot read.
@@ -139,7 +152,7 @@ class KafkaPublisher:
         Raises:
             LogUnavailable: if the broker does not answer.
         """
-        wanted = {self._in_topic[key].offset: key for key in keys}
+        wanted = {self._in_topic[key].offset: key for key in keys if key in self._in_topic}
         if not wanted:
             return []
         found: dict[str, Publication] = {}
@@ -152,7 +165,7 @@ class KafkaPublisher:
                     if publication is not None:
                         found[key] = publication
         for key in set(keys) - found.keys():
-            del self._in_topic[key]
+            self._in_topic.pop(key, None)
         return list(found.values())
 
     def _new_consumer(self) -> KafkaConsumer:
@@ -193,8 +206,8 @@ class KafkaPublisher:
             elif time.monotonic() - moved_s > REQUEST_MS / 1000:
                 raise KafkaTimeoutError("no estimates were read in time")
 
-    def publish(self, publications: list[Publication]) -> None:
-        """Publishes all publications or none, in one transaction. Returns when the broker has stored the publications.
+    def publish(self, publications: list[Publication]) -> int:
+        """See `schedule.EstimatesTopic`. Publishes in one transaction, and returns when the broker has stored the publications.
 
         Raises:
             LogUnavailable: if the broker rejects the publications, for example because another estimator has taken over.
@@ -204,10 +217,9 @@ class KafkaPublisher:
             raise self._unavailable("this estimator has not taken the topic over")
         try:
             self._producer.begin_transaction()
-            sent = [self._producer.send(self._partition.topic, msgspec.json.encode(p), p.key.encode()) for p in publications]
+            sent = [self._producer.send(self._partition.topic, msgspec.json.encode(p), record_key(p)) for p in publications]
             self._producer.commit_within((DELIVERY_MS + REQUEST_MS) / 1000)
-            for future in sent:
-                future.get(timeout=0)
+            return max((future.get(timeout=0).offset + 1 for future in sent), default=0)
         except KafkaError as error:
             self._drop()
             raise self._unavailable(error) from error
@@ -230,6 +242,14 @@ class KafkaPublisher:
     def close(self) -> None:
         """Closes the connections."""
         self._drop()
+
+
+def record_key(p: Publication) -> bytes:
+    """Returns the key of a publication's record. Compaction keeps the last record of each key.
+
+    The key begins with the survey's fingerprint: a survey that replaces another under the same name must not erase its history.
+    """
+    return f"{p.fingerprint}|{p.key}".encode()
 
 
 class PrometheusPublisher:

@@ -36,8 +36,18 @@ from typing import Protocol
 import msgspec
 
 from estimators.publishing.cohorts import conclude_cohort
+from estimators.publishing.copies import Copies
 from estimators.publishing.filtering import conclude_filtered, replay
-from estimators.publishing.publication import Publication, conclude, edges_of, publication_key, publication_keys, spans, spent
+from estimators.publishing.publication import (
+    Publication,
+    Span,
+    conclude,
+    edges_of,
+    publication_key,
+    publication_keys,
+    spans,
+    spent,
+)
 from mechanisms import Mechanism
 from stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
 from stores.count_store import CountStore
@@ -59,6 +69,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         format: format of the stored progress; 1 if the store has none.
         owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
             before the take-over.
+        topic_end: an offset in the topic of estimates: the results have every earlier publication. `copies.REFILLING` while a
+            topic that lost its records is filled from the results.
     """
 
     first_step: int
@@ -66,6 +78,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     incomplete: tuple[int, ...] = ()
     owner: str = ""
     format: int = PROGRESS_FORMAT
+    topic_end: int = 0
 
 
 class LogPosition(Protocol):
@@ -117,28 +130,43 @@ class PublicationSummary(msgspec.Struct, frozen=True):
     """Summary of a publication in the topic; `offset` is the offset of its record."""
 
     fingerprint: str
+    attribute: str
+    span: Span
     step: int
     complete: bool
     reports: int
+    cohort: str | None = None
     offset: int = -1
     format: int = 1  # a publication without a format has format 1
+
+    @property
+    def key(self) -> str:
+        """`Publication.key` of the publication."""
+        return publication_key(self.attribute, self.span, self.step, self.cohort)
 
 
 class EstimatesTopic(Protocol):
     """The topic of estimates: keeps the last publication of each key, and accepts publications from one estimator only."""
 
-    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
+    def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, PublicationSummary]:
         """Fences all other estimators. Raises an error if `still` returns False during the take-over.
 
         Returns:
-            The last publication of each key of this survey. Keys last published before `since_ms` may be missing.
+            The last publication of each key of this survey, from the offset `since` on.
         """
+
+    def end(self) -> int:
+        """Returns the offset after the topic's last record."""
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
         """Returns the publications that `take_over` found under these keys, if the topic still has them."""
 
-    def publish(self, publications: list[Publication]) -> None:
-        """Publishes all publications or none; raises an error if another estimator has taken the topic over."""
+    def publish(self, publications: list[Publication]) -> int:
+        """Publishes all publications or none; raises an error if another estimator has taken the topic over.
+
+        Returns:
+            The offset after the last publication.
+        """
 
 
 class Publisher(Protocol):
@@ -178,7 +206,8 @@ class Schedule:
         self._marked_ms, self._mark_again_ms = 0, 0
         self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
-        self._in_topic: Mapping[str, PublicationSummary] = {}
+        self._in_topic: dict[str, PublicationSummary] = {}
+        self._copies = Copies(survey, results, topic, self._still_leads)
         self._next_step: int | None = None
         self._unprepared: list[Mechanism] = []
 
@@ -197,16 +226,18 @@ class Schedule:
             self._look_ahead(None)
             return []
         saved = self._results.progress()
-        if self._topic is not None and not (self._leads and saved == self._saved):
+        taken_over = self._topic is not None and not (self._leads and saved == self._saved)
+        if self._topic is not None and taken_over:
             self._leads = False
-            since_ms = 0 if saved is None else self._survey.opens_ms(min((saved.next_step, *saved.incomplete)))
-            self._in_topic = self._topic.take_over(since_ms, self._still_leads)
+            self._in_topic = self._topic.take_over(0 if saved is None else max(0, saved.topic_end), self._still_leads)
             if saved is not None:
                 owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
                 if not self._results.save([], saved, owned):
                     return []  # another estimator has continued
                 saved = owned
         self._leads = False  # stays False until this run finishes or is stopped
+        if saved is not None and (saved := self._copies.compare(saved, now_ms, taken_over)) is None:
+            return []  # another estimator has continued
         progress = saved or self._begin()
         made: list[Publication] = []
         while True:
@@ -219,6 +250,7 @@ class Schedule:
                 filters = self._replayed(publications) if self._is_final(step, after) else None
                 if not self._results.save(publications, saved, after, filters):
                     break
+                self._settle(after, publications)
                 saved = progress = after
                 continue
             due = self._due(progress, now_ms)
@@ -236,13 +268,13 @@ class Schedule:
             if concluded is None or self._results.progress() != saved:
                 break  # another estimator leads or has continued
             publications = self._best(concluded[0])
-            if self._topic is not None:
-                self._topic.publish(publications)
+            after = self._copies.publish(publications, after, self._in_topic.values())
             for publisher in self._publishers:
                 publisher.publish(publications)
             if not self._results.save(publications, saved, after, concluded[1] if final else None):
                 break  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
+            self._settle(after, publications)
             saved = progress = after
             made += publications
         self._look_ahead(None if self._survey.ended(progress.next_step) else progress.next_step)
@@ -291,6 +323,11 @@ class Schedule:
             if len(found) == len(keys):
                 return step, found
         return None
+
+    def _settle(self, after: Progress, publications: list[Publication]) -> None:
+        """Drops the publications of the topic that the results have now, or that no open step needs."""
+        made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
+        self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= first_open}
 
     def _is_final(self, step: int, after: Progress) -> bool:
         """True if neither the step nor an earlier step will be published again after this progress."""

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer
 from estimators.publishing.publication import Publication
-from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher
+from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher, TopicUnavailable
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress, Publisher, Schedule
 from estimators.publishing.stored import StoredReader
@@ -80,7 +80,7 @@ class SurveyEstimator:
         self._schedule: Schedule | None = None
         self._balanced_ms = 0
         self._warned, self._warned_s = "", 0.0
-        self._well = False
+        self._well, self._topic_lost = False, False
         self._working = Gauge(
             "ldpstream_survey_working",
             "1 if Kafka and Redis answered all requests for the survey the last time, else 0.",
@@ -113,6 +113,7 @@ class SurveyEstimator:
             well, self._warned = True, ""
             return pause
         except (LogUnavailable, StoreUnavailable, Unreachable) as error:
+            self._topic_lost = isinstance(error, TopicUnavailable)
             if self._alone and self._schedule is None and isinstance(error, StoreRefused):
                 raise
             self._warn(str(error))
@@ -138,6 +139,8 @@ class SurveyEstimator:
         if self._schedule is None or self._vitals is None:
             self._open()
             return 0
+        if self._topic_lost:
+            self._create_topics()
         self._vitals.look(now_ms)
         once = _OneStep(stop)
         self._schedule.run(now_ms, once)
@@ -147,6 +150,16 @@ class SurveyEstimator:
             self._balanced_ms = now_ms
             self.results.balance()
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
+
+    def _create_topics(self) -> None:
+        """Creates the topic of estimates if somebody deleted it. The schedule then fills it from the results."""
+        try:
+            self._check_topics(self.survey)
+        except Unreachable:
+            raise
+        except UserError as error:
+            raise TopicUnavailable(str(error)) from None  # a running estimator goes on, and tries again
+        self._topic_lost = False
 
     def _open(self) -> None:
         """Checks topics and rights, and connects.

@@ -63,7 +63,12 @@ class ServedSurveys:
         return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
-        """Gives each of these surveys its log."""
+        """Gives each of these surveys its log, and drops surveys that the check found to have changed an open survey."""
+        for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
+            self._surveys.remove(fingerprint)
+        for text in self._watch.surveys.values():
+            self._surveys.put(text.survey, text.text)
+        self._surveys.incomplete = self._watch.incomplete
         for survey in usable:
             self._begin(survey)
 

@@ -49,7 +49,7 @@ async def send(at_once: dict[int, Exception], later: dict[int, Exception]) -> tu
     """Returns the dead letters that the broker received, and the number of dead letters that the metric reports as lost."""
     producer, before = Producer(at_once, later), metrics.dead_letters_lost._value.get()
     app = cast(Any, SimpleNamespace(producer=producer))
-    await KafkaLog(app, cast(Any, None), SURVEY).send_dead_letters(LETTERS)
+    await KafkaLog(app, cast(Any, None), SURVEY, set).send_dead_letters(LETTERS)
     return producer.sent, metrics.dead_letters_lost._value.get() - before
 
 

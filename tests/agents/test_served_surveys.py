@@ -31,8 +31,9 @@ class Rig:
         for name in ("bad", "good"):
             self.write(folder, name)
         self.watch, self.unusable, self.fakes = SurveyWatch([folder]), {"bad"}, dict[str, FakeCounting]()
+        self.forgotten = list[Survey]()
         self.countings = Countings(self._make, lambda *_: None, self._failed)
-        self.surveys = ServedSurveys(self.watch, self.countings, self._check, list, self._subscribe)
+        self.surveys = ServedSurveys(self.watch, self.countings, self._check, list, self._subscribe, self.forgotten.append)
         self.topics = set[str]()
         self.error: Exception | None = None
 
@@ -132,7 +133,9 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     giving_up = asyncio.create_task(rig.surveys.give_up(old))
     await asyncio.sleep(0)
     text = (tmp_path / "bad.toml").read_text()
-    (tmp_path / "bad.toml").write_text(text.replace("step_seconds = ", "step_seconds = 1"))
+    (tmp_path / "bad.toml").write_text(
+        f'replaces = "{old.fingerprint.hex()}"\n' + text.replace("step_seconds = ", "step_seconds = 1")
+    )
     for _ in range(2):
         rig.watch.look()
     assert old.fingerprint not in rig.watch.surveys

@@ -182,7 +182,9 @@ def test_no_secret_is_written_down(folder: str) -> None:
 
 def test_users_have_rights_to_the_surveys_topics_only() -> None:
     asked = surveys("overlays/production")
-    topics = {topic for one in asked for topic in (one.reports_topic, one.rejected_topic, one.estimates_topic)}
+    topics = {
+        topic for one in asked for topic in (one.reports_topic, one.rejected_topic, one.survey_topic, one.estimates_topic)
+    }
     assert {t["metadata"]["name"] for t in found("strimzi", "KafkaTopic")} == topics
     rights: dict[str, set[tuple[str, str, str]]] = {}
     for user in found("strimzi", "KafkaUser"):
@@ -198,18 +200,23 @@ def test_users_have_rights_to_the_surveys_topics_only() -> None:
             ("topic", one.reports_topic, "Read"),
             ("topic", one.reports_topic, "DescribeConfigs"),
             ("topic", one.rejected_topic, "Write"),
+            ("topic", one.survey_topic, "Read"),
+            ("topic", one.survey_topic, "Write"),
         }
         wanted_rights.setdefault("ldpstream-estimator", set()).update(
             {
                 ("topic", one.reports_topic, "Write"),
                 ("topic", one.estimates_topic, "Read"),
                 ("topic", one.estimates_topic, "Write"),
+                ("topic", one.survey_topic, "Read"),
                 ("transactionalId", f"ldpstream-{one.name}-", "Write"),
             }
         )
-        wanted_rights.setdefault("ldpstream-gateway", set()).add(("topic", one.reports_topic, "Write"))
+        wanted_rights.setdefault("ldpstream-gateway", set()).update(
+            {("topic", one.reports_topic, "Write"), ("topic", one.survey_topic, "Read")}
+        )
     assert rights == wanted_rights
-    services: dict[Role, str] = {"agent": "agent", "estimator": "estimator", "producer": "gateway"}
+    services: dict[Role, str] = {"agent": "agent", "estimator": "estimator", "gateway": "gateway"}
     for role, name in services.items():
         needed = {(topic, right) for topic, allowed in RIGHTS[role].items() for right in allowed}
         granted = {(n.rpartition(".")[2], spelt(right)) for kind, n, right in rights[f"ldpstream-{name}"] if kind == "topic"}

@@ -113,10 +113,10 @@ def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None
     other = Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic))
 
     class Slow(TopicClient):
-        def publish(self, publications: list[Publication]) -> None:
+        def publish(self, publications: list[Publication]) -> int:
             store.commit(0, (1, ""), Checkpoint(3, close, pane(0)))
             assert other.run(close + MARGIN_MS)
-            super().publish(publications)
+            return super().publish(publications)
 
     slow = Schedule(SURVEY, store, log, results, [], topic=Slow(topic))
     with pytest.raises(LogUnavailable):

@@ -65,15 +65,19 @@ class Topic:
     def __init__(self) -> None:
         self.taken, self.published = 0, 0
 
-    def take_over(self, since_ms: int, still: object) -> dict[str, PublicationSummary]:
+    def end(self) -> int:
+        return self.published
+
+    def take_over(self, since: int, still: object) -> dict[str, PublicationSummary]:
         self.taken += 1
         return {}
 
     def read(self, keys: object) -> list[object]:
         return []
 
-    def publish(self, publications: list[object]) -> None:
+    def publish(self, publications: list[object]) -> int:
         self.published += 1
+        return self.published
 
 
 def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:

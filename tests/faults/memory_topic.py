@@ -36,18 +36,22 @@ class TopicClient:
         self._topic = topic
         self._told: dict[str, Any] = {}
 
-    def take_over(self, since_ms: int, still: Callable[[], bool]) -> dict[str, Any]:
+    def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, Any]:
         if not still():
             raise LogUnavailable("another estimator leads")
         self._topic.owner = self
-        self._told = {p.key: p for time_ms, p in self._topic.records if time_ms >= since_ms}
-        return self._told
+        self._told = {p.key: p for _, p in self._topic.records[since:]}
+        return dict(self._told)
+
+    def end(self) -> int:
+        return len(self._topic.records)
 
     def read(self, keys: Sequence[str]) -> list[Any]:
         return [self._told[key] for key in keys]
 
-    def publish(self, publications: list[Any]) -> None:
+    def publish(self, publications: list[Any]) -> int:
         if self._topic.owner is not self:
             raise LogUnavailable("another estimator has taken over")
         now_ms = self._topic.now_ms()
         self._topic.records += [(now_ms, p) for p in publications]
+        return len(self._topic.records)

@@ -246,9 +246,9 @@ def publishes_although_replaced(code: Code) -> None:
     """The topic accepts publications of an estimator after another estimator has taken over."""
 
     class Topic(TopicClient):
-        def publish(self, publications: list[Any]) -> None:
+        def publish(self, publications: list[Any]) -> int:
             self._topic.owner = self
-            super().publish(publications)
+            return super().publish(publications)
 
     code.topic = Topic
 
@@ -257,8 +257,8 @@ def forgets_what_was_told(code: Code) -> None:
     """An estimator that takes over ignores the publications in the topic."""
 
     class Topic(TopicClient):
-        def take_over(self, since_ms: int, still: Callable[[], bool]) -> dict[str, Any]:
-            super().take_over(since_ms, still)
+        def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, Any]:
+            super().take_over(since, still)
             return {}
 
     code.topic = Topic

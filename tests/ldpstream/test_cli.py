@@ -132,6 +132,15 @@ def test_a_rehearsal_starts_now(tmp_path: Path) -> None:
     assert before_s * 1000 <= load_survey(out).start_ms <= time.time() * 1000
 
 
+def test_a_rehearsal_replaces_the_rehearsal_that_it_overwrites(tmp_path: Path) -> None:
+    """Otherwise agents would keep the earlier rehearsal, which is open."""
+    out = tmp_path / "now.toml"
+    assert rehearse(DEMO, out, 5, 1_800_000_000).replaces is None
+    earlier = load_survey(out)
+    assert rehearse(DEMO, out, 5, 1_800_000_001).replaces == earlier.fingerprint.hex()
+    assert load_survey(out).replaces == earlier.fingerprint.hex()
+
+
 def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     out = tmp_path / "now.toml"
     indented = tmp_path / "indented.toml"

@@ -1,6 +1,7 @@
 """A gateway with several surveys: each report goes to its survey's log, and one survey does not disturb the others."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from itertools import chain, repeat
 from pathlib import Path
@@ -257,16 +258,30 @@ async def test_a_replaced_survey_is_removed_and_added(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "one")
     folder.served.begin(folder.served.check())
     old = folder.named("one")
-    folder.write("one", "step_seconds = ", "step_seconds = 1")
+    replaces = f'replaces = "{old.fingerprint.hex()}"\n'
+    folder.write("one", "step_seconds = ", f"{replaces}step_seconds = 1")
     await folder.look()
     new = folder.named("one")
     assert old.fingerprint != new.fingerprint
     assert (folder.logs[old.fingerprint].closed, folder.logs[new.fingerprint].closed) == (True, False)
-    folder.write("one", "step_seconds = ", '\ntitle = "Screens"\nstep_seconds = 1')
+    folder.write("one", "step_seconds = ", f'{replaces}title = "Screens"\nstep_seconds = 1')
     await folder.look()
     assert folder.named("one").title == "Screens"
     assert b"Screens" in folder.surveys.document(new.fingerprint.hex())
     assert len(folder.logs) == 2  # another title is no other survey
+
+
+async def test_a_save_of_an_open_surveys_file_ends_no_survey(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "one")
+    folder.served.begin(folder.served.check())
+    old = folder.named("one")
+    folder.write("one", "step_seconds = ", "step_seconds = 1")
+    await folder.look()
+    assert folder.named("one") == old
+    assert folder.states() == {"one": True}
+    assert not folder.logs[old.fingerprint].closed
+    assert folder.surveys.incomplete  # a device with the new file gets 503, and keeps its report
+    assert json.loads(folder.surveys.document(old.fingerprint.hex()))["toml"] != (tmp_path / "one.toml").read_text()
 
 
 async def test_a_request_outlives_its_survey() -> None:

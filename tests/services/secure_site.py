@@ -33,7 +33,7 @@ from .rig_secure import SecureKafkaNode, SecureRedisNode
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
 TEXT = (ROOT / "docs" / "security.md").read_text()
-ROLES: tuple[topics.Role, ...] = ("producer", "agent", "estimator")
+ROLES: tuple[topics.Role, ...] = ("producer", "gateway", "agent", "estimator")
 KAFKA_TABLE = re.findall(r"^\| (\w+) \| (topic|group|transactional id) \| `(\S+)` \| ([\w, ]+) \|$", TEXT, re.MULTILINE)
 KAFKA_RIGHTS = [(who, kind, name, op) for who, kind, name, ops in KAFKA_TABLE for op in ops.split(", ")]
 REDIS_RULES = dict(re.findall(r"^    user (\w+) on >PASSWORD resetchannels (.*)$", TEXT, re.MULTILINE))

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import redis
+from kafka import KafkaAdminClient
 from msgspec.structs import replace
 
+from estimators.publishing.copies import COMPARE_MS
 from estimators.publishing.publication import Publication
 from estimators.publishing.publishers import KafkaPublisher
 from estimators.publishing.results import RedisResults
@@ -29,7 +31,7 @@ from stores.redis_store import RedisCountStore
 from surveys import Survey, load_survey
 from tests.estimators.schedule_rig import MARGIN_MS, Log, pane
 
-from .rig import PATIENCE_S, RedisNode
+from .rig import PATIENCE_S, RedisNode, wait_until
 from .test_publisher import SURVEY, all_published
 
 STEPS = SURVEY.window_steps + 3
@@ -59,10 +61,10 @@ class HangingStore(RedisCountStore):
 class HangingTopic(KafkaPublisher):
     hang: Hang | None = None
 
-    def publish(self, publications: list[Publication]) -> None:
+    def publish(self, publications: list[Publication]) -> int:
         if self.hang is not None:
             self.hang.here()
-        super().publish(publications)
+        return super().publish(publications)
 
 
 class Estimator:
@@ -189,6 +191,39 @@ def test_losing_the_progress_alone_does_no_harm(site: Site) -> None:
         client.delete(site.one.results._progress_key, site.one.results._estimates_key)
     site.two.run(STEPS - 1)
     site.check()
+
+
+def test_estimates_deleted_alone_are_restored_from_the_topic(site: Site) -> None:
+    assert site.one.run(STEPS - 1)
+    before = site.one.results.history()
+    for estimator in (site.one, site.two):  # a running estimator, then a started one
+        with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
+            assert client.delete(site.one.results._estimates_key) == 1
+        assert estimator.schedule.run(SURVEY.closes_ms(STEPS - 1) + MARGIN_MS + COMPARE_MS) == []
+        assert site.one.results.history() == before
+        site.check()
+
+
+def test_a_deleted_topic_of_estimates_is_made_anew_and_filled(site: Site, kafka: str) -> None:
+    site.one.run(STEPS - 2)
+    before = site.one.results.history()
+    with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
+        admin.delete_topics([site.survey.estimates_topic])
+        wait_until(lambda: site.survey.estimates_topic not in admin.list_topics(), lambda: "the topic is still there")
+    ensure_topics(site.settings, site.survey)
+    wait_until(lambda: goes_on(site), lambda: "no estimate")
+    assert len(before) < len(site.one.results.history())
+    site.check()
+
+
+def goes_on(site: Site) -> bool:
+    """Runs the schedule until it has nothing more to do. False if Kafka refuses."""
+    try:
+        while site.one.run(STEPS - 1):
+            pass
+    except LogUnavailable:
+        return False
+    return True
 
 
 def test_an_estimator_with_a_last_step_estimates_no_later_step(kafka: str, topic: str, redis_url: str, tmp_path: Path) -> None:

@@ -110,14 +110,50 @@ def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic
     """Another version of the program may have written such a record. The record's step is estimated again."""
     survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
-    value = {"fingerprint": survey.fingerprint.hex(), "step": 0, "complete": True, "reports": 9}
+    value = {
+        "fingerprint": survey.fingerprint.hex(),
+        "attribute": "a",
+        "span": "step",
+        "step": 0,
+        "complete": True,
+        "reports": 9,
+    }
     with closing(KafkaPublisher(survey, settings)) as publisher:
         with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
             producer.send(survey.estimates_topic, msgspec.json.encode(value), b"strange").get(timeout=30)
         told = publisher.take_over(0, lambda: True)
-        assert list(told) == ["strange"]
-        assert publisher.read(["strange"]) == []
-        assert not told
+        assert list(told) == ["a|step|0"]
+        assert publisher.read(list(told)) == []
+
+
+def test_a_survey_that_replaces_another_under_its_name_keeps_its_history(kafka: str, topic: str) -> None:
+    """Compaction keeps the last record of each key, so the keys of the two surveys must differ."""
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
+    new = replace(survey, window_steps=survey.window_steps + 1)
+    ensure_topics(settings, survey)
+    for one in (survey, new):
+        with closing(KafkaPublisher(one, settings)) as publisher:
+            publisher.take_over(0, lambda: True)
+            publisher.publish([publication(one, 0, complete=True)])
+    with closing(KafkaConsumer(survey.estimates_topic, bootstrap_servers=kafka, auto_offset_reset="earliest")) as consumer:
+        keys = [next(consumer).key for _ in range(2)]
+    assert len(set(keys)) == 2
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        assert list(publisher.take_over(0, lambda: True)) == [publication(survey, 0, complete=True).key]
+
+
+def test_records_of_earlier_versions_are_found(kafka: str, topic: str) -> None:
+    """Their keys have no fingerprint."""
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
+    ensure_topics(settings, survey)
+    earlier = publication(survey, 0, complete=True)
+    with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
+        producer.send(survey.estimates_topic, msgspec.json.encode(earlier), earlier.key.encode()).get(timeout=30)
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        assert list(publisher.take_over(0, lambda: True)) == [earlier.key]
+        assert publisher.read([earlier.key]) == [earlier]
+        assert publisher.take_over(1, lambda: True) == {}
+        assert len(publisher.take_over(99, lambda: True)) == 0
 
 
 def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -> None:

@@ -108,7 +108,7 @@ def test_the_users_of_the_deployment_have_the_documented_rights() -> None:
     users = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "strimzi" / "users.yaml").read_text())
     granted: set[tuple[str, str, str, str]] = set()
     for user in users:
-        role = user["metadata"]["name"].removeprefix("ldpstream-").replace("gateway", "producer")
+        role = user["metadata"]["name"].removeprefix("ldpstream-")
         for acl in user["spec"]["authorization"]["acls"]:
             resource, prefix = acl["resource"], "*" if acl["resource"]["patternType"] == "prefix" else ""
             name = resource["name"].replace("demo", "NAME") + prefix
@@ -117,7 +117,8 @@ def test_the_users_of_the_deployment_have_the_documented_rights() -> None:
             }
     own = ("agent", "group", "ldpstream-NAME-*", "Read")  # for an agent of one file; the deployment's agents serve a folder
     assert own in KAFKA_RIGHTS
-    assert granted == set(KAFKA_RIGHTS) - {own} | {("agent", "group", Settings().group, "Read")}
+    devices = {right for right in KAFKA_RIGHTS if right[0] == "producer"}  # the deployment's devices use the gateway
+    assert granted == set(KAFKA_RIGHTS) - {own} - devices | {("agent", "group", Settings().group, "Read")}
 
 
 # ---- the whole pipeline
@@ -239,10 +240,16 @@ def test_each_redis_right_is_needed_and_checked_at_the_start(role: str, site: Si
 def test_each_user_writes_only_where_the_docs_allow(site: Site, tmp_path: Path) -> None:
     survey = site.survey(f"w{secrets.token_hex(4)}", tmp_path)
     users = {role: site.user(role, survey.name) for role in ROLES}
-    may = {("producer", survey.reports_topic), ("agent", survey.rejected_topic), ("estimator", survey.estimates_topic)}
-    may |= {("estimator", survey.reports_topic)}  # markers
+    may = {
+        ("producer", survey.reports_topic),
+        ("gateway", survey.reports_topic),
+        ("agent", survey.survey_topic),
+        ("agent", survey.rejected_topic),
+        ("estimator", survey.reports_topic),  # markers
+        ("estimator", survey.estimates_topic),
+    }
     for role, settings in users.items():
-        for topic in (survey.reports_topic, survey.rejected_topic, survey.estimates_topic):
+        for topic in (survey.reports_topic, survey.rejected_topic, survey.survey_topic, survey.estimates_topic):
             with closing(KafkaProducer(**settings.kafka_options(), acks="all", max_block_ms=60_000)) as producer:
                 if (role, topic) in may:
                     producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)

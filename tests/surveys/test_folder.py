@@ -2,14 +2,22 @@
 
 import os
 import shutil
+import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from surveys import SurveyError
-from surveys.folder import Changes, SurveyFolder, SurveyFolderError
+from surveys import SurveyError, parse_survey
+from surveys.folder import Changes, SurveyFolder, SurveyFolderError, SurveyText
 
 NOTHING = Changes((), (), (), {}, ())
+START_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
+
+
+def opened(paths: Sequence[Path], now_ms: Callable[[], int] = lambda: 0) -> SurveyFolder:
+    """A folder, by default at a time before the surveys begin."""
+    return SurveyFolder(paths, now_ms)
 
 
 def toml(name: str, size: int = 5) -> str:
@@ -57,19 +65,19 @@ def test_surveys_of_files_and_folders(place: Path, tmp_path_factory: pytest.Temp
     (place / "deeper.toml").mkdir()
     other = tmp_path_factory.mktemp("other") / "c.txt"
     write(other, toml("c"))
-    folder = SurveyFolder([other, place, place / "a.toml"])
+    folder = opened([other, place, place / "a.toml"])
     assert names(folder) == ["c", "a", "b"]
     assert folder.broken == {}
     assert folder.only_file is None
     for fingerprint, text in folder.surveys.items():
         assert text.survey.fingerprint == fingerprint
         assert text.path.read_text() == text.text
-    assert SurveyFolder([other]).only_file == other
+    assert opened([other]).only_file == other
     assert folder.look() == folder.look() == NOTHING
 
 
 def test_changes_count_in_the_second_look(place: Path) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     write(place / "c.toml", toml("c"))
     write(place / "a.toml", toml("a", size=6))
     (place / "b.toml").unlink()
@@ -82,7 +90,7 @@ def test_changes_count_in_the_second_look(place: Path) -> None:
 
 
 def test_a_file_that_is_still_written_is_not_read(place: Path) -> None:
-    folder, text = SurveyFolder([place]), toml("c")
+    folder, text = opened([place]), toml("c")
     for size in (20, 200, len(text)):
         (place / "c.toml").write_text(text[:size])
         assert folder.look() == NOTHING
@@ -90,7 +98,7 @@ def test_a_file_that_is_still_written_is_not_read(place: Path) -> None:
 
 
 def test_a_file_that_is_gone_for_a_moment_stays(place: Path) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     shutil.move(place / "a.toml", place / "a.bak")
     assert folder.look() == NOTHING
     shutil.move(place / "a.bak", place / "a.toml")
@@ -99,7 +107,7 @@ def test_a_file_that_is_gone_for_a_moment_stays(place: Path) -> None:
 
 
 def test_a_broken_file_keeps_its_last_survey_and_harms_no_other(place: Path) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     write(place / "a.toml", "size = [")
     write(place / "c.toml", toml("c", size=1))
     write(place / "d.toml", toml("d"))
@@ -119,7 +127,7 @@ def test_a_broken_file_keeps_its_last_survey_and_harms_no_other(place: Path) -> 
 
 
 def test_the_same_fingerprint_with_another_text_is_an_update(place: Path) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     write(place / "a.toml", toml("a").replace("size = 5", "size = 5\nordered = true"))
     changes = two_looks(folder)
     assert changes._replace(updated=()) == NOTHING
@@ -127,13 +135,13 @@ def test_the_same_fingerprint_with_another_text_is_an_update(place: Path) -> Non
 
 
 def test_one_name_belongs_to_one_survey(place: Path) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     write(place / "0.toml", toml("a", size=6))
     changes = two_looks(folder)
     expected = f"two different surveys are named a: {place / 'a.toml'} has this name too"
     assert changes == NOTHING._replace(broken={place / "0.toml": expected})
     with pytest.raises(SurveyFolderError, match=r"a\.toml: two different surveys are named a: .*0\.toml has this name too"):
-        SurveyFolder([place])
+        opened([place])
     (place / "a.toml").unlink()
     changes = two_looks(folder)
     assert (len(changes.added), len(changes.removed)) == (1, 1)
@@ -161,7 +169,7 @@ def test_a_config_map_mount(tmp_path: Path) -> None:
                 (tmp_path / f"{name}.toml").symlink_to(f"..data/{name}.toml")
 
     mount("1", a=toml("a"), b=toml("b"))
-    folder = SurveyFolder([tmp_path])
+    folder = opened([tmp_path])
     assert names(folder) == ["a", "b"]
     mount("2", a=toml("a"), b=toml("b", size=6), c=toml("c"))
     changes = two_looks(folder)
@@ -173,7 +181,7 @@ def test_a_config_map_mount(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_read_keeps_its_surveys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     place.rename(place.with_name("away"))
     assert folder.look() == NOTHING._replace(broken={place: "cannot be read: No such file or directory"})
     assert folder.look() == folder.look() == NOTHING
@@ -183,32 +191,32 @@ def test_a_folder_that_cannot_be_read_keeps_its_surveys(place: Path, monkeypatch
 
 
 def test_a_folder_may_lose_all_its_surveys_later_but_not_at_the_start(place: Path) -> None:
-    folder = SurveyFolder([place])
+    folder = opened([place])
     for path in place.glob("*.toml"):
         path.unlink()
     assert len(two_looks(folder).removed) == 2
     assert folder.surveys == {}
     with pytest.raises(SurveyFolderError, match=r"no survey found; a folder's surveys are its files \*\.toml"):
-        SurveyFolder([place])
+        opened([place])
     write(place / "c.toml", "size = [")
     with pytest.raises(SurveyFolderError, match=r"no survey found; .*c\.toml: not TOML"):
-        SurveyFolder([place])
+        opened([place])
 
 
 def test_a_broken_file_at_the_start(place: Path) -> None:
     write(place / "c.toml", "size = [")
-    folder = SurveyFolder([place])
+    folder = opened([place])
     assert names(folder) == ["a", "b"]
     assert list(folder.broken) == [place / "c.toml"]
     with pytest.raises(SurveyError, match=r"c\.toml: not TOML"):
-        SurveyFolder([place / "c.toml"])
+        opened([place / "c.toml"])
     with pytest.raises(SurveyError, match=r"nowhere: cannot be read"):
-        SurveyFolder([place, place / "nowhere"])
+        opened([place, place / "nowhere"])
 
 
 def test_a_file_that_may_be_read_again_is_no_longer_broken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of the file's rights changes neither its size nor its time."""
-    folder = SurveyFolder([place])
+    folder = opened([place])
     write(place / "a.toml", toml("a", size=6))
 
     def refuse(path: Path, *_: object, **__: object) -> str:
@@ -226,12 +234,12 @@ def test_a_file_that_may_be_read_again_is_no_longer_broken(place: Path, monkeypa
 def test_a_path_that_the_system_refuses_is_a_survey_error(place: Path) -> None:
     """`Path.is_dir` raises most errors of the system, for example for a folder without the right to enter."""
     with pytest.raises(SurveyError, match="cannot be read: File name too long"):
-        SurveyFolder([place / ("a" * 300)])
+        opened([place / ("a" * 300)])
 
 
 def test_a_file_that_the_system_refuses_is_broken_and_its_survey_stays(place: Path) -> None:
     """Only a missing file ends its survey. An error of a network disk does not."""
-    folder = SurveyFolder([place])
+    folder = opened([place])
     (place / "b.toml").unlink()
     (place / "b.toml").symlink_to("a" * 300)
     write(place / "a.toml", toml("a", size=6))
@@ -241,3 +249,132 @@ def test_a_file_that_the_system_refuses_is_broken_and_its_survey_stays(place: Pa
     write(place / "b.toml", toml("b"))
     assert two_looks(folder).mended == (place / "b.toml",)
     assert folder.broken == {}
+
+
+# ---- the file of an open survey
+
+OPEN_MS = START_MS + 3_600_000
+
+
+def fingerprint(text: str) -> str:
+    return parse_survey(tomllib.loads(text)).fingerprint.hex()
+
+
+def replacing(text: str, old: str) -> str:
+    return f'replaces = "{fingerprint(old)}"\n{text}'
+
+
+def test_one_save_of_an_open_survey_does_not_end_it(place: Path) -> None:
+    folder = opened([place], lambda: OPEN_MS)
+    write(place / "a.toml", toml("a", size=6))
+    changes = two_looks(folder)
+    assert (changes.added, changes.removed) == ((), ())
+    (why,) = changes.broken.values()
+    assert f'replaces = "{fingerprint(toml("a"))}"' in why
+    assert [text.survey.attributes[0].size for text in folder.surveys.values()] == [5, 5]
+    assert folder.changed == {place / "a.toml"}
+    assert folder.incomplete  # devices may have the new file already: a gateway must not refuse them for good
+    assert folder.look() == NOTHING  # reported once
+    write(place / "a.toml", toml("a"))
+    assert two_looks(folder) == NOTHING._replace(mended=(place / "a.toml",))
+    assert not folder.changed
+    assert not folder.incomplete
+
+
+def test_a_save_with_another_name_does_not_end_an_open_survey(place: Path) -> None:
+    folder = opened([place], lambda: OPEN_MS)
+    write(place / "a.toml", toml("renamed"))
+    assert list(two_looks(folder).broken) == [place / "a.toml"]
+    assert names(folder) == ["a", "b"]
+
+
+def test_an_open_survey_ends_when_the_operator_says_so(place: Path) -> None:
+    """By `replaces`, or by the removal of the file."""
+    folder = opened([place], lambda: OPEN_MS)
+    write(place / "a.toml", replacing(toml("a", size=6), toml("a")))
+    (place / "b.toml").unlink()
+    changes = two_looks(folder)
+    assert [text.survey.attributes[0].size for text in changes.added] == [6]
+    assert [text.survey.name for text in changes.removed] == ["a", "b"]
+    assert changes.broken == {}
+    write(place / "a.toml", toml("a"))  # the old survey replaces nothing, so it does not come back by itself
+    assert list(two_looks(folder).broken) == [place / "a.toml"]
+
+
+def test_replaces_may_follow_a_refused_change(place: Path) -> None:
+    """`replaces` changes no fingerprint."""
+    folder = opened([place], lambda: OPEN_MS)
+    write(place / "a.toml", toml("a", size=6))
+    two_looks(folder)
+    write(place / "a.toml", replacing(toml("a", size=6), toml("a")))
+    changes = two_looks(folder)
+    assert (len(changes.added), len(changes.removed), changes.mended) == (1, 1, (place / "a.toml",))
+
+
+def test_keys_that_devices_need_not_know_change_in_an_open_survey(place: Path) -> None:
+    folder = opened([place], lambda: OPEN_MS)
+    free = toml("a").replace("step_seconds", 'title = "A"\nretention_steps = 9\nreplaces = "0123456789abcdef"\nstep_seconds')
+    write(place / "a.toml", "# a comment\n" + free.replace("size = 5", "size = 5\nordered = true"))
+    changes = two_looks(folder)
+    assert changes._replace(updated=()) == NOTHING
+    assert changes.updated[0].survey.retention_steps == 9
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "is_open"),
+    [
+        (START_MS - 60_001, False),  # before a report of a clock that runs ahead may count
+        (START_MS - 60_000, True),
+        (START_MS + 11 * 60_000 - 1, True),  # ten steps, and one step of lateness
+        (START_MS + 11 * 60_000, False),
+    ],
+)
+def test_a_survey_is_open_while_its_reports_may_count(place: Path, at_ms: int, is_open: bool) -> None:
+    write(place / "a.toml", toml("a").replace("step_seconds", "ends = 10\nstep_seconds"))
+    folder = opened([place], lambda: at_ms)
+    write(place / "a.toml", toml("a"))
+    assert bool(two_looks(folder).broken) == is_open
+
+
+def test_a_refused_change_takes_effect_when_the_open_survey_has_ended(place: Path) -> None:
+    now_ms = START_MS
+    write(place / "a.toml", toml("a").replace("step_seconds", "ends = 10\nstep_seconds"))
+    folder = opened([place], lambda: now_ms)
+    write(place / "a.toml", toml("a"))
+    two_looks(folder)
+    now_ms = START_MS + 11 * 60_000
+    changes = folder.look()
+    assert (len(changes.added), len(changes.removed), changes.mended) == (1, 1, (place / "a.toml",))
+    assert folder.look() == NOTHING
+
+
+def test_a_file_that_moves_ends_no_survey(place: Path) -> None:
+    folder = opened([place], lambda: OPEN_MS)
+    write(place / "a.toml", toml("b"))
+    write(place / "b.toml", toml("a"))
+    assert two_looks(folder) == NOTHING
+    assert set(names(folder)) == {"a", "b"}
+
+
+def test_a_broken_file_that_becomes_another_survey_ends_no_open_survey(place: Path) -> None:
+    folder = opened([place], lambda: OPEN_MS)
+    write(place / "a.toml", "size = [")
+    two_looks(folder)
+    write(place / "a.toml", toml("a", size=6))
+    assert list(two_looks(folder).broken) == [place / "a.toml"]
+    assert folder.surveys.keys() == opened([place / "b.toml"]).surveys.keys() | {bytes.fromhex(fingerprint(toml("a")))}
+
+
+def test_a_kept_survey_takes_the_place_of_a_file_that_changed_while_no_process_looked(place: Path) -> None:
+    write(place / "a.toml", toml("a", size=6))
+    folder = opened([place], lambda: OPEN_MS)
+    changed = next(text.survey for text in folder.surveys.values() if text.survey.name == "a")
+    kept = SurveyText(parse_survey(tomllib.loads(toml("a"))), Path("topic"), toml("a"))
+    folder.keep(changed, kept)
+    changes = folder.look()
+    assert [text.survey for text in changes.added] == [kept.survey]
+    assert [text.survey for text in changes.removed] == [changed]
+    assert list(changes.broken) == [place / "a.toml"]
+    assert folder.look() == NOTHING
+    write(place / "a.toml", replacing(toml("a", size=6), toml("a")))
+    assert [text.survey for text in two_looks(folder).removed] == [kept.survey]

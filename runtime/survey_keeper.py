@@ -1,0 +1,181 @@
+"""Keeps the last accepted survey of each name in Kafka, so that a restarted process knows an open survey whose file changed.
+
+The topic `ldpstream.NAME.survey` holds one record after compaction, which agents write:
+
+    key      survey
+    value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed
+
+A later version may add keys to the JSON. A process that finds another format refuses the survey in one line.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from time import monotonic
+from tomllib import TOMLDecodeError, loads
+from typing import NamedTuple
+
+import structlog
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from runtime.clock import now_ms
+from runtime.kafka_errors import hearing
+from runtime.kafka_producer import Producer
+from runtime.settings import Settings
+from runtime.survey_watch import SurveyWatch
+from runtime.topics import BrokerUnreachable, Role, TopicError, ensure_topics
+from surveys import Survey, SurveyError, parse_survey
+from surveys.errors import UserError
+from surveys.folder import SurveyText, change_refused
+from surveys.lineage import changes_open
+
+log = structlog.get_logger("ldpstream.surveys")
+
+FORMAT = 1
+KEY = b"survey"
+ANSWER_MS = 10_000
+POLL_MS = 200
+
+
+class OpenSurveyChanged(UserError):
+    """A survey file changed an open survey while no process looked. The message is one line."""
+
+
+class Kept(NamedTuple):
+    """The record of a kept survey."""
+
+    format: int
+    fingerprint: str
+    toml: str
+
+
+class SurveyKeeper:
+    """Compares surveys with the last accepted surveys of their names.
+
+    Args:
+        settings: Kafka's address and our credentials.
+        watch: the survey files.
+    """
+
+    def __init__(self, settings: Settings, watch: SurveyWatch) -> None:
+        self._settings, self._watch = settings, watch
+
+    def check_topics(self, survey: Survey, role: Role) -> None:
+        """Checks a survey's topics for a role, then checks the survey itself."""
+        ensure_topics(self._settings, survey, role)
+        self.check(survey)
+
+    def check(self, survey: Survey, write: bool = False) -> None:
+        """Checks that a survey does not change an open survey.
+
+        Args:
+            survey: a survey of the files, whose topics exist.
+            write: True to keep the survey if it is accepted. We must then have the right to write the topic.
+
+        Raises:
+            OpenSurveyChanged: if an open survey has this name and another fingerprint. From its next look on, the watch serves
+                the open survey.
+            TopicError: if the broker is unreachable (the subclass BrokerUnreachable), refuses us, or has an unreadable record.
+        """
+        text = self._watch.surveys.get(survey.fingerprint)
+        kept = self._read(survey)
+        if kept is not None and kept.fingerprint not in (survey.fingerprint.hex(), survey.replaces):
+            earlier = _parse(survey.survey_topic, kept)
+            if changes_open(earlier, survey, now_ms()):
+                self._watch.keep(survey, SurveyText(earlier, Path(survey.survey_topic), kept.toml))
+                raise OpenSurveyChanged(f"survey {survey.name}: the file {change_refused(earlier)}")
+        if write and text is not None and (new := Kept(FORMAT, survey.fingerprint.hex(), text.text)) != kept:
+            self._write(survey, json.dumps(new._asdict()).encode())
+
+    def forget(self, survey: Survey) -> None:
+        """Ends the keeping of a survey whose file was removed, unless another survey of its name is kept."""
+        try:
+            kept = self._read(survey)
+            if kept is not None and kept.fingerprint == survey.fingerprint.hex():
+                self._write(survey, None)
+        except TopicError as error:
+            log.warning("the removal of the survey was not noted", survey=survey.name, error=str(error))
+
+    def _read(self, survey: Survey) -> Kept | None:
+        """Returns the last kept survey of this survey's name."""
+        where = TopicPartition(survey.survey_topic, 0)
+        value: bytes | None = None
+        with (
+            self._unreachable_on_error(survey),
+            closing(
+                KafkaConsumer(
+                    **self._settings.kafka_options(),
+                    bootstrap_timeout_ms=ANSWER_MS,
+                    request_timeout_ms=ANSWER_MS,
+                    group_id=None,
+                    enable_auto_commit=False,
+                )
+            ) as consumer,
+        ):
+            consumer.assign([where])
+            end = consumer.end_offsets([where])[where]
+            consumer.seek_to_beginning(where)
+            since_s = monotonic()
+            while consumer.position(where) < end:
+                for records in consumer.poll(timeout_ms=POLL_MS).values():
+                    value = records[-1].value
+                if monotonic() - since_s > ANSWER_MS / 1000:
+                    raise KafkaTimeoutError("the kept survey was not read in time")
+        return _decode(survey.survey_topic, value) if value else None
+
+    def _write(self, survey: Survey, value: bytes | None) -> None:
+        with (
+            self._unreachable_on_error(survey),
+            closing(
+                Producer(
+                    **self._settings.kafka_options(),
+                    bootstrap_timeout_ms=ANSWER_MS,
+                    max_block_ms=ANSWER_MS,
+                    request_timeout_ms=ANSWER_MS,
+                    delivery_timeout_ms=2 * ANSWER_MS,
+                    acks="all",
+                    allow_auto_create_topics=False,
+                )
+            ) as producer,
+        ):
+            producer.send(survey.survey_topic, value, KEY).get(timeout=2 * ANSWER_MS / 1000)
+
+    @contextmanager
+    def _unreachable_on_error(self, survey: Survey) -> Iterator[None]:
+        with hearing(self._settings) as heard:
+            try:
+                yield
+            except KafkaError as error:
+                kind = BrokerUnreachable if error.retriable and not heard.turned_away else TopicError
+                raise kind(f"Kafka at {self._settings.kafka}: topic {survey.survey_topic}: {heard.why(error)}") from None
+
+
+def _decode(topic: str, value: bytes) -> Kept:
+    try:
+        found = json.loads(value)
+        kept = Kept(found["format"], found["fingerprint"], found["toml"])
+    except (ValueError, KeyError, TypeError):
+        raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got another record") from None
+    if kept.format != FORMAT:
+        raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got format {kept.format!r}")
+    return kept
+
+
+def _parse(topic: str, kept: Kept) -> Survey:
+    """Returns the kept survey.
+
+    Raises:
+        TopicError: if this version reads the text as another survey than the version that wrote it.
+    """
+    try:
+        survey = parse_survey(loads(kept.toml), topic)
+    except (TOMLDecodeError, SurveyError) as error:
+        raise TopicError(f"topic {topic} holds survey {kept.fingerprint}, which this version cannot read: {error}") from None
+    if survey.fingerprint.hex() != kept.fingerprint:
+        raise TopicError(
+            f"topic {topic} holds survey {kept.fingerprint}, which this version reads as {survey.fingerprint.hex()}: "
+            f'write replaces = "{kept.fingerprint}" into the survey\'s file to end it'
+        )
+    return survey
