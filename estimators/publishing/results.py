@@ -242,7 +242,7 @@ class RedisResults:
         if not keys:
             return []
         with _reachable():
-            raw = self._client.hmget(self._estimates_key, list(keys))
+            raw = cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
         return [self._decoded(key, value) for key, value in zip(keys, raw, strict=True)]
 
     def landmarks(self) -> list[Publication]:
@@ -265,7 +265,7 @@ class RedisResults:
         for end in range(len(steps), 0, -JUMP_STEPS):
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
             with _reachable():
-                raw = self._client.hmget(self._estimates_key, keys)
+                raw = cast(list[bytes | None], self._client.hmget(self._estimates_key, keys))
             for key, value in zip(keys, raw, strict=True):
                 found = self._reader.decode(_change.decode, value, "redis", key)
                 if found is not None and found.change is not None:

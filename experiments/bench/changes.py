@@ -29,7 +29,7 @@ from estimators.changes import RUN_LENGTH as STATED
 from estimators.changes import STARTS
 from estimators.step_noise import step_noise
 from experiments.bench.many_filters import ManyFilters
-from mechanisms import Mechanism, mechanism
+from mechanisms import ONE_TIME, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
 RUN_LENGTH, GAIN, BEFORE, AFTER = 2000, 0.03, 60, 90
@@ -155,10 +155,10 @@ STREAMS: dict[str, Callable[[int], FloatArray]] = {
 
 REAL: dict[str, tuple[Mechanism, int, float]] = {
     "GRR": (mechanism("GRR", k=2, eps=1.0), 2000, 0.0),
-    "GRR, one step in 25": (mechanism("GRR", k=6, eps=1.0).spaced(25), 2400, 0.0),
+    "GRR, one step in 25": (ONE_TIME["GRR"](k=6, eps=1.0).spaced(25), 2400, 0.0),
     "OUE": (mechanism("OUE", k=10, eps=1.0), 2400, 0.0),
     "OUE, few people": (mechanism("OUE", k=10, eps=1.0), 200, 0.0),
-    "OUE, one step in 25": (mechanism("OUE", k=10, eps=4.0).spaced(25), 2400, 0.0),
+    "OUE, one step in 25": (ONE_TIME["OUE"](k=10, eps=4.0).spaced(25), 2400, 0.0),
     "L-OSUE, memoized": (mechanism("L-OSUE", k=10, eps_inf=2.0, eps_1=1.0), 2400, 0.0),
     "L-OSUE, 30 % of the steps missing": (mechanism("L-OSUE", k=10, eps_inf=3.0, eps_1=1.5), 10_000, 0.3),
 }  # mechanism, people who report at a step, part of the steps without reports

@@ -142,7 +142,7 @@ def test_published_shares_are_a_histogram_within_their_intervals() -> None:
     truth = np.array([0.6, 0.37, *[0.005] * 6])
     state, shares, levels, inside = None, [], [], []
     for t in range(100):
-        tables = [m.tabulate(m.report(rng.choice(K, 500, p=truth), rng))]
+        tables = [m.tabulate(m.simulate(rng.choice(K, 500, p=truth), rng))]
         found, state = conclude_filtered((m,), tables, [published(t, tables)], state)
         estimate = found.estimators["filter"].estimate()
         low, high = estimate.interval()

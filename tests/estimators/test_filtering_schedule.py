@@ -80,7 +80,7 @@ def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publi
             result = p.estimators[p.main]
             assert (list(p.estimators), p.complete, p.panes) == (["filter"], True, level.observed)
             assert p.reports == sum(table.n for _, table in groups)
-            np.testing.assert_allclose(result.frequencies, post_process(found.frequencies, "norm-sub"), rtol=1e-12)
+            np.testing.assert_allclose(result.estimate().frequencies, post_process(found.frequencies, "norm-sub"), rtol=1e-12)
             assert result.standard_errors == found.standard_errors.tolist()
         assert states[attribute.name] == level.to_bytes()
     errors = {p.step: p.estimators["filter"].standard_errors[0] for p in made if p.attribute == "screen"}

@@ -65,7 +65,7 @@ def test_the_intervals_move_towards_those_of_the_unbiased_shares_by_their_weight
     assert at[1.0][3] == pytest.approx(2.5 + 1.96 * np.sqrt(1e-4 * 5), rel=0.01)
     assert at[1.0][0] == pytest.approx(2)  # the smooth interval's end, which is further out
     dense = np.diag(variance) - np.outer(variance, variance) / variance.sum()
-    unshrunk, middles = Unshrunk(1.0, shares, variance), np.arange(4) + 0.5
+    unshrunk, middles = Unshrunk(1.0, shares, variance), np.arange(4, dtype=np.float64) + 0.5
     assert unshrunk.error_of_mean(middles) == pytest.approx(np.sqrt(middles @ dense @ middles))
     below = np.tril(np.ones((4, 4)))
     np.testing.assert_allclose(unshrunk.cumulative()[1][1:], np.sqrt(np.diag(below @ dense @ below.T).clip(0)), atol=1e-9)

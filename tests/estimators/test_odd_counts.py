@@ -14,6 +14,7 @@ from estimators.draws import Draws
 from estimators.estimate import Estimate
 from estimators.publishing import publication
 from estimators.publishing.finite import finite
+from estimators.publishing.frequencies import NumberEstimate
 from estimators.publishing.publication import Publication, conclude
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import RedisResults
@@ -104,7 +105,7 @@ def test_nothing_that_is_not_finite_is_published(number: float) -> None:
     assert sound.diagnostics.failed == ()
     changed = msgspec.structs.replace
     eb = changed(sound.estimators["eb"], low=[0.1, None if math.isnan(number) else number, 0.1, 0.1])
-    numbers = {"mean": publication.NumberEstimate(value=number, low=0.0, high=1.0)}
+    numbers = {"mean": NumberEstimate(value=number, low=0.0, high=1.0)}
     said = changed(sound.diagnostics, drift_sigma=number, fit_z={"l": number})
     jump = publication.Jump(changed_at=0, value=0, size=number, low=0.0, high=1.0, sigma=1.0)
     odd = changed(sound, estimators=sound.estimators | {"eb": eb}, numbers=numbers, diagnostics=said, change=jump)
@@ -119,9 +120,7 @@ def test_nothing_that_is_not_finite_is_published(number: float) -> None:
 def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
     """Once a mean of NaN was published as null, and the whole history of the survey failed with it."""
     sound = concluded()
-    odd = msgspec.structs.replace(
-        sound, step=1, numbers={"mean": publication.NumberEstimate(value=math.nan, low=None, high=None)}
-    )
+    odd = msgspec.structs.replace(sound, step=1, numbers={"mean": NumberEstimate(value=math.nan, low=None, high=None)})
     stored = {p.key.encode(): msgspec.json.encode(p) for p in (sound, odd)}
     survey, registry = one_attribute("odd", 4, {"l": ("OUE", 1.0)}), CollectorRegistry()
     results = RedisResults(survey, Redis(stored), StoredReader(survey, registry))  # type: ignore[arg-type]  # has what is read

@@ -75,7 +75,8 @@ def test_the_coverage_of_every_cell_is_measured() -> None:
     for moved in (0.0, 0.05):
         held.add(Estimate(np.array([0.2, 0.7 - moved, 0.1]), np.full(3, 0.02), 1))
     row = held.row(cells[0], "eb")
-    assert (row.covered, row.largest, row.worst) == (pytest.approx(5 / 6), 0.5, 0.5)
+    assert row.covered == pytest.approx(5 / 6)
+    assert (row.largest, row.worst) == (0.5, 0.5)
 
 
 def test_the_coverage_with_few_values_and_few_people_is_measured() -> None:

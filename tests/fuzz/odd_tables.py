@@ -146,7 +146,7 @@ def _with_sum(part: FloatArray, n: int, marks: int) -> IntArray:
     counts -= np.maximum(np.cumsum(counts) - n * marks, 0).clip(0, counts)  # rounding
     room = np.cumsum(n - counts)
     more = np.diff(np.minimum(room, n * marks - int(counts.sum())), prepend=0)
-    result = np.empty_like(counts)
+    result: IntArray = np.empty_like(counts)
     result[order] = counts + more
     return result
 

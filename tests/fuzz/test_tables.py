@@ -1,5 +1,7 @@
 """Tests that all published numbers are finite and in range for count tables that no honest population makes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,7 @@ def test_every_mechanism_accepts_every_kind_of_table() -> None:
 
     source, rng = random.Random(1), np.random.default_rng(1)
     for name in (*NAMES, *NUMERIC):
-        loss = {"eps_1": 1.0, "eps_inf": 2.0} if name.startswith("L-") else {"eps": 1.0}
+        loss: dict[str, Any] = {"eps_1": 1.0, "eps_inf": 2.0} if name.startswith("L-") else {"eps": 1.0}
         m = mechanism(name, k=max(DOMAINS), **loss)
         for _ in range(5 * len(KINDS)):
             n = source.choice(SIZES)
