@@ -109,7 +109,7 @@ class Site:
         """Writes the checkpoint that an agent writes after it has counted the log from the beginning."""
         panes = {key: table for step in range(steps) for key, table in pane(step).items()}
         with closing(RedisCountStore(self.survey, self.settings)) as store:
-            change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=secrets.token_hex(8))
+            change = Checkpoint(steps, SURVEY.closes_ms(steps - 1), panes, writer=secrets.token_hex(8))
             assert store.commit(0, None, change)
 
     def check(self) -> None:
