@@ -26,7 +26,7 @@ class Site:
     def __init__(self) -> None:
         self.store, self.results, self.topic = MemoryCountStore(SURVEY), MemoryResults(), MemoryTopic(lambda: 0)
         panes = {key: table for step in range(STEPS) for key, table in pane(step).items()}
-        self.store.commit(0, None, Checkpoint(STEPS, SURVEY.opens_ms(STEPS), panes))
+        self.store.commit(0, None, Checkpoint(STEPS, SURVEY.closes_ms(STEPS - 1), panes))
         self.log = Log([SURVEY.opens_ms(step) for step in range(STEPS)])
         self.schedule = self.start()
         self.now_ms = SURVEY.closes_ms(STEPS - 2) + MARGIN_MS
