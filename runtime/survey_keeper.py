@@ -1,6 +1,6 @@
 """Keeps the last accepted survey of each name in Kafka, so that a restarted process knows an open survey whose file changed.
 
-The topic `ldpstream.NAME.survey` holds one record after compaction, which agents write:
+Partition 0 of the topic `ldpstream.NAME.survey` holds one record after compaction, which agents write:
 
     key      survey
     value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed
@@ -25,7 +25,7 @@ from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
 from runtime.settings import Settings
 from runtime.survey_watch import SurveyWatch
-from runtime.topics import BrokerUnreachable, Role, TopicError, ensure_topics
+from runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
 from surveys import Survey, SurveyError, parse_survey
 from surveys.errors import UserError
 from surveys.folder import SurveyText, change_refused
@@ -137,10 +137,12 @@ class SurveyKeeper:
                     delivery_timeout_ms=2 * ANSWER_MS,
                     acks="all",
                     allow_auto_create_topics=False,
+                    compression_type="gzip",  # a survey that lists many values can have more bytes than a broker's own limit
+                    max_request_size=MAX_SURVEY_BYTES,
                 )
             ) as producer,
         ):
-            producer.send(survey.survey_topic, value, KEY).get(timeout=2 * ANSWER_MS / 1000)
+            producer.send(survey.survey_topic, value, KEY, partition=0).get(timeout=2 * ANSWER_MS / 1000)
 
     @contextmanager
     def _unreachable_on_error(self, survey: Survey) -> Iterator[None]:

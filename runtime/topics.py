@@ -42,6 +42,7 @@ log = structlog.get_logger("ldpstream.topics")
 
 ANSWER_MS = 5_000
 WEEK_MS = 7 * 86_400_000  # minimum retention of reports: after a loss of the count store, agents count the log again
+MAX_SURVEY_BYTES = 16 * 2**20  # upper bound for the record of a kept survey
 OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
 
 Role = Literal["producer", "gateway", "agent", "estimator"]
@@ -160,11 +161,12 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
         "retention.ms": str(settings.rejected_retention_ms or kept_ms),
     }
+    compacted = {"cleanup.policy": "compact", "min.insync.replicas": majority}
     return {
         "reports": (settings.partitions, reports),
         "rejected": (1, rejected),
-        "survey": (1, {"cleanup.policy": "compact", "min.insync.replicas": majority}),
-        "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20), "min.insync.replicas": majority}),
+        "survey": (1, compacted | {"max.message.bytes": str(MAX_SURVEY_BYTES)}),
+        "estimates": (1, compacted | {"max.message.bytes": str(16 * 2**20)}),
     }
 
 

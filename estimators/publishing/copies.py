@@ -51,7 +51,7 @@ class Copies:
         if self._topic is None:
             return after
         end = self._topic.publish(publications)
-        if after.topic_end == REFILLING or end < after.topic_end:
+        if after.topic_end == REFILLING or end <= after.topic_end:
             return msgspec.structs.replace(after, topic_end=REFILLING)  # the topic is another one than before
         made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
         if any(found.step >= first_open and found.key not in made for found in in_topic):

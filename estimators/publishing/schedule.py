@@ -34,6 +34,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+import structlog
 
 from estimators.publishing.cohorts import conclude_cohort
 from estimators.publishing.copies import Copies
@@ -49,11 +50,15 @@ from estimators.publishing.publication import (
     spent,
 )
 from mechanisms import Mechanism
+from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
 from stores.count_store import CountStore
 from surveys import Survey
 
+log = structlog.get_logger("ldpstream.estimator")
+
 PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
+RETRY_MS = 2_000  # time from refused markers to the next markers, after a step's deadline
 TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
 
 Filters = Mapping[str, bytes]  # states of the filters by attribute
@@ -404,10 +409,22 @@ class Schedule:
         return not waiting
 
     def _mark(self, partitions: list[int], closes_ms: int, now_ms: int) -> None:
-        """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close."""
+        """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close.
+
+        Raises:
+            LogUnavailable: if the brokers accept no markers. Not from the step's deadline on: without markers, the step is
+                published incomplete.
+        """
         if self._marked_ms <= now_ms < self._mark_again_ms:
             return
-        appended_ms = min(self._position.mark(partitions).values())
+        try:
+            appended_ms = min(self._position.mark(partitions).values())
+        except LogUnavailable as error:
+            if now_ms < closes_ms + self._survey.step_ms:  # the deadline, at which an incomplete step is published
+                raise
+            log.warning("no markers written", survey=self._survey.name, error=str(error))
+            self._marked_ms, self._mark_again_ms = now_ms, now_ms + RETRY_MS
+            return
         self._marked_ms, self._mark_again_ms = now_ms, now_ms + max(0, closes_ms - appended_ms)
 
     def _conclude(

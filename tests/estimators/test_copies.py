@@ -21,15 +21,15 @@ STEPS = 4
 
 
 class Site:
-    """An estimator that has published some steps of a survey."""
+    """An estimator that has published the first steps of a survey."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int = STEPS - 1) -> None:
         self.store, self.results, self.topic = MemoryCountStore(SURVEY), MemoryResults(), MemoryTopic(lambda: 0)
         panes = {key: table for step in range(STEPS) for key, table in pane(step).items()}
-        self.store.commit(0, None, Checkpoint(STEPS, SURVEY.opens_ms(STEPS), panes))
+        self.store.commit(0, None, Checkpoint(STEPS, SURVEY.closes_ms(STEPS - 1), panes))
         self.log = Log([SURVEY.opens_ms(step) for step in range(STEPS)])
         self.schedule = self.start()
-        self.now_ms = SURVEY.closes_ms(STEPS - 2) + MARGIN_MS
+        self.now_ms = SURVEY.closes_ms(steps - 1) + MARGIN_MS
         self.run()
         self.before = self.results.history()
         assert self.topic.last == {p.key: p for p in self.before}
@@ -100,11 +100,12 @@ def test_a_topic_that_was_made_anew_is_filled_from_the_results() -> None:
     assert site.topic.last == {p.key: p for p in site.before}
 
 
-def test_a_topic_that_was_made_anew_between_two_steps_is_filled_from_the_results() -> None:
-    """The estimator still owns the topic, and publishes the next step first."""
-    site = Site()
+@pytest.mark.parametrize("steps", [1, STEPS - 1])
+def test_a_topic_that_was_made_anew_between_two_steps_is_filled_from_the_results(steps: int) -> None:
+    """The estimator still owns the topic, and publishes the next step first. After one step, both topics have the same end."""
+    site = Site(steps)
     site.topic.records.clear()
-    site.now_ms = SURVEY.closes_ms(STEPS - 1) + MARGIN_MS
+    site.now_ms = SURVEY.closes_ms(steps) + MARGIN_MS
     assert site.run()
     site.run()
     assert site.topic.last == {p.key: p for p in site.results.history()}

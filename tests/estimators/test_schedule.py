@@ -1,7 +1,7 @@
 """Tests that the schedule neither skips nor repeats a step, and marks no step as complete while reports could be missing."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pytest
@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from estimators.publishing.publication import Publication, spent
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Progress
+from estimators.publishing.schedule import RETRY_MS, Progress
 from estimators.publishing.schedule import Schedule as UnmarkedSchedule
 from estimators.publishing.survey_estimator import pause_ms, reached
+from runtime.errors import LogUnavailable
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing
 from stores.memory_store import MemoryCountStore
@@ -88,6 +89,34 @@ def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: Memory
     log.now_ms = schedule.deadline_ms(0)
     assert keys(schedule.run(log.now_ms)) == [(0, False)]
     assert log.markers == [[], []]
+
+
+class Refusing(Log):
+    """A log that can be read but accepts no markers, as with too few in-sync replicas."""
+
+    refuses = True
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        if self.refuses:
+            raise LogUnavailable("not enough replicas")
+        return super().mark(partitions)
+
+
+def test_a_step_is_published_at_its_deadline_if_the_log_accepts_no_markers(store: MemoryCountStore) -> None:
+    log = Refusing([SURVEY.start_ms])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+    deadline = schedule.deadline_ms(0)
+    with pytest.raises(LogUnavailable):
+        schedule.run(deadline - 1)
+    assert keys(schedule.run(deadline)) == [(0, False)]
+    assert schedule.run(deadline + 1) == []
+    log.refuses = False
+    log.now_ms = deadline + RETRY_MS
+    assert schedule.run(log.now_ms) == []
+    assert log.markers == [[log.now_ms]]
+    store.commit(0, (1, ""), Checkpoint(2, log.now_ms, pane(0)))
+    assert keys(schedule.run(log.now_ms)) == [(0, True), (1, True)]
 
 
 def test_an_empty_log_begins_at_the_brokers_time(store: MemoryCountStore) -> None:

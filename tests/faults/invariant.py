@@ -32,7 +32,7 @@ from stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
 from surveys import Survey
 from tests.agents.reference import Counted, judge, judge_log
 
-from .memory_log import SURVEY, MemoryLog
+from .memory_log import SURVEY, Control, MemoryLog
 from .memory_redis import Lineage, MemoryRedis
 from .memory_topic import MemoryTopic
 
@@ -177,13 +177,17 @@ class Invariant:
             raise Violation(f"partition {partition}: skipped {skipped} below {checkpoint.next_offset}")
 
     def _missing(self) -> bool:
-        """True if records were lost before the stored counts included them."""
+        """True if records or transaction markers were lost before the stored counts included them.
+
+        Agents cannot know that an offset had only a transaction marker.
+        """
         lineages = self._redis.lineage
         expired = [
-            record
+            entry
             for partition, begin in enumerate(self._log.begins)
-            for record in self._log.records[partition][:begin]
-            if isinstance(record, Record) and record not in lineages.get(partition, Lineage()).records
+            for entry in self._log.records[partition][:begin]
+            if (record := entry.record if isinstance(entry, Control) else entry) is not None
+            and record not in lineages.get(partition, Lineage()).records
         ]
         return bool(expired) or self._log.lost
 

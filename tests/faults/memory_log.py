@@ -42,6 +42,11 @@ class Control(NamedTuple):
     offset: int
     appended_ms: int
 
+    @property
+    def record(self) -> Record:
+        """A record that stands for the transaction marker, as in a chunk."""
+        return Record(self.offset, self.appended_ms, b"")
+
 
 Entry = Record | Control | None  # None: somebody has removed the record at this offset
 
@@ -55,7 +60,7 @@ class MemoryLog:
 
     Attributes:
         records: by partition and offset.
-        history: by partition, all records that were ever appended, in order.
+        history: by partition, all records and transaction markers that were ever appended, in order.
         lost: true if the broker ever lost a record, other than by retention.
         shortest: for each partition, the first offset whose record the broker ever lost at the end of the log.
         begins: for each partition, the first offset that has not expired.
@@ -107,7 +112,8 @@ class MemoryLog:
             partition %= PARTITIONS
             offset, appended_ms = len(self.records[partition]), self.now_ms() - self.behind_ms
             if value is None:
-                self.records[partition].append(Control(offset, appended_ms))
+                self.records[partition].append(control := Control(offset, appended_ms))
+                self.history[partition].append(control.record)
             else:
                 self.records[partition].append(record := Record(offset, appended_ms, value, key))
                 self.history[partition].append(record)
@@ -186,7 +192,7 @@ class MemoryLog:
         found: list[Record] = []
         for entry in self.records[partition][position:]:
             if isinstance(entry, Control):
-                return (found, 0) if found else ([Record(entry.offset, entry.appended_ms, b"")], 1)
+                return (found, 0) if found else ([entry.record], 1)
             if entry is not None:
                 found.append(entry)
             if len(found) == length:

@@ -22,7 +22,7 @@ READS = ("load", "positions", "heads")
 
 
 class Lineage(NamedTuple):
-    """The records that the counts of a partition include.
+    """The records that the counts of a partition include, and the transaction markers among them.
 
     Attributes:
         records: in the order of counting, of the present log.
@@ -190,6 +190,13 @@ class MemoryRedis:
                 redis.done["gaps noticed"] += result.gap is not None
                 counted = tuple(record for record in records if before <= record.offset < self.next_offset)
                 self.lineage = self.lineage._replace(records=self.lineage.records + counted)
+                return result
+
+            def skip(self, marker: Record, n: int) -> Any:
+                before = self.next_offset
+                result = super().skip(marker, n)
+                if self.next_offset > before:
+                    self.lineage = self.lineage._replace(records=(*self.lineage.records, marker))
                 return result
 
             def switch_log(self, *arguments: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 
 from runtime.clock import now_ms
 from runtime.settings import Settings
@@ -90,6 +90,32 @@ def test_a_removed_survey_is_forgotten(files: Files) -> None:
     SurveyKeeper(files.settings, watch).forget(old)
     files.check(write=True)
     files.write(600)
+    with pytest.raises(OpenSurveyChanged):
+        files.check()
+
+
+def test_a_survey_that_lists_many_values_is_kept(files: Files) -> None:
+    """Its text has more bytes than a broker's or a producer's own limit."""
+    listed = ", ".join(f'"a label of value {i}"' for i in range(60_000))
+    text = SURVEY.format(name=files.name, start="2026-01-05T00:00:00Z", step_seconds=600)
+    head, _, tail = text.partition(next(line for line in text.splitlines() if line.startswith(("values", "size"))))
+    for step_seconds in (600, 601):
+        files.file.write_text(
+            f"{head}values = [{listed}]{tail}".replace("step_seconds = 600", f"step_seconds = {step_seconds}")
+        )
+        if step_seconds == 600:
+            files.check(write=True)
+    with pytest.raises(OpenSurveyChanged):
+        files.check()
+
+
+def test_a_topic_with_several_partitions_keeps_the_survey(files: Files) -> None:
+    """An operator may have created the topic, with the cluster's number of partitions."""
+    survey = files.write(600)
+    with closing(KafkaAdminClient(bootstrap_servers=files.settings.kafka)) as admin:
+        admin.create_topics({survey.survey_topic: {"num_partitions": 5, "replication_factor": 1}}, wait_for_metadata=True)
+    files.check(write=True)
+    files.write(601)
     with pytest.raises(OpenSurveyChanged):
         files.check()
 
