@@ -69,6 +69,7 @@ NEWTON_STEPS = 30  # largest number of further Newton steps for λ
 BLUR = 2.0  # width of the normal density that smooths G for intervals, in points (SPACING standard errors)
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
 SUM_TOLERANCE = 1e-12  # largest distance of the sum of the shares from 1
+NOT_MANY = 20  # most values for which every interval holds the unshrunk one; so few counts tell too little about G
 
 
 def empirical_bayes(m: Mechanism, table: CountTable, *, steps: int = 1) -> Estimate:
@@ -107,7 +108,7 @@ def combined_empirical_bayes(groups: list[Group], steps: Steps = 1) -> Estimate:
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
-    posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps))
+    posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps), every=k <= NOT_MANY)
     return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
 
 

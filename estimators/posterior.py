@@ -14,7 +14,7 @@ because no share is negative. Other levels divide the rest in the same proportio
 the interval for a lower one.
 
 For a value far above the noise, the interval also holds the best linear unbiased interval, given that the shares sum to 1. If
-there are at most nine values, all their intervals do.
+there are at most 20 values, all their intervals do.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 
@@ -73,7 +73,9 @@ class Posterior:
     unshrunk_errors: FloatArray
 
     @classmethod
-    def of(cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float) -> "Posterior":
+    def of(
+        cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float, every: bool = False
+    ) -> "Posterior":
         """Returns the posterior on a grid.
 
         Args:
@@ -81,6 +83,7 @@ class Posterior:
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people: number of people.
+            every: whether all intervals hold the unshrunk ones, not only those of values far above the noise.
         """
         below = np.cumsum(posterior)
         below -= (below[values.start[:-1]] - posterior[values.start[:-1]])[values.rows]
@@ -93,7 +96,7 @@ class Posterior:
         low, high = values.edges
         resolution = SHARP * min(values.error, 1 / f.size)
         unshrunk = (values.unbiased - values.noise * excess / total)[values.kind]
-        large = np.flatnonzero(unshrunk > LARGE * values.error)
+        large = np.flatnonzero(every | (unshrunk > LARGE * values.error))
         unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
         chosen = np.clip(unshrunk * (1 - unshrunk), 0, None) / people
         return cls(

@@ -132,7 +132,7 @@ def test_the_topics_have_the_documented_settings() -> None:
 
 def test_the_documented_rights_in_kafka_are_those_checked() -> None:
     rows = re.findall(
-        r"\| (producer|agent|estimator) \| topic \| `ldpstream\.NAME\.(\w+)` \| ([\w, ]+) \|", PLAIN["security.md"]
+        r"\| (producer|gateway|agent|estimator) \| topic \| `ldpstream\.NAME\.(\w+)` \| ([\w, ]+) \|", PLAIN["security.md"]
     )
     stated: dict[str, dict[str, set[str]]] = {}
     for role, topic, operations in rows:

@@ -115,7 +115,7 @@ def test_intervals_of_few_values_hold_with_few_people(
 ) -> None:
     """Of 200 intervals for ε = 0.5 and 1000 people, each value's hold its share in at least 178.
 
-    An interval that holds in 95 % fails with probability 2e-4 for each value. The control is the fitted prior of many values:
+    An interval that holds in 95 % fails with probability 2e-4 for each value. The control is the estimate of many values:
     with 60 tables, it holds the largest share in fewer than 48.
     """
     truth, m = np.array(shares), build(name, len(shares), 0.5)
@@ -126,7 +126,30 @@ def test_intervals_of_few_values_hold_with_few_people(
 
     drawn = [table for _, table in tables(m, truth, 1000, 200, 4)]
     assert np.sum([held(table) for table in drawn], axis=0).min() >= 178
-    monkeypatch.setattr(MODULE, "FEW_VALUES", 1)
+    for limit in ("FEW_VALUES", "NOT_MANY"):
+        monkeypatch.setattr(MODULE, limit, 1)
+    assert np.sum([held(table) for table in drawn[:60]], axis=0)[0] < 48
+
+
+@pytest.mark.parametrize(("k", "large"), [(10, (0.3, 0.25)), (16, (0.4,)), (20, (0.2,))])
+def test_intervals_of_ten_to_twenty_values_hold_with_few_people(
+    k: int, large: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 120 intervals for ε = 0.5 and 1000 people, each value's hold its share in at least 104.
+
+    An interval that holds in 95 % fails with probability 1e-4 for each value. The control leaves out the unshrunk intervals of
+    values that are not far above the noise: with 60 tables, it holds the largest share in fewer than 48.
+    """
+    truth = np.append(large, np.full(k - len(large), (1 - sum(large)) / (k - len(large))))
+    m = build("OUE", k, 0.5)
+
+    def held(table: CountTable) -> FloatArray:
+        low, high = empirical_bayes(m, table).interval()
+        return np.asarray((low <= truth) & (truth <= high))
+
+    drawn = [table for _, table in tables(m, truth, 1000, 120, 7)]
+    assert np.sum([held(table) for table in drawn], axis=0).min() >= 104
+    monkeypatch.setattr(MODULE, "NOT_MANY", 1)
     assert np.sum([held(table) for table in drawn[:60]], axis=0)[0] < 48
 
 
