@@ -230,13 +230,15 @@ def _symbols(table: CountTable, repeats: int) -> LogP | None:
     return float(_log_gamma_tail(chi_squared / 2, np.array([(reports.size - 1) / 2]))[0]), 1
 
 
-def _classes(m: SquareWave, table: CountTable) -> LogP:
+def _classes(m: SquareWave, table: CountTable) -> LogP | None:
     """Tests Pearson's χ² of the reports by the remainder of their cell. A person's reports have independent remainders."""
     remainders = np.arange(m.cells) % m.width
     reports = np.bincount(remainders, weights=table.counts, minlength=m.width)
     chance = m.far * np.bincount(remainders) + m.near - m.far
     mean = m.width - 1
     variance = 2 * mean + (float((1 / chance).sum()) - m.width**2 - 2 * mean) / table.n
+    if variance < 1e-9:  # one report, and equal chances: χ² is a constant
+        return None
     chi_squared = float(((reports - table.n * chance) ** 2 / (table.n * chance)).sum())
     return float(_log_gamma_tail(chi_squared * mean / variance, np.array([mean**2 / variance]))[0]), 1
 

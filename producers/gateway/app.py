@@ -26,10 +26,10 @@ records: agents reject them. An envelope for a future step may count later: the 
 opens in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that they count. If only some envelopes of a batch count at the
-append time, ``accepted`` is the number of their reports. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no
-later attempt with the same body counts either (`producers.gateway.problems` has the rule). After any other 4xx, a 501 or a 503,
-the same body may count if the client sends the body again. The outcome is unknown after 500, the 504 ``outcome unknown``, a
-proxy's own 502 or 504, and a missing answer.
+append time, ``accepted`` is the number of their reports; but the answer is 504 if all others may count later and the request
+has a key. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no later attempt with the same body counts either
+(`producers.gateway.problems` has the rule). After any other 4xx, a 501 or a 503, the same body may count if the client sends
+the body again. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing answer.
 
 An ``Idempotency-Key``, the same in every attempt, makes the reports count exactly once, whichever gateways get the attempts and
 whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step

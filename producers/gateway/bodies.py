@@ -205,8 +205,10 @@ class Checks:
     def count(self, appended_ms: int | None, batch: bool, keyed: bool) -> int | Problem:
         """Returns the answer after the append: the number of reports that count, or the problem if they do not count.
 
-        If only some envelopes of a batch count, the answer is their number. If the other envelopes may count later, and the
-        request has a key, the answer is the problem "step in the future": a further attempt counts every envelope once.
+        If only some envelopes of a batch count, the answer is the number of their reports. If all other envelopes may count
+        later, and the request has a key, the answer is the problem "outcome unknown": a further attempt with the same body and
+        key counts every envelope once. After "step in the future" a client may take the batch apart: the counted envelopes
+        would then count again under a new key.
 
         Args:
             appended_ms: the append time, in ms since 1970; None if the log did not tell it.
@@ -228,7 +230,12 @@ class Checks:
                 refused.append({"index": index, "reason": "step in the future", "retry_after": wait_s})
             else:
                 counted += n
-        return counted if counted and (late or not keyed) else _refusal(refused, batch)
+        if not counted:
+            return _refusal(refused, batch)
+        if late or not keyed:
+            return counted
+        detail = "some envelopes count, the others may count later; retry with the same body and Idempotency-Key"
+        return Problem("outcome unknown", detail, retry_s=max(element["retry_after"] for element in refused))
 
     @staticmethod
     def _opens_in_s(survey: Survey, step: int, now_ms: int) -> int:

@@ -88,7 +88,7 @@ class ServedSurveys:
             self._surveys.remove(text.survey.fingerprint)
             if (ended := self._open.pop(text.survey.fingerprint, None)) is not None:
                 ended.close()
-        for text in (*changes.added, *changes.updated):  # a new survey has no log yet: its reports are not refused for good
+        for text in (*changes.added, *changes.updated):  # a new survey has no log yet: its reports get 503
             self._surveys.put(text.survey, text.text)
         self._surveys.incomplete = self._watch.incomplete
         self._checks.forget_others(self._surveys.by_fingerprint)

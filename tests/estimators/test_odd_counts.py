@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from scipy.special import log_ndtr, ndtri_exp
 
 from estimators import ordered_empirical_bayes
+from estimators.diagnostics import fit
 from estimators.draws import Draws
 from estimators.estimate import Estimate
 from estimators.publishing import publication
@@ -150,3 +151,12 @@ class Redis:
 
     def hmget(self, key: str, fields: list[str]) -> list[bytes | None]:
         return [self._stored.get(field.encode()) for field in fields]
+
+
+def test_one_honest_report_of_a_square_wave_is_no_failure() -> None:
+    """All remainders have the same chance, so Pearson's χ² of one report is a constant."""
+    m = mechanism("SW", k=6, eps=0.1)
+    for cell in range(10):
+        found = fit(m, CountTable(m.signature, 1, np.eye(10, dtype=np.int64)[cell]))
+        assert math.isnan(found.z)
+    assert math.isfinite(fit(m, CountTable(m.signature, 2, np.eye(10, dtype=np.int64)[0] * 2)).z)

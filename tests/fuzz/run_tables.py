@@ -11,7 +11,8 @@ import itertools
 import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
+
+from runtime.children import process_pool
 
 from .odd_tables import OddTable, check
 
@@ -35,7 +36,7 @@ def main() -> int:
     asked = parser.parse_args()
     began, tables, surveys, wrong = time.monotonic(), 0, 0, 0
     seeds = itertools.count(asked.seed)
-    with ProcessPoolExecutor(asked.processes) as pool:
+    with process_pool(asked.processes) as pool:
         while tables < asked.tables:
             for n, said in pool.map(checked, itertools.islice(seeds, 100), chunksize=10):
                 tables, surveys, wrong = tables + n, surveys + 1, wrong + bool(said)

@@ -78,8 +78,9 @@ async def test_a_batch_of_several_steps_is_answered_with_what_counts(key: dict[s
     rig.log.appended_ms = OPENS - 1
     assert check_envelope(SURVEY, old[0], OPENS - 1).step == STEP - 1
     answer = await rig.post_batch([*old, *new], **key)
-    if key:  # a further attempt with the key counts every envelope once
-        assert (title(answer), [e["index"] for e in answer.json()["elements"]]) == ("step in the future", [2, 3, 4])
+    if key:  # a further attempt with the key counts every envelope once; a batch taken apart would count some of them twice
+        assert (answer.status_code, title(answer), "elements" in answer.json()) == (504, "outcome unknown", False)
+        assert counted(new, OPENS - 1 + 1000 * int(answer.headers["retry-after"])) == 9
     else:
         assert (answer.status_code, answer.json()) == (202, {"accepted": 6})
     answer = await rig.post(msgspec.msgpack.encode(new), BATCH)

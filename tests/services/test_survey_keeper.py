@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
+from runtime import children
 from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.survey_keeper import OpenSurveyChanged, SurveyKeeper
@@ -164,7 +165,7 @@ def test_an_agent_keeps_surveys_and_goes_on_with_the_open_one(files: Files, tmp_
     def start(i: int, path: Path) -> subprocess.Popen[bytes]:
         with logs[i].open("wb") as out:
             command = [sys.executable, "-m", "ldpstream", "agent", str(path)]
-            return subprocess.Popen(command, env=files.environment, stdout=out, stderr=out)
+            return children.start(command, env=files.environment, stdout=out, stderr=out)
 
     def counts(i: int, survey: Survey) -> None:
         wanted = ('"event": "counting"', f'"survey": "{survey.name}"')
