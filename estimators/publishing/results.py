@@ -1,6 +1,5 @@
 """Stores for publications and the schedule's progress: in memory, and in Redis."""
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -187,8 +186,9 @@ class RedisResults:
         with _reachable():
             raw = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
         for state in raw.values():
-            found = json.loads(state.partition(b"\n")[0])["format"]
-            check_format(self._filters_key, found, FILTER_FORMAT, "delete it, and the filtered curves start anew")
+            check_format(
+                self._filters_key, _state_format(state), FILTER_FORMAT, "delete it, and the filtered curves start anew"
+            )
         return {name.decode(): state for name, state in raw.items()}
 
     def save(
@@ -282,6 +282,14 @@ class RedisResults:
     def _decoded(self, key: str, value: bytes | None) -> Publication | None:
         decode = partial(decode_publication, where=self._estimates_key)
         return self._reader.decode(decode, value, "redis", key)
+
+
+def _state_format(state: bytes) -> int:
+    """Returns the format that a filter's state says; 0 if it says none, because it is damaged."""
+    try:
+        return _stated.decode(state.partition(b"\n")[0]).format
+    except msgspec.DecodeError:
+        return 0
 
 
 def _in_order(publications: list[Publication]) -> list[Publication]:

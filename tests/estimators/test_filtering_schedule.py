@@ -41,11 +41,14 @@ def panes(step: int, people: int = 200) -> dict[PaneKey, CountTable]:
     }
 
 
-def counted(steps: int) -> tuple[MemoryCountStore, Log]:
-    """Returns a store with the counts of the first steps, and a log with one record in each of all steps."""
+def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore, Log]:
+    """Returns a store with the counts of the first steps, and a log with one record in each of all steps.
+
+    The last counted record's append time is the begin of its step, or `newest_ms`.
+    """
     store, log = MemoryCountStore(SURVEY), Log([SURVEY.opens_ms(s) for s in range(STEPS)])
     every = {key: table for step in range(steps) for key, table in panes(step).items()}
-    store.commit(0, None, Checkpoint(steps, SURVEY.opens_ms(steps - 1), every))
+    store.commit(0, None, Checkpoint(steps, SURVEY.opens_ms(steps - 1) if newest_ms is None else newest_ms, every))
     return store, log
 
 
@@ -101,12 +104,12 @@ def test_nobody_has_reported_yet() -> None:
 
 def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list[Publication], dict[str, bytes]]) -> None:
     """Steps 2 to 4 are published at their deadlines, step 4 with half of its reports. The steps are completed later."""
-    store, log = counted(3)
+    store, log = counted(3, SURVEY.closes_ms(1))
     results, told = MemoryResults(), Told()
     schedule = Schedule(SURVEY, store, log, results, [told])
     schedule.run(SURVEY.closes_ms(1) + MARGIN_MS)
     before = results.filters()
-    store.commit(0, (3, ""), Checkpoint(3, SURVEY.opens_ms(2) + 1, panes(4, 100), writer="half"))
+    store.commit(0, (3, ""), Checkpoint(3, SURVEY.closes_ms(1) + 1, panes(4, 100), writer="half"))
     late = schedule.run(schedule.deadline_ms(4))
     assert [(p.step, p.complete) for p in late if p.attribute == "screen" and p.span == "filtered"] == [
         (step, False) for step in (2, 3, 4)
@@ -189,6 +192,7 @@ def test_steps_are_restored_in_order() -> None:
     topic, (store, log), results = MemoryTopic(lambda: 10**15), counted(STEPS), MemoryResults()
     log.times.append([SURVEY.opens_ms(1)])  # a second partition, whose only record is lost
     log.begins[1] = 0
+    log.markers.append([])
     schedule = Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic))
     schedule.run(schedule.deadline_ms(3))
     copy = deepcopy((results._publications, results._progress, results._filters))

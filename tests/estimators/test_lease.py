@@ -112,7 +112,11 @@ def test_concurrent_estimators_publish_every_step_once(store: MemoryCountStore, 
 
 
 @pytest.mark.parametrize(
-    "written", [b'{"incomplete": [], "next_step": 3, "first_step": 0}', b'{"first_step":0,"next_step":3,"new":[7]}']
+    "written",
+    [
+        b'{"incomplete": [], "format": 2, "next_step": 3, "first_step": 0}',
+        b'{"first_step":0,"format":2,"next_step":3,"new":[7]}',
+    ],
 )
 def test_progress_of_another_version_is_continued(store: MemoryCountStore, client: redis.Redis, written: bytes) -> None:
     """The JSON has another order or spaces, lacks empty fields, or has a field that this version does not know."""

@@ -35,15 +35,16 @@ SURVEYS, ESTIMATORS, STEPS, MARGIN_MS = 3, 2, 6, 500
 
 
 class Site:
-    """A survey with its log, count store, results and topic. The log has one record in each step; step s of survey i has
-    100 i + s + 1 reports."""
+    """A survey with its log, count store, results and topic. The log has one record in each step, and markers; step s of
+    survey i has 100 i + s + 1 reports."""
 
     def __init__(self, number: int, now_ms: Callable[[], int]) -> None:
         self.survey: Survey = replace(SURVEY, name=f"survey-{number}")
         self.reports = [100 * number + step + 1 for step in range(STEPS)]
         self.store, self.results = MemoryCountStore(self.survey), MemoryResults()
         self.topic, self._now_ms, self._counted = MemoryTopic(now_ms), now_ms, 0
-        self._markers: list[int] = []
+        self._log: list[tuple[int, int | None]] = []
+        self._begun = 0  # number of steps whose record is in the log
 
     def log_id(self) -> str:
         return ""
@@ -52,27 +53,33 @@ class Site:
         return self.survey.opens_ms(0)
 
     def ends(self) -> dict[int, int]:
-        return {0: self._n_records + len(self._markers)}
-
-    @property
-    def _n_records(self) -> int:
-        return sum(self.survey.opens_ms(step) < self._now_ms() for step in range(STEPS))
+        return {0: len(self._records())}
 
     def mark(self, partitions: Collection[int]) -> dict[int, int]:
-        """Appends a marker. The tests mark only after the last record, so a marker's offset never changes."""
-        self._markers.append(self._now_ms())
+        self._records().append((self._now_ms(), None))
         return dict.fromkeys(partitions, self._now_ms())
 
-    def count(self) -> None:
-        """Counts the next record, if the log has one."""
-        step = self._counted
-        if step < sum(self.survey.opens_ms(step) < self._now_ms() for step in range(STEPS)):
+    def _records(self) -> list[tuple[int, int | None]]:
+        """Returns all records so far: the append time, and the step of the reports; None for a marker."""
+        while self._begun < STEPS and self.survey.opens_ms(self._begun) < self._now_ms():
+            self._log.append((self.survey.opens_ms(self._begun), self._begun))
+            self._begun += 1
+        return self._log
+
+    def count(self) -> bool:
+        """Counts the next record; False if the log has none."""
+        if self._counted == len(self._records()):
+            return False
+        appended_ms, step = self._log[self._counted]
+        panes = {}
+        if step is not None:
             mechanism = self.survey.mechanisms[0][0]
             values = np.zeros(self.reports[step], np.int64)
-            table = mechanism.tabulate(mechanism.simulate(values, np.random.default_rng(step)))
-            change = Checkpoint(step + 1, self.survey.opens_ms(step), {PaneKey(0, 0, step): table})
-            assert self.store.commit(0, (step, "") if step else None, change)
-            self._counted = step + 1
+            panes[PaneKey(0, 0, step)] = mechanism.tabulate(mechanism.simulate(values, np.random.default_rng(step)))
+        change = Checkpoint(self._counted + 1, appended_ms, panes)
+        assert self.store.commit(0, (self._counted, "") if self._counted else None, change)
+        self._counted += 1
+        return True
 
     def check(self) -> None:
         best: dict[str, Published] = {}
@@ -141,10 +148,10 @@ class Run:
             for site in self.sites:
                 site.check()
         self.now_ms = max(self.now_ms, SURVEY.closes_ms(STEPS + 1) + MARGIN_MS)
-        for site in self.sites:
-            for _ in range(STEPS):
-                site.count()
         for _ in range(3 * STEPS):
+            for site in self.sites:
+                while site.count():
+                    pass
             self._turns_of(0)
         for site in self.sites:
             site.check_end()

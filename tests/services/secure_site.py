@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from estimators.local_level import LocalLevel
 from estimators.publishing.publication import conclude
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress
@@ -167,9 +168,10 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         store.prune(now_ms(), store.heads())  # the time grows, so each call has something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True)
+        state = {"screen": LocalLevel(2).to_bytes()}
         progress = Progress(first_step=0, next_step=(before.next_step if before else 0) + 1)
-        assert results.save([publication], before, progress, {"screen": b"state"})
-        assert results.filters() == {"screen": b"state"}
+        assert results.save([publication], before, progress, state)
+        assert results.filters() == state
         assert results.get([publication.key]) == [publication]
         results.history()
         assert not results.balance()

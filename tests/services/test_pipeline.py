@@ -167,10 +167,11 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     assert not any(store.rejected().values())
     store.close()
 
-    # a stopping agent writes all its counts before it ends; the estimator needs no running agent
+    # a stopping agent writes all its counts before it ends; a new agent counts the markers that end the last steps
     for agent in agents:
         agent.send_signal(signal.SIGTERM)
         services.finish(agent, STOPPED)
+    services.start("agent", survey_file)
     estimate = services.start(
         "estimate", survey_file, LDPSTREAM_PAGE_PORT="0", LDPSTREAM_METRICS_PORT=str(services.metrics_port)
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from estimators.publishing import publishers
 from estimators.publishing.frequencies import Frequencies
-from estimators.publishing.publication import Publication, conclude
+from estimators.publishing.publication import FORMAT, Publication, conclude
 from estimators.publishing.publishers import KafkaPublisher
 from estimators.publishing.survey_estimator import MAX_PUBLISHED_K
 from runtime.errors import LogUnavailable
@@ -117,6 +117,7 @@ def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic
         "step": 0,
         "complete": True,
         "reports": 9,
+        "format": FORMAT,
     }
     with closing(KafkaPublisher(survey, settings)) as publisher:
         with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from redis.crc import key_slot
 
+from estimators.local_level import LocalLevel
 from estimators.publishing.publication import conclude
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress
@@ -135,7 +136,7 @@ def test_a_cluster_stores_results(cluster: RedisClusterNodes) -> None:
         empty = [[m.empty_table() for m in SURVEY.mechanisms[0]]]
         publication, progress = conclude(SURVEY, 0, 0, "step", empty, True), Progress(first_step=0, next_step=1)
         assert results.progress() is None
-        states = {"a": bytes(range(256)), "größe": b""}
+        states = {"a": LocalLevel(2).to_bytes(), "größe": LocalLevel(3).to_bytes()}
         assert results.filters() == {}
         assert results.save([publication], None, progress, states)
         assert not results.save([], None, progress, {"a": b"refused"})
