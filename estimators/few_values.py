@@ -135,10 +135,12 @@ class FewValues:
         chances, density = marginals(weighted, lattice.size, round(1 / lattice.step) - int(lattice.first.sum()))
         with np.errstate(divide="ignore"):
             scores = np.log(density / lattice.step) + np.log(largest).sum(axis=0) - log_densities(k) + log_weights(k)
-        weights = special.softmax(scores)
-        mixed = np.tensordot(weights, chances, 1)
-        mixed /= mixed.sum(axis=1, keepdims=True)
-        equal = special.expit(lattice.log_equal + special.logit(EQUAL) - special.logsumexp(scores))
+        if np.isneginf(scores).all():  # forged: the levels contradict each other, and no shares make all their counts likely
+            mixed, equal = lattice.like, 0.0
+        else:
+            mixed = np.tensordot(special.softmax(scores), chances, 1)
+            equal = special.expit(lattice.log_equal + special.logit(EQUAL) - special.logsumexp(scores))
+        mixed = mixed / mixed.sum(axis=1, keepdims=True)
         mean = (1 - equal) * (mixed * lattice.shares).sum(axis=1) + equal / k
         return cls(lattice, mean / mean.sum(), mixed)
 

@@ -26,7 +26,7 @@ from stores import PaneKey
 from stores.formats import OtherFormat
 from stores.redis_store import RedisCountStore
 from surveys import Survey, load_survey
-from tests.estimators.schedule_rig import Log, Told
+from tests.estimators.schedule_rig import Log, Told, count_markers
 from tests.services.rig import RedisNode, missing
 from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped, restore, written
 
@@ -152,7 +152,8 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
     restore(client, state["redis"])
     before, log = dumped(client), log_of(state)
     store, told = RedisCountStore(OURS, Settings(redis=node.url)), Told()
-    schedule = Schedule(OURS, store, Log(*[[r.appended_ms for r in part] for part in log]), RedisResults(OURS, client), [told])
+    position = Log(*[[r.appended_ms for r in part] for part in log])
+    schedule = Schedule(OURS, store, position, RedisResults(OURS, client), [told])
     if not same_text(state):
         end_ms, said = OURS.closes_ms(STEPS), r"the canonical text has format 1, .* give survey upgrade a new name"
         reads: list[Callable[[], Any]] = [lambda: store.load(0), store.heads, store.snapshot, lambda: schedule.run(end_ms)]
@@ -164,10 +165,13 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
         assert dumped(client) == before
         return
     assert {p for p in range(PARTITIONS) if store.load(p) is not None} == {0, 1}
-    schedule.run(OURS.closes_ms(STEPS - 1) + 1000)
+    [position.id] = {head.log_id for head in store.heads().values()}
+    position.now_ms = OURS.closes_ms(STEPS - 1) + 1000
+    count_markers(position, store)
+    schedule.run(position.now_ms)
     tally = counted(OURS, log)
     published = [p for p in told.publications if p.span == "step"]
-    assert {p.step for p in published} == {STEPS - 1}
+    assert {p.step for p in published} == {STEPS - 2, STEPS - 1}  # without the markers, neither step was complete
     for p in published:
         a = OURS.index(p.attribute)
         assert p.complete
