@@ -347,9 +347,11 @@ class PrometheusPublisher:
         self._failed = Counter(
             "ldpstream_estimates_failed",
             "Parts of publications, such as an estimator, that could not be calculated and were left out.",
-            [*level[:2], "part"],
+            level[:2],
             registry=registry,
         )
+        for attribute in survey.attributes:
+            self._failed.labels(survey.name, attribute.name)  # exports 0 before the first failure
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # exports 0 before the first publication
 
@@ -360,8 +362,7 @@ class PrometheusPublisher:
             self._published.labels(p.survey).inc()
             if p.change is not None:
                 self._changes.labels(p.survey, p.attribute).inc()
-            for part in p.diagnostics.failed:
-                self._failed.labels(p.survey, p.attribute, part).inc()
+            self._failed.labels(p.survey, p.attribute).inc(len(p.diagnostics.failed))
 
     def show(self, publications: list[Publication]) -> None:
         """Sets the gauges. A publication of a step before the latest step changes only the gauges of the last jump."""

@@ -95,7 +95,7 @@ def test_an_estimator_that_fails_is_left_out_and_named(error: Exception, monkeyp
     assert msgspec.json.decode(msgspec.json.encode(made), type=Publication) == made
     registry = CollectorRegistry()
     PrometheusPublisher(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), registry).publish([made])
-    labels = {"survey": "odd", "attribute": "a", "part": "eb"}
+    labels = {"survey": "odd", "attribute": "a"}
     assert registry.get_sample_value("ldpstream_estimates_failed_total", labels) == 1
 
 
