@@ -236,6 +236,9 @@ def test_an_estimator_with_a_last_step_estimates_no_later_step(kafka: str, topic
     first = survey.step_at(now_ms() - MARGIN_MS) - survey.lateness_steps - 6  # six steps at least have closed
     with closing(connect(settings)) as client:
         assert RedisResults(survey, client).save([], None, Progress(first_step=first, next_step=first))
+    with closing(RedisCountStore(survey, settings)) as store:  # as if agents had just counted a marker in every partition
+        for partition in range(settings.partitions):
+            assert store.commit(partition, None, Checkpoint(0, now_ms(), {}, writer="agent"))
     made = serve(
         watch, settings, threading.Event(), lambda publication: None, partial(ensure_topics, settings), until=first + 1
     )
