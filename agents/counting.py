@@ -34,7 +34,7 @@ import structlog
 
 from agents import metrics
 from agents.back_pressure import BackPressure
-from agents.fold import FoldResult, PartitionFold
+from agents.fold import FoldResult, PartitionFold, not_after
 from agents.log import Chunk, DeadLetter, Log
 from agents.partition import Partition
 from agents.stall_detector import StallDetector
@@ -398,7 +398,7 @@ class Counting:
             log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
             metrics.new_logs.inc()
             fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
-            fold.switch_log(log_id, 0, min(begins) + 1)
+            fold.switch_log(log_id, 0, not_after(min(begins)))
             if (change := fold.changes()) is not None:
                 await self._ask_store(self._store.commit, number, checkpoint.position, change)
         return True
@@ -444,7 +444,7 @@ class Counting:
     async def healthy(self) -> bool:
         """True unless a partition or the consumer has been stalled for a minute. Call this method about every second.
 
-        Places a partition again if the partition makes no progress although the log has records and the store answers.
+        Places a partition again if the partition makes no progress although the log has other records and the store answers.
         """
         return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 

@@ -8,7 +8,8 @@ changes to a store, and confirms the writes.
 
 Some records can never be counted: they expired before they were counted, somebody removed them, or their topic was deleted.
 The fold keeps the range of these records' append times (`Missing`). An estimator uses the range to find the steps that may
-lack records. Only the log's append times bound the range, never a clock of ours: the range is open until the next record.
+lack records. Only the log's append times bound the range, never a clock of ours: the range is open until the next record. It
+ends `STEP_BACK_MS` after that record, because a broker's clock may step back.
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
 records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
@@ -27,6 +28,10 @@ from mechanisms import CountTable
 from stores import PaneKey
 from stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
 from surveys import Reason, Survey
+
+STEP_BACK_MS = 5_000
+"""The next record was appended at most so much before the newest lost record. A larger step back of a broker's clock, just when
+records are lost, is not noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +203,7 @@ class PartitionFold:
     def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
         """Advances the next offset by `length` records, given the append times of the first and the last record."""
         if self._missing is not None and self._missing.below_offset == self._next:
-            self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, first_ms + 1))
+            self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(first_ms)))
         self._next, self._newest_ms = self._next + length, last_ms
 
     def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
@@ -209,7 +214,7 @@ class PartitionFold:
         Args:
             offset: the offset to continue at.
             until_ms: the missing records were appended before this time, in Unix milliseconds. The append time of the first
-                record from `offset` on may lower this bound.
+                record from `offset` on may lower this bound (`not_after`).
         """
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
         self._missing = Missing(after_ms, until_ms, offset)
@@ -246,9 +251,11 @@ class PartitionFold:
     def changes(self) -> Checkpoint | None:
         """Returns the changes to write to the store, starting from `stored_position`; None if nothing has changed.
 
+        The first checkpoint of a partition is a change, even without records: its log id shows later if the topic is made anew.
+
         Later records do not alter the returned checkpoint.
         """
-        if (self._next, self._log_id) == (self._stored or (0, self._log_id)):
+        if (self._next, self._log_id) == self._stored:
             return None
         dirty: dict[PaneKey, CountTable] = {key: self._panes[key] for key in self._dirty}
         n_keys, keys = self._keys.changes(self._newest_ms)
@@ -269,6 +276,11 @@ class PartitionFold:
         first = first_open_step(self._survey, self._newest_ms)
         for key in [key for key in self._panes if key not in self._dirty and (key.step < first or not self._panes[key].n)]:
             del self._panes[key]
+
+
+def not_after(appended_ms: int) -> int:
+    """Returns the time before which all lost records were appended, in Unix ms, given the next record's append time."""
+    return appended_ms + STEP_BACK_MS + 1
 
 
 def _consecutive(offsets: Sequence[int], first: int) -> int:

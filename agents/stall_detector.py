@@ -70,7 +70,7 @@ class StallDetector:
         )
 
     async def _check(self, partition: Partition, end: int, log_id: str) -> None:
-        """Checks a partition without progress. Requests a new seek unless the log has nothing left to read."""
+        """Checks a partition without progress. Requests a new seek unless the log ends at the next offset."""
         fold, partition.tried_s = partition.fold, self._clock()
         if fold is not None and fold.of_another_log(log_id):
             self._displace([partition.number])
@@ -81,10 +81,10 @@ class StallDetector:
                 log.error("the log lacks records", partition=partition.number, first=fold.next_offset, next=reached)
                 metrics.missing_offsets.inc(reached - fold.next_offset)
                 fold.lose(reached)
-        if fold is not None and fold.next_offset >= end:
+        if fold is not None and fold.next_offset == end:
             partition.moved_s = self._clock()
-        else:
-            log.warning("no progress although the log has records", partition=partition.number, end=end)
+        else:  # the log has records, or has lost its end
+            log.warning("no progress although the log has other records", partition=partition.number, end=end)
             self._displace([partition.number])
 
     async def _reset_if_broker_unreachable(self, idle: list[Partition], reason: str) -> None:

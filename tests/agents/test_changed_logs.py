@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from agents import Record, metrics, tally
+from agents.fold import not_after
 from agents.report_keys import HEADER_BYTES
 from stores import Checkpoint, MemoryCountStore
 from stores.checkpoint import KEY_BYTES, MAX_MS, Missing, first_open_step
@@ -18,7 +19,7 @@ async def test_expired_records_are_skipped_and_noted() -> None:
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(10))
     await SteppedAgent(store, log).finish()
-    gap = Missing(0, LOGS[0][25].appended_ms + 1, 25)
+    gap = Missing(0, not_after(LOGS[0][25].appended_ms), 25)
     assert store.heads()[0].missing == gap
     assert without_gaps(store) == direct({0: LOGS[0][25:], 1: LOGS[1]})
 
@@ -28,11 +29,12 @@ async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     await SteppedAgent(store, log).finish()
-    assert {p: head.missing for p, head in store.heads().items()} == {0: Missing(0, LOGS[0][25].appended_ms + 1, 25), 1: None}
+    gap = Missing(0, not_after(LOGS[0][25].appended_ms), 25)
+    assert {p: head.missing for p, head in store.heads().items()} == {0: gap, 1: None}
     again = SteppedAgent(store, log)  # the range of missing records stays the same
     log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
     await again.finish()
-    assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
+    assert store.heads()[0].missing == Missing(0, not_after(LOGS[0][25].appended_ms), 25)
 
 
 async def test_without_records_the_missing_ones_have_no_end() -> None:
@@ -43,7 +45,7 @@ async def test_without_records_the_missing_ones_have_no_end() -> None:
     assert store.heads()[0].missing == Missing(0, MAX_MS, 40)
     log.records[0] = [LOGS[0][-1]._replace(offset=40)]
     await SteppedAgent(store, log).finish()
-    assert store.heads()[0].missing == Missing(0, LOGS[0][-1].appended_ms + 1, 40)
+    assert store.heads()[0].missing == Missing(0, not_after(LOGS[0][-1].appended_ms), 40)
 
 
 async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
@@ -83,7 +85,7 @@ async def test_other_records_in_place_of_counted_ones_are_counted_and_noted(seen
     await agent.finish()
     assert store.positions()[0] == 50
     head = store.heads()[0]
-    assert head.missing == Missing(newest, newest + 2, 30)
+    assert head.missing == Missing(newest, not_after(newest + 1), 30)
     assert store.rejected() == direct_rejections([*LOGS[0], *others], LOGS[1])
 
 
@@ -104,7 +106,7 @@ async def test_a_hole_in_the_log_is_noted() -> None:
     log.records[0] = [record for record in LOGS[0] if not 10 <= record.offset < 15]
     await SteppedAgent(store, log).finish()
     first, last = LOGS[0][9], LOGS[0][15]
-    assert store.heads()[0].missing == Missing(first.appended_ms, last.appended_ms + 1, 15)
+    assert store.heads()[0].missing == Missing(first.appended_ms, not_after(last.appended_ms), 15)
     assert store.positions()[0] == 40
 
 
@@ -166,7 +168,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
         assert found.panes == closed | tally(SURVEY, new[partition]).counts
         assert closed
         assert found.position == (length, "new")
-        until = new[partition][0].appended_ms + 1 if length else MAX_MS
+        until = not_after(new[partition][0].appended_ms) if length else MAX_MS
         assert found.missing == Missing(old.newest_ms, until, 0)
     assert await agent.counting.healthy()
 
@@ -200,7 +202,7 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
     assert found[1].position == (0, "new")
     assert found[1].panes == {k: table for k, table in old.panes.items() if k.step < first_open_step(SURVEY, old.newest_ms)}
     assert found[1].panes != old.panes
-    assert found[1].missing == Missing(old.newest_ms, new[0][0].appended_ms + 1, 0)
+    assert found[1].missing == Missing(old.newest_ms, not_after(new[0][0].appended_ms), 0)
     assert await agent.counting.healthy()
 
 

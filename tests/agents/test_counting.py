@@ -273,7 +273,7 @@ async def test_a_revoked_partition_is_committed_and_forgotten() -> None:
     assert late is not None
     await agent.counting.take(late)
     await agent.step()
-    assert store.positions() == {0: 10}
+    assert store.positions() == {0: 10, 1: 0}
 
 
 async def test_closing_commits_the_remaining_changes() -> None:

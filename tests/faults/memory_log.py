@@ -150,10 +150,12 @@ class MemoryLog:
                 self.append(partition, record.value, record.key)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
-        """Removes the oldest n records. If `counted` is given, keeps all records from the offset `counted` on."""
-        begin = self.begins[partition]
-        end = len(self.records[partition]) if counted is None else counted
-        self.begins[partition] = max(begin, min(begin + n, end))
+        """Removes the oldest n records. If `counted` is given, keeps all records from the offset `counted` on.
+
+        Keeps new records that have taken the offsets of lost ones. If they also expired, nobody could notice the loss.
+        """
+        begin, end = self.begins[partition], min(len(self.records[partition]), self.shortest[partition])
+        self.begins[partition] = max(begin, min(begin + n, end if counted is None else min(end, counted)))
 
     def remove(self, partition: int, n: int, back: int) -> None:
         """Removes n records, without the last `back` records. Their offsets stay empty."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.fold import PartitionFold
+from agents.fold import STEP_BACK_MS, PartitionFold
 from agents.log import Chunk, DeadLetter
 from agents.report_keys import HEADER_BYTES
 from agents.tally import Record, tally
@@ -175,6 +175,16 @@ def bounds_missing_records_by_its_own_clock(code: Code) -> None:
 
         def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
             super().lose(offset, self.now_ms())
+
+    code.fold = Fold
+
+
+def trusts_append_times_to_rise(code: Code) -> None:
+    """Missing records are noted as appended before the next record, even if the broker's clock has stepped back."""
+
+    class Fold(PartitionFold):
+        def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
+            super()._advance(length, first_ms - STEP_BACK_MS, last_ms)
 
     code.fold = Fold
 
@@ -401,6 +411,7 @@ MUTANTS: tuple[Mutant, ...] = (
     believes_offsets_asked_for_before,
     forgets_what_is_missing,
     bounds_missing_records_by_its_own_clock,
+    trusts_append_times_to_rise,
     jumps_over_removed_records,
     overlooks_a_replaced_end,
     compares_the_end_only_when_it_loads,

@@ -32,6 +32,7 @@ from .operations import (
     AddAgent,
     AdvanceClock,
     AgentClock,
+    BrokerClock,
     DelayDelivery,
     Duplicate,
     Estimate,
@@ -104,7 +105,7 @@ FIXED: dict[str, Fixed] = {
             DelayDelivery(2, 8.0), Estimate(lost=1, at=1), Wait(4.48),
         ],
         mutants.takes_chunks_of_former_placements,
-        131,
+        135,
     ),
     "out of order": Fixed(
         "gaps noticed",
@@ -128,6 +129,12 @@ FIXED: dict[str, Fixed] = {
             AgentClock(60_000), AddAgent(), Wait(12), Estimate(), Wait(3), Estimate(),
         ],
         mutants.bounds_missing_records_by_its_own_clock,
+    ),
+    "expired, and the broker's clock has stepped back": Fixed(
+        "Expire",
+        [Produce(1, 9, 202), BrokerClock(400), Expire(1, 12, blind=True), Marker(1)],
+        mutants.trusts_append_times_to_rise,
+        1209,
     ),
     "records removed in the middle": Fixed(
         "Remove",
@@ -285,6 +292,7 @@ START: dict[mutants.Mutant, int] = {
     mutants.drops_a_generation_one_step_early: 115,
     mutants.remembers_keys_of_rejected_records: 40,
     mutants.takes_chunks_of_former_placements: 1290,
+    mutants.trusts_append_times_to_rise: 1200,
     mutants.believes_offsets_asked_for_before: 320,
     mutants.replaces_better_by_poorer: 760,
 }

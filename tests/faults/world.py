@@ -124,10 +124,13 @@ class World:
         """Closes every step, runs the estimators and checks the end."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        for turn in range(4 * len(self._estimators) + 1):  # hanging estimators resume first
+        for turn in range(8 * len(self._estimators)):  # hanging estimators resume first
             self._estimate(op.Estimate(turn))
             await asyncio.sleep(5)  # the agents count the markers
             await self._settle()
+            progress = self.redis.progress()
+            if turn >= 4 * len(self._estimators) and not (progress and progress.incomplete):
+                break
         self._invariant.check_end(last)
 
     # ---- operations
@@ -195,9 +198,9 @@ class World:
     def _lose_end(self, partition: int, n: int, more: int, seed: int) -> None:
         """Loses the end of the log from a counted record on. Nobody can notice the loss of records that nobody has counted."""
         head = self.redis.store.heads().get(partition)
-        counted = self.redis.lineage[partition].records if head is not None and head.log_id == self.log.log_id() else ()
-        kept = min(len(self.log.records[partition]) - n, len(counted) and counted[-1].offset)
-        if counted and not self.redis.lost and kept >= self.log.begins[partition]:
+        counted = head.next_offset if head is not None and head.log_id == self.log.log_id() else 0
+        kept = min(len(self.log.records[partition]) - n, counted - 1)
+        if not self.redis.lost and kept >= self.log.begins[partition]:
             self.log.lose_end(partition, kept)
             self.redis.keeps_all = True
             self.log.produce(partition, more, seed)
