@@ -293,7 +293,7 @@ START: dict[mutants.Mutant, int] = {
     mutants.remembers_keys_of_rejected_records: 40,
     mutants.takes_chunks_of_former_placements: 1290,
     mutants.trusts_append_times_to_rise: 1200,
-    mutants.believes_offsets_asked_for_before: 320,
+    mutants.believes_offsets_asked_for_before: 7000,
     mutants.replaces_better_by_poorer: 760,
 }
 
