@@ -31,12 +31,12 @@ services:                         ## installs what the service tests need, if it
 	bash deploy/local/setup_services.sh
 
 peers: | $(VENV)/bin/python        ## other libraries, which some tests run, in a separate environment in the cache
-	$(BIN)/python -m experiments.peers.environment || test -z "$$CI"
+	$(BIN)/python -m lab.peers.environment || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --extra service --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
 	uv pip compile pyproject.toml --extra service --extra dev --extra export --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
-	uv pip compile experiments/peers/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o experiments/peers/peers.lock
+	uv pip compile lab/peers/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o lab/peers/peers.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -4,7 +4,7 @@ Every record is counted exactly once, even after a failure or a second delivery.
 changes no count. `consumer/` reads the topic.
 """
 
-from agents.fold import FoldResult, PartitionFold
-from agents.tally import Record, Tally, tally
+from ldpstream.agents.fold import FoldResult, PartitionFold
+from ldpstream.agents.tally import Record, Tally, tally
 
 __all__ = ["FoldResult", "PartitionFold", "Record", "Tally", "tally"]

@@ -1,4 +1,4 @@
-"""The agent as a Faust app. Start the app with `faust -A agents.app worker`; our command line calls `run`.
+"""The agent as a Faust app. Start the app with `faust -A ldpstream.agents.app worker`; our command line calls `run`.
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
 `agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
@@ -27,31 +27,31 @@ with suppress(ImportError):  # uvloop does not exist for Windows
 import faust
 from faust.app import BootStrategy
 
-from agents import metrics
-from agents.consumer.batches import CHUNK_BYTES
-from agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
-from agents.consumer.second_client import SecondClient
-from agents.counting import Counting
-from agents.countings import Countings
-from agents.kafka_log import KafkaLog
-from agents.log import Chunk
-from agents.served_surveys import ServedSurveys
-from agents.startup import check_survey
-from agents.watchdog import Watchdog
-from runtime.logs import logging_config
-from runtime.malloc import keep_freed_memory
-from runtime.monitoring import serve_monitoring
-from runtime.settings import Settings, SettingsError, load_settings
-from runtime.shutdown import end_within
-from runtime.survey_keeper import SurveyKeeper
-from runtime.survey_watch import SurveyWatch
-from runtime.topics import check_session, group_id
-from runtime.waiting import Stopped, wait_for
-from stores.redis_connection import SharedClient
-from stores.redis_store import RedisCountStore
-from surveys import Survey
-from surveys.errors import UserError
-from surveys.lineage import known_fingerprints
+from ldpstream.agents import metrics
+from ldpstream.agents.consumer.batches import CHUNK_BYTES
+from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
+from ldpstream.agents.consumer.second_client import SecondClient
+from ldpstream.agents.counting import Counting
+from ldpstream.agents.countings import Countings
+from ldpstream.agents.kafka_log import KafkaLog
+from ldpstream.agents.log import Chunk
+from ldpstream.agents.served_surveys import ServedSurveys
+from ldpstream.agents.startup import check_survey
+from ldpstream.agents.watchdog import Watchdog
+from ldpstream.runtime.logs import logging_config
+from ldpstream.runtime.malloc import keep_freed_memory
+from ldpstream.runtime.monitoring import serve_monitoring
+from ldpstream.runtime.settings import Settings, SettingsError, load_settings
+from ldpstream.runtime.shutdown import end_within
+from ldpstream.runtime.survey_keeper import SurveyKeeper
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topics import check_session, group_id
+from ldpstream.runtime.waiting import Stopped, wait_for
+from ldpstream.stores.redis_connection import SharedClient
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.lineage import known_fingerprints
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -293,7 +293,7 @@ def _from_environment() -> AgentApp:
 
 
 def __getattr__(name: str) -> Any:
-    """Makes `app` from the environment, for `faust -A agents.app`."""
+    """Makes `app` from the environment, for `faust -A ldpstream.agents.app`."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     app = globals()["app"] = _from_environment()

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from agents.log import DeadLetter
-from agents.partition import Partition
+from ldpstream.agents.log import DeadLetter
+from ldpstream.agents.partition import Partition
 
 MAX_LETTER_BYTES: Final = 2**23  # limit of all dead letters that wait to be sent
 MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of all changed count tables that wait to be written

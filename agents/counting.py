@@ -32,17 +32,17 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
-from agents import metrics
-from agents.back_pressure import BackPressure
-from agents.fold import FoldResult, PartitionFold, not_after
-from agents.log import Chunk, DeadLetter, Log
-from agents.partition import Partition
-from agents.stall_detector import StallDetector
-from agents.tally import Records
-from runtime.errors import LogUnavailable
-from stores.checkpoint import Checkpoint
-from stores.count_store import CountStore, StoreDamaged, StoreUnavailable
-from surveys import Survey
+from ldpstream.agents import metrics
+from ldpstream.agents.back_pressure import BackPressure
+from ldpstream.agents.fold import FoldResult, PartitionFold, not_after
+from ldpstream.agents.log import Chunk, DeadLetter, Log
+from ldpstream.agents.partition import Partition
+from ldpstream.agents.stall_detector import StallDetector
+from ldpstream.agents.tally import Records
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.count_store import CountStore, StoreDamaged, StoreUnavailable
+from ldpstream.surveys import Survey
 
 P = ParamSpec("P")
 T = TypeVar("T")

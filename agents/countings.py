@@ -15,10 +15,10 @@ from typing import Protocol
 
 import structlog
 
-from agents import metrics
-from agents.counting import CLOSE_S, UNCOMMITTED, Counting
-from agents.log import Chunk
-from surveys import Survey
+from ldpstream.agents import metrics
+from ldpstream.agents.counting import CLOSE_S, UNCOMMITTED, Counting
+from ldpstream.agents.log import Chunk
+from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")
 

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from agents.report_keys import ReportKeys, tally_once
-from agents.tally import Record, Records
-from mechanisms import CountTable
-from stores import PaneKey
-from stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
-from surveys import Reason, Survey
+from ldpstream.agents.report_keys import ReportKeys, tally_once
+from ldpstream.agents.tally import Record, Records
+from ldpstream.mechanisms import CountTable
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
+from ldpstream.surveys import Reason, Survey
 
 STEP_BACK_MS = 5_000
 """The next record was appended at most so much before the newest lost record. A larger step back of a broker's clock, just when

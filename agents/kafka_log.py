@@ -11,13 +11,13 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeEr
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
 
-from agents import metrics
-from agents.consumer.chunks import ANSWER_S, ChunkConsumer
-from agents.consumer.second_client import SecondClient
-from agents.log import DeadLetter, Found
-from runtime.errors import LogUnavailable
-from surveys import Survey
-from surveys.envelope import decode_envelope
+from ldpstream.agents import metrics
+from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer
+from ldpstream.agents.consumer.second_client import SecondClient
+from ldpstream.agents.log import DeadLetter, Found
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import decode_envelope
 
 log = structlog.get_logger("ldpstream.agent")
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from agents.tally import Record
-from surveys import Reason
+from ldpstream.agents.tally import Record
+from ldpstream.surveys import Reason
 
 
 class Refusal(NamedTuple):

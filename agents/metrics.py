@@ -6,8 +6,8 @@ count store.
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from agents.fold import FoldResult
-from surveys.envelope import REASONS
+from ldpstream.agents.fold import FoldResult
+from ldpstream.surveys.envelope import REASONS
 
 records = Counter("ldpstream_records", "Records processed: counted, rejected, duplicates and markers")
 reports = Counter("ldpstream_reports", "Reports counted")

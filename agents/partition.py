@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from agents.fold import PartitionFold
-from agents.log import DeadLetter
+from ldpstream.agents.fold import PartitionFold
+from ldpstream.agents.log import DeadLetter
 
 
 @dataclass(slots=True, eq=False)

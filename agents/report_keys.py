@@ -35,9 +35,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from agents.tally import Records, Tally, tally
-from stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
-from surveys import Reason, Survey
+from ldpstream.agents.tally import Records, Tally, tally
+from ldpstream.stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
+from ldpstream.surveys import Reason, Survey
 
 HEADER_BYTES: Final = 16  # length of a report key, in the record's header
 MAX_KEYS: Final = 2**22  # largest number of keys in a generation of a partition; 32 MiB in the agent and in Redis

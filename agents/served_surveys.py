@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from agents import metrics
-from agents.countings import AssignedPartition, Countings
-from runtime.survey_checks import SurveyChecks
-from runtime.survey_watch import LOOK_S, SurveyWatch
-from surveys import Survey
-from surveys.errors import UserError
+from ldpstream.agents import metrics
+from ldpstream.agents.countings import AssignedPartition, Countings
+from ldpstream.runtime.survey_checks import SurveyChecks
+from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.agent")
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from agents import metrics
-from agents.log import Log
-from agents.partition import Partition
-from runtime.errors import LogUnavailable
+from ldpstream.agents import metrics
+from ldpstream.agents.log import Log
+from ldpstream.agents.partition import Partition
+from ldpstream.runtime.errors import LogUnavailable
 
 log = structlog.get_logger("ldpstream.agent")
 

@@ -2,13 +2,13 @@
 
 import structlog
 
-from runtime.settings import Settings, SettingsError
-from runtime.survey_keeper import SurveyKeeper
-from runtime.topics import ensure_topics
-from stores.count_store import StoreUnavailable
-from stores.redis_connection import SharedClient, StoreRefused
-from stores.redis_store import RedisCountStore
-from surveys import Survey
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.survey_keeper import SurveyKeeper
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.redis_connection import SharedClient, StoreRefused
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")
 

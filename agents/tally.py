@@ -13,12 +13,12 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from mechanisms import CountTable, Mechanism
-from mechanisms.arguments import IntArray
-from stores import PaneKey
-from surveys import Reason, Rejected, Survey, open_envelope
-from surveys.envelope import AnyEnvelope
-from surveys.envelope_groups import open_groups
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.stores import PaneKey
+from ldpstream.surveys import Reason, Rejected, Survey, open_envelope
+from ldpstream.surveys.envelope import AnyEnvelope
+from ldpstream.surveys.envelope_groups import open_groups
 
 
 class Record(NamedTuple):

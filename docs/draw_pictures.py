@@ -9,14 +9,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from estimators import matrix_inversion
-from estimators.publishing.filtering import conclude_filtered
-from estimators.publishing.publication import Jump, conclude
-from estimators.smoothing import smooth
-from estimators.step_noise import step_noise
-from mechanisms import CountTable, mechanism
-from mechanisms.arguments import FloatArray
-from surveys import Survey, load_survey
+from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators.smoothing import smooth
+from ldpstream.estimators.step_noise import step_noise
+from ldpstream.mechanisms import CountTable, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.filtering import conclude_filtered
+from ldpstream.publishing.publication import Jump, conclude
+from ldpstream.surveys import Survey, load_survey
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "docs" / "pictures"

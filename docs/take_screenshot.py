@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from runtime import children
+from ldpstream.runtime import children
 
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"

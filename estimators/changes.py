@@ -9,7 +9,7 @@ There is an alarm if |U| exceeds a threshold for any of the k values and any of 
 drifts, the filter estimates a part of the innovations' variance. Its score is then compared after the map from Student's t to
 the normal distribution (Wallace 1959), with DEGREES / gain² degrees of freedom: the gain is the drift's part of the variance.
 
-`python -m experiments.bench.changes` compares other statistics at the same false-alarm rate:
+`python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
 - Cumulative sums (CUSUM) detect jumps of one standard error up to a sixth faster, and larger jumps more slowly. CUSUM does
   not give the jump's step and size.
@@ -28,7 +28,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from mechanisms.arguments import FloatArray, integer, real
+from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 STARTS = 32  # observed steps that are tested as the jump's step; with 8, small jumps are detected 2 to 4 times later
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour

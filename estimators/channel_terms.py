@@ -19,11 +19,11 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import ChannelMechanism, CountTable, Mechanism
-from mechanisms.arguments import FloatArray, integer
-from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, integer
+from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.square_wave import SquareWave
 
 FLOOR = 1e-140  # smallest m in the gradient and the curvature, so that c/m² cannot overflow
 
@@ -157,7 +157,7 @@ class GeometricTerm(ChannelTerm):
         return self._decay(self._factors * x)
 
     def _decay(self, x: FloatArray) -> FloatArray:
-        from mechanisms.kernels import two_sided_decay
+        from ldpstream.mechanisms.kernels import two_sided_decay
 
         out = np.empty(self.k)
         two_sided_decay(x, self._ratio, out)

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from mechanisms import ChannelMechanism, Mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms import ChannelMechanism, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
 MAX_DENSE_K = 128
 LEAST_CHANCE = 1e-9  # limits the weight of rarer outputs: one such output nearly proves that somebody has a value

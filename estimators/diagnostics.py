@@ -45,13 +45,13 @@ from scipy import special
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
-from estimators.estimate import Estimate, check_groups
-from estimators.likelihood import mle
-from mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.square_wave import SquareWave
-from mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.estimators.estimate import Estimate, check_groups
+from ldpstream.estimators.likelihood import mle
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
 ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, a single pair shifts the floor test too much

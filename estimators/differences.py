@@ -32,9 +32,9 @@ Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality.
 
 import numpy as np
 
-from estimators.estimate import Estimate
-from mechanisms import Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 
 def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = None, people: float = 0.0) -> FloatArray:

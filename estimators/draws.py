@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

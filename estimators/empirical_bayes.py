@@ -36,10 +36,10 @@ import numpy as np
 from scipy import special
 from scipy.ndimage import gaussian_filter1d
 
-from estimators.estimate import Estimate, Group, Steps, check_groups
-from estimators.few_values import FEW_VALUES, FewValues
-from estimators.posterior import Posterior
-from estimators.value_likelihood import (
+from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
+from ldpstream.estimators.few_values import FEW_VALUES, FewValues
+from ldpstream.estimators.posterior import Posterior
+from ldpstream.estimators.value_likelihood import (
     LARGE,
     LEAST,
     SPACING,
@@ -49,8 +49,8 @@ from estimators.value_likelihood import (
     people_of,
     value_likelihood,
 )
-from mechanisms import CountTable, Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # of the gamma laws
 EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # of the power laws
@@ -204,7 +204,7 @@ class _Posteriors:
 
     @classmethod
     def of(cls, values: ValueLikelihood, prior: FloatArray, by: float) -> "_Posteriors":
-        from estimators.posterior_kernels import posterior, tilt
+        from ldpstream.estimators.posterior_kernels import posterior, tilt
 
         kinds = values.times.size
         found = cls(np.empty(values.log_like.size), np.empty(kinds), np.empty(kinds), np.empty(values.points.size))

@@ -18,12 +18,12 @@ Source: Li et al. 2020, arXiv:1912.01051, §5.5 (τ, the smoothing step); Silver
 
 import numpy as np
 
-from estimators.estimate import Estimate, Group, check_groups
-from estimators.likelihood import likelihood_terms
-from estimators.optimum import duality_gap, evaluate
-from estimators.terms import Term
-from mechanisms import ChannelMechanism, CountTable, Mechanism
-from mechanisms.arguments import FloatArray, integer
+from ldpstream.estimators.estimate import Estimate, Group, check_groups
+from ldpstream.estimators.likelihood import likelihood_terms
+from ldpstream.estimators.optimum import duality_gap, evaluate
+from ldpstream.estimators.terms import Term
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, integer
 
 CELLS = 256  # least number of cells that are smoothed
 TOLERANCE = 1e-3  # τ, in nats
@@ -44,7 +44,7 @@ def ems(m: Mechanism, table: CountTable, max_iter: int = 10_000) -> Estimate:
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
 
-    >>> from mechanisms import mechanism
+    >>> from ldpstream.mechanisms import mechanism
     >>> m = mechanism("SW", k=5, eps=1.0)
     >>> ems(m, m.table(7, np.array([1, 2, 2, 1, 1, 0]))).frequencies.round(3).tolist()
     [0.175, 0.622, 0.142, 0.061, 0.001]

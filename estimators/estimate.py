@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from scipy.stats import norm
 
-from mechanisms import Mechanism
-from mechanisms.arguments import FloatArray, integer, real
-from mechanisms.table import CountTable
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, integer, real
+from ldpstream.mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
 Steps = int | Sequence[int]  # largest number of reports of one person in the table: one number for all groups, or one for each

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from estimators.posterior import SHARP, Posterior
-from estimators.value_likelihood import Observation, integrals
-from mechanisms.arguments import FloatArray, IntArray
+from ldpstream.estimators.posterior import SHARP, Posterior
+from ldpstream.estimators.value_likelihood import Observation, integrals
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 FEW_VALUES = 9  # most values for this estimate
 SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # of the gamma laws with mean 1/k
@@ -125,7 +125,7 @@ class FewValues:
     @classmethod
     def of(cls, seen: list[Observation], k: int) -> "FewValues":
         """Returns the posterior for k values, at most `FEW_VALUES`, and at least one observation."""
-        from estimators.few_values_kernels import marginals
+        from ldpstream.estimators.few_values_kernels import marginals
 
         lattice = Lattice.of(seen, k)
         prior = np.moveaxis(laws(k, lattice.points, lattice.step), 0, 1)  # (k, laws, points)

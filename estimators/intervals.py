@@ -8,9 +8,9 @@ few reports, the frequent values fall by several standard errors. IBU has more b
 
 import numpy as np
 
-from estimators.estimate import Estimate, Group
-from estimators.matrix_inversion import combined_inversion
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.estimate import Estimate, Group
+from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.mechanisms.arguments import FloatArray
 
 ROUNDING = 1e-7  # smallest standard error in `bias`: an iteration ends at about this distance from its limit
 CLEAR = 2.0  # a frequent value is at least this many standard errors above zero

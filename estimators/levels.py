@@ -11,9 +11,9 @@ from itertools import combinations
 
 import numpy as np
 
-from estimators.estimate import Group, Steps, of_each_group
-from estimators.matrix_inversion import combined_inversion
-from mechanisms import ChannelMechanism
+from ldpstream.estimators.estimate import Group, Steps, of_each_group
+from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.mechanisms import ChannelMechanism
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.
 import numpy as np
 import numpy.typing as npt
 
-from estimators.channel_terms import exact_term
-from estimators.estimate import Estimate, Group, Steps, check_groups
-from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
-from estimators.standard_errors import standard_errors
-from estimators.terms import SupportTerm, Term
-from estimators.value_likelihood import kinds
-from mechanisms import CountTable, Mechanism
-from mechanisms.arguments import FloatArray, integer, one_of, real
-from mechanisms.location import distribution
+from ldpstream.estimators.channel_terms import exact_term
+from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
+from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
+from ldpstream.estimators.standard_errors import standard_errors
+from ldpstream.estimators.terms import SupportTerm, Term
+from ldpstream.estimators.value_likelihood import kinds
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, integer, one_of, real
+from ldpstream.mechanisms.location import distribution
 
 LIKELIHOODS = ("exact", "support")
 PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
@@ -153,7 +153,7 @@ def em(
     """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance. `delta` is in nats."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
-        from estimators.kernels import support_em
+        from ldpstream.estimators.kernels import support_em
 
         first, kind, times = kinds([*(term.support for term in supports), f])
         counts, q = np.array([term.support[first] for term in supports]), np.array([term.q for term in supports])

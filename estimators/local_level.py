@@ -39,8 +39,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.changes import RUN_LENGTH, Change, Evidence, normalized, threshold
-from mechanisms.arguments import FloatArray, integer, real
+from ldpstream.estimators.changes import RUN_LENGTH, Change, Evidence, normalized, threshold
+from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
 MEMORY = 0.99  # factor by which a step's log-likelihood shrinks with every later step

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from estimators.estimate import Estimate, Group, Steps, check_groups, of_each_group
-from estimators.post_processing import check_method, norm_sub, post_process
-from mechanisms import ChannelMechanism, CountTable, Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups, of_each_group
+from ldpstream.estimators.post_processing import check_method, norm_sub, post_process
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 
 def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps: int = 1) -> Estimate:

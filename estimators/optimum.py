@@ -11,8 +11,8 @@ from collections import deque
 
 import numpy as np
 
-from estimators.terms import TINY, SupportTerm, Term
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.terms import TINY, SupportTerm, Term
+from ldpstream.mechanisms.arguments import FloatArray
 
 PAIRS = 20  # number of past steps that L-BFGS keeps
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try

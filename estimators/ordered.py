@@ -43,21 +43,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from estimators.draws import Draws, Unshrunk
-from estimators.empirical_bayes import combined_empirical_bayes, posterior_means
-from estimators.estimate import Estimate, Group, Steps, check_groups
-from estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
-from estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
-from estimators.value_likelihood import (
-    Observation,
-    Variance,
-    informative,
-    noise_variance,
-    observations,
-    people_of,
-)
-from mechanisms import ChannelMechanism, CountTable, Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.draws import Draws, Unshrunk
+from ldpstream.estimators.empirical_bayes import combined_empirical_bayes, posterior_means
+from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
+from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
+from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
+from ldpstream.estimators.value_likelihood import Observation, Variance, informative, noise_variance, observations, people_of
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.posterior import Posterior
-from estimators.value_likelihood import Observation, ValueLikelihood, value_likelihood
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.posterior import Posterior
+from ldpstream.estimators.value_likelihood import Observation, ValueLikelihood, value_likelihood
+from ldpstream.mechanisms.arguments import FloatArray
 
 FINER = 3.0  # the grid of levels is this much finer than for single values: a level is the mean of many values
 SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of the gamma laws of H
@@ -75,7 +75,7 @@ def _with_sum_one(mean: FloatArray) -> FloatArray:
 
 def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
     """Returns the likelihoods, value by value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
-    from estimators.plateau_kernels import forward_backward
+    from ldpstream.estimators.plateau_kernels import forward_backward
 
     k = z.size
     projected = z + (1 - z.sum()) * variance / variance.sum()

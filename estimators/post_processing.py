@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from mechanisms.arguments import FloatArray, one_of, real
+from ldpstream.mechanisms.arguments import FloatArray, one_of, real
 
 _STEEPEST_POWER = 6.0
 

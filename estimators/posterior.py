@@ -29,8 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from estimators.value_likelihood import LARGE, ValueLikelihood
-from mechanisms.arguments import FloatArray, IntArray
+from ldpstream.estimators.value_likelihood import LARGE, ValueLikelihood
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
 PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # parts of the posterior outside an interval that may lie below it

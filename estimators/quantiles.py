@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from estimators.draws import Draws, Unshrunk
-from estimators.estimate import Estimate
-from mechanisms.arguments import FloatArray, real
+from ldpstream.estimators.draws import Draws, Unshrunk
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.mechanisms.arguments import FloatArray, real
 
 PERCENTILES = (0.5, 0.9, 0.99)
 CAUTION = 1.08  # factor of the distance of an interval's ends from the value: smoothing adds a bias

@@ -13,12 +13,12 @@ import math
 
 import numpy as np
 
-from estimators.channel_terms import ChannelTerm, FakeDataTerm
-from mechanisms import Mechanism, Reports
-from mechanisms.arguments import FloatArray
-from mechanisms.bits import row_bytes
-from mechanisms.subset import SubsetSelection
-from mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.estimators.channel_terms import ChannelTerm, FakeDataTerm
+from ldpstream.mechanisms import Mechanism, Reports
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.bits import row_bytes
+from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 
 class ReportsTerm(ChannelTerm):
@@ -52,7 +52,7 @@ class ReportsTerm(ChannelTerm):
         self._rows, self._other, self._excess = reports, math.exp(-eps), -math.expm1(-eps)
 
     def _forward(self, f: FloatArray) -> FloatArray:
-        from mechanisms.kernels import bit_sums
+        from ldpstream.mechanisms.kernels import bit_sums
 
         padded = np.zeros(8 * row_bytes(self.k))
         padded[: self.k] = f
@@ -61,7 +61,7 @@ class ReportsTerm(ChannelTerm):
         return np.asarray(self._other * f.sum() + self._excess * sums)
 
     def _adjoint(self, x: FloatArray) -> FloatArray:
-        from mechanisms.kernels import bit_spread
+        from ldpstream.mechanisms.kernels import bit_spread
 
         sums = np.zeros(8 * row_bytes(self.k))
         bit_spread(self._rows, x, sums)

@@ -44,8 +44,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtr, ndtri
 
-from estimators.draws import Draws
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.draws import Draws
+from ldpstream.mechanisms.arguments import FloatArray
 
 DRAWS = 200  # posterior draws
 MODELS = ((1, False), (2, False), (2, True))  # order, and whether there is an independent part
@@ -138,7 +138,7 @@ class _Mode:
 
     def find(self, problem: _Problem, gain: float = FINE) -> None:
         """Moves to the mode for `prior` and `problem`, from where it is."""
-        from estimators import smooth_kernels
+        from ldpstream.estimators import smooth_kernels
 
         value = smooth_kernels.mode(
             problem.z,
@@ -303,7 +303,7 @@ def _prior(k: int, order: int, tau: float) -> _Prior:
     """
     if order == 1:
         return _Prior(tau * _bands(k, 1, np.ones(k - 1)), (k - 1) * math.log(tau))
-    from estimators import smooth_kernels
+    from ldpstream.estimators import smooth_kernels
 
     kappa = (k - 1) / SLOPE**2
     end = np.minimum(np.arange(k - 2) + 1.0, np.arange(k - 2)[::-1] + 1.0) / (FREE_ENDS * k)
@@ -332,7 +332,7 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
     Each mode gives a number of draws in proportion to its weight. Importance sampling (with weights truncated as in Ionides
     2008) and systematic resampling correct the smooth parts.
     """
-    from estimators import smooth_kernels
+    from ldpstream.estimators import smooth_kernels
 
     k = problem.z.size
     rng = np.random.default_rng(1)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from estimators.local_level import DRIFTS, FLOOR, LEAST_VARIANCE
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.local_level import DRIFTS, FLOOR, LEAST_VARIANCE
+from ldpstream.mechanisms.arguments import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
 

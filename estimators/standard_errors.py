@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.linalg import helmert
 
-from estimators.dense_errors import is_dense, score_moments
-from estimators.estimate import Group, Steps, of_each_group
-from mechanisms import Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.dense_errors import is_dense, score_moments
+from ldpstream.estimators.estimate import Group, Steps, of_each_group
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 RESOLVED = 1e-12  # smallest ratio of two eigenvalues of a Hessian that is not a rounding error
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.matrix_inversion import inversion_weight
-from estimators.post_processing import norm_sub
-from mechanisms import ChannelMechanism, Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators.matrix_inversion import inversion_weight
+from ldpstream.estimators.post_processing import norm_sub
+from ldpstream.mechanisms import ChannelMechanism, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 LONG = 2**31  # number of steps after which only lasting noise is left
 

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from mechanisms import CountTable, Mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 TINY = 1e-130  # smallest probability; a count divided by TINY² does not overflow
 

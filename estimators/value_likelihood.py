@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from estimators.estimate import Group, Steps, of_each_group
-from estimators.matrix_inversion import combined_inversion
-from mechanisms import ChannelMechanism, CountTable, Mechanism
-from mechanisms.arguments import FloatArray, IntArray
-from mechanisms.local_hashing import Hashing
+from ldpstream.estimators.estimate import Group, Steps, of_each_group
+from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.local_hashing import Hashing
 
 SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is surely no noise

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from estimators import (
+    from ldpstream.estimators import (
         combined_empirical_bayes,
         combined_mle,
         combined_ordered_empirical_bayes,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         post_process,
         quantiles,
     )
-    from mechanisms import ledger, mechanism
-    from surveys import load_survey
+    from ldpstream.mechanisms import ledger, mechanism
+    from ldpstream.surveys import load_survey
 
 __version__ = "0.1.0"
 
@@ -45,7 +45,7 @@ __all__ = [
     "quantiles",
 ]
 
-_HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
+_HOMES = {"mechanism": "mechanisms", "ledger": "ldpstream.mechanisms.ledger", "load_survey": "surveys"}
 
 
 def __dir__() -> list[str]:

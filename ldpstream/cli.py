@@ -29,26 +29,26 @@ from ldpstream import (
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
+from ldpstream.producers.people_file import open_data
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_live
+from ldpstream.producers.sinks import KafkaSink, Sink, SinkError
+from ldpstream.producers.values import MarkovValues, ValueSource
 from ldpstream.promise import cohort_line, promise
 from ldpstream.rehearse import rehearse
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.logs import logging_config
+from ldpstream.runtime.settings import Settings, load_settings
+from ldpstream.runtime.shutdown import end_within
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.runtime.waiting import Stopped, Unreachable, wait_for
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.terminal import console, fail, progress_bar, say, tell
-from producers.people_file import open_data
-from producers.population import Population
-from producers.produce import produce_live
-from producers.sinks import KafkaSink, Sink, SinkError
-from producers.values import MarkovValues, ValueSource
-from runtime.clock import now_ms
-from runtime.logs import logging_config
-from runtime.settings import Settings, load_settings
-from runtime.shutdown import end_within
-from runtime.topics import ensure_topics
-from runtime.waiting import Stopped, Unreachable, wait_for
-from surveys import Survey, load_survey
-from surveys.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
-    from estimators.publishing.publication import Publication
     from ldpstream.demo import Demo
+    from ldpstream.publishing.publication import Publication
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -148,8 +148,8 @@ def demo(
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
     """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is in use."""
-    from estimators.publishing.api import create_api  # only here and in the estimator: this module loads slowly
-    from estimators.publishing.page_server import PageServer
+    from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
+    from ldpstream.publishing.page.server import PageServer
 
     settings, service = load_settings(), pipeline.service
     api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
@@ -310,8 +310,8 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
     """Returns a sink to the gateway, with the first token of the tokens file."""
-    from producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
-    from producers.gateway.service import read_tokens
+    from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
+    from ldpstream.producers.gateway.service import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
@@ -321,10 +321,10 @@ def agent(surveys: SurveyPaths) -> None:
     """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
     settings = load_settings()
     dictConfig(logging_config(settings.log_level))
-    from runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
+    from ldpstream.runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
 
     watch = SurveyWatch(surveys)
-    from agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
+    from ldpstream.agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
 
     run_agent(watch, settings)
 
@@ -340,13 +340,13 @@ def estimate(
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     dictConfig(logging_config(settings.log_level))
-    from runtime.survey_keeper import SurveyKeeper
-    from runtime.survey_watch import SurveyWatch
+    from ldpstream.runtime.survey_keeper import SurveyKeeper
+    from ldpstream.runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
     if watch.only_file is None and (until is not None or json is not None):
         fail("--until and --json need exactly one survey file")
-    from estimators.publishing.service import serve
+    from ldpstream.publishing.service import serve
 
     def seen(publication: "Publication") -> None:
         if until is not None and publication.span == "window" and publication.cohort is None:
@@ -370,11 +370,11 @@ def gateway(survey_files: SurveyPaths) -> None:
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     dictConfig(logging_config(settings.log_level))
-    from runtime.survey_keeper import SurveyKeeper
-    from runtime.survey_watch import SurveyWatch
+    from ldpstream.runtime.survey_keeper import SurveyKeeper
+    from ldpstream.runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
-    from producers.gateway.service import serve as serve_gateway  # only here: this module loads slowly
+    from ldpstream.producers.gateway.service import serve as serve_gateway  # only here: this module loads slowly
 
     serve_gateway(watch, settings, partial(SurveyKeeper(settings, watch).check_topics, role="gateway"))
 

@@ -11,8 +11,8 @@ import typer
 
 from ldpstream.arguments import SurveyFile
 from ldpstream.outputs import JsonFile, write_json
+from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import activity, console, tell
-from surveys import Survey, load_survey
 
 app = typer.Typer()
 
@@ -45,9 +45,9 @@ def conformance_command(
 
 
 def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
-    from experiments.conformance.calls import read_calls
-    from experiments.conformance.conformance import check_device
-    from experiments.conformance.conformance_tables import conformance_tables, conformance_verdict
+    from ldpstream.checks.conformance.calls import read_calls
+    from ldpstream.checks.conformance.conformance import check_device
+    from ldpstream.checks.conformance.conformance_tables import conformance_tables, conformance_verdict
 
     with activity() as progress:
         progress(f"calls of {path}")
@@ -62,8 +62,8 @@ def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
 
 
 def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> list[str]:
-    from experiments.conformance.conformance_tables import passed_or_failed
-    from experiments.conformance.listener import listening
+    from ldpstream.checks.conformance.conformance_tables import passed_or_failed
+    from ldpstream.checks.conformance.listener import listening
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with listening(survey, toml, port) as (sending, url):

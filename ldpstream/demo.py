@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from estimators.publishing.publication import Publication
 from ldpstream.embedded import EmbeddedService, MemoryLog
-from mechanisms.arguments import IntArray
-from producers.population import Population
-from producers.produce import produce_step
-from producers.sinks import MemorySink
-from producers.values import ValueSource
-from surveys import Survey
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import MemorySink
+from ldpstream.producers.values import ValueSource
+from ldpstream.publishing.publication import Publication
+from ldpstream.surveys import Survey
 
 PARTITIONS = 4
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
-from agents.fold import PartitionFold
-from agents.tally import Record
-from estimators.publishing.publication import Publication
-from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Publisher, Schedule
-from stores.memory_store import MemoryCountStore
-from surveys import Reason, Survey
+from ldpstream.agents.fold import PartitionFold
+from ldpstream.agents.tally import Record
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Publisher, Schedule
+from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys import Reason, Survey
 
 
 class MemoryLog:
@@ -30,7 +30,7 @@ class MemoryLog:
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
 
-    # ---- the methods of estimators.publishing.schedule.LogPosition
+    # ---- the methods of publishing.schedule.LogPosition
 
     def log_id(self) -> str:
         return ""

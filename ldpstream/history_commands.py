@@ -8,9 +8,9 @@ import typer
 
 from ldpstream.arguments import SurveyFile
 from ldpstream.outputs import JsonFile, OutputError, write_json
+from ldpstream.runtime.settings import load_settings
+from ldpstream.surveys import load_survey
 from ldpstream.terminal import job_bar, tell
-from runtime.settings import load_settings
-from surveys import load_survey
 
 app = typer.Typer()
 Format = Literal["parquet", "csv"]
@@ -29,7 +29,7 @@ def export_command(
     if find_spec("polars") is None:
         raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
     survey, settings = load_survey(survey_file), load_settings()
-    from estimators.history.export import export
+    from ldpstream.publishing.history.export import export
 
     with job_bar() as bar:
         done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"))

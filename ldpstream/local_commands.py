@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo, Users
+from ldpstream.producers.people_file import open_data
+from ldpstream.runtime.settings import load_settings
+from ldpstream.surveys import load_survey
 from ldpstream.terminal import tell
-from producers.people_file import open_data
-from runtime.settings import load_settings
-from surveys import load_survey
 
 app = typer.Typer()
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed

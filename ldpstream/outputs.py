@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from surveys.errors import UserError
+from ldpstream.surveys.errors import UserError
 
 PICTURES = (".png", ".svg", ".pdf")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from surveys import Survey
+from ldpstream.surveys import Survey
 
 MOST_REPORTS = 1000
 

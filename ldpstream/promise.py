@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from mechanisms import Longitudinal, Mechanism, choose
-from mechanisms.local_hashing import LongitudinalHashing
-from surveys import Cohort, Survey
+from ldpstream.mechanisms import Longitudinal, Mechanism, choose
+from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.surveys import Cohort, Survey
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",

@@ -5,7 +5,7 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
-from surveys import Survey, SurveyError, load_survey, parse_survey
+from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:

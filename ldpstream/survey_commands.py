@@ -11,13 +11,13 @@ from rich.table import Column, Table
 
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.promise import device_loss
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey, SurveyError, load_survey
+from ldpstream.surveys.differences import Difference, differences
+from ldpstream.surveys.folder import survey_files
+from ldpstream.surveys.lineage import join, predecessors, state
 from ldpstream.tables import number
 from ldpstream.terminal import console, fail, say, tell
-from runtime.clock import now_ms
-from surveys import Survey, SurveyError, load_survey
-from surveys.differences import Difference, differences
-from surveys.folder import survey_files
-from surveys.lineage import join, predecessors, state
 
 app = typer.Typer()
 LONGEST = 60  # characters of a value in the table of `diff`

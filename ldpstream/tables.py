@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from rich.markup import escape
 from rich.table import Table
 
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import MIN_EPS, integer, real
+from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
+from ldpstream.mechanisms.solvers import largest_within
 from ldpstream.promise import HORIZONS
-from mechanisms import Mechanism
-from mechanisms.arguments import MIN_EPS, integer, real
-from mechanisms.ledger.sequence_loss import MAX_T
-from mechanisms.solvers import largest_within
-from surveys import Attribute, Level, Survey
+from ldpstream.surveys import Attribute, Level, Survey
 
 if TYPE_CHECKING:  # see cli.py
-    from estimators.publishing.publication import Publication
-    from experiments.advice.proposal import Plan, Proposal
+    from ldpstream.advice.proposal import Plan, Proposal
+    from ldpstream.publishing.publication import Publication
 
 MOST_ROWS = 20
 MAX_BUDGET = 1e9  # in nats

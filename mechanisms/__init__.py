@@ -5,11 +5,11 @@ These modules import no other folder and use no clock, file or socket. The calle
 computes losses.
 """
 
-from mechanisms.base import Mechanism, Reports
-from mechanisms.kinds import Longitudinal, OneTime
-from mechanisms.location import ChannelMechanism
-from mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, choose, mechanism
-from mechanisms.table import CountTable
+from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.location import ChannelMechanism
+from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, choose, mechanism
+from ldpstream.mechanisms.table import CountTable
 
 __all__ = [
     "LOCATION",

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import guessing, ledger
-from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real
-from mechanisms.table import CountTable
+from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.table import CountTable
 
 Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
 MAX_CHANNEL_ENTRIES = 2**24

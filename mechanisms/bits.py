@@ -8,7 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
@@ -35,7 +35,7 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)
     if type(rng) is np.random.Generator:
-        from mechanisms.kernels import bernoulli_words
+        from ldpstream.mechanisms.kernels import bernoulli_words
 
         words = np.empty(-(-size // 8), np.uint64)
         bernoulli_words(words, np.uint64(threshold), rng.integers(0, 2**64, 4, np.uint64))
@@ -77,7 +77,7 @@ def count_ones(rows: Rows, k: int) -> IntArray:
     """
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]
-    from mechanisms.kernels import count_bits
+    from ldpstream.mechanisms.kernels import count_bits
 
     width = row_bytes(k)
     together = 8 // math.gcd(width, 8)

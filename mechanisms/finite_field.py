@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arguments import IntArray
 
 MAX_FIELD = 1024
 FieldTable = npt.NDArray[np.uint16]

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
-from mechanisms.base import Reports
-from mechanisms.location import MAX_CELLS, LocationMechanism, StoredChannel, distribution
+from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
+from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.location import MAX_CELLS, LocationMechanism, StoredChannel, distribution
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
 ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small

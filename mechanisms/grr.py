@@ -17,8 +17,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import guessing, ledger
-from mechanisms.arguments import (
+from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms.arguments import (
     MAX_COUNT,
     MAX_K,
     FloatArray,
@@ -30,8 +30,8 @@ from mechanisms.arguments import (
     one_of,
     user_values,
 )
-from mechanisms.base import Mechanism, Reports
-from mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 
 CALIBRATIONS = ("exact", "paper")
 MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
@@ -90,7 +90,7 @@ class _Symbols(Mechanism):
     def _count(self, reports: Reports) -> IntArray:
         if len(reports) < MANY or self.k > NARROW:
             return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
-        from mechanisms.kernels import count_symbols
+        from ldpstream.mechanisms.kernels import count_symbols
 
         return np.asarray(count_symbols(reports, self.k))
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray
 
 MAX_EXACT_REPORTS = 100  # reports of one memo; above, we return the limit for infinitely many reports, a nearly exact bound
 

@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import guessing, ledger
-from mechanisms.arguments import MAX_COUNT, IntArray, integer, user_values
-from mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, integer, user_values
+from ldpstream.mechanisms.base import Mechanism, Reports
 
 
 class OneTime(Mechanism):

@@ -35,8 +35,8 @@ import math
 
 import numpy as np
 
-from mechanisms.arguments import FloatArray, IntArray
-from mechanisms.finite_field import field
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.finite_field import field
 
 
 class LinearPool:
@@ -62,7 +62,7 @@ class LinearPool:
 
     def hash(self, functions: IntArray, values: IntArray) -> IntArray:
         """(n,) symbols H_a(v) for function numbers in [0, S) and int64 values in [0, k); if m = 1, for values in [0, g)."""
-        from mechanisms.kernels import linear_hash
+        from ldpstream.mechanisms.kernels import linear_hash
 
         out = np.empty(values.size, np.int64)
         places = values if self.stride == 1 else values * self.stride % self.k
@@ -81,7 +81,7 @@ class LinearPool:
 
     def support(self, counts: IntArray) -> IntArray:
         """(k,) int64 support counts of a table of shape (S, g)."""
-        from mechanisms.kernels import radon_transpose
+        from ldpstream.mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k, np.int64)
         radon_transpose(self.fold(counts), self.size // self.g, self.stride, self.add, self.multiply, out)
@@ -89,7 +89,7 @@ class LinearPool:
 
     def fold(self, counts: IntArray) -> IntArray:
         """(cells,) int64 folded table of a table of shape (S, g): equivalent reports share one cell."""
-        from mechanisms.kernels import fold_functions
+        from ldpstream.mechanisms.kernels import fold_functions
 
         folded = np.zeros(self.cells, np.int64)
         fold_functions(counts, self.add, self.multiply, folded)
@@ -97,7 +97,7 @@ class LinearPool:
 
     def radon(self, f: FloatArray) -> FloatArray:
         """(cells,) mass of each symbol under each function of the folded table, from the (k,) masses f of the values."""
-        from mechanisms.kernels import radon
+        from ldpstream.mechanisms.kernels import radon
 
         out = np.zeros(self.cells)
         radon(f, self.size // self.g, self.stride, self.add, self.multiply, out)
@@ -105,7 +105,7 @@ class LinearPool:
 
     def radon_transpose(self, x: FloatArray) -> FloatArray:
         """(k,) for each value, the sum of x over the cells to which the value hashes."""
-        from mechanisms.kernels import radon_transpose
+        from ldpstream.mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k)
         radon_transpose(x.copy(), self.size // self.g, self.stride, self.add, self.multiply, out)

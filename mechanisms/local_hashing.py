@@ -19,11 +19,20 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import guessing, ledger
-from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
-from mechanisms.base import Mechanism, Reports
-from mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
-from mechanisms.grr import (
+from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms.arguments import (
+    MAX_COUNT,
+    FloatArray,
+    IntArray,
+    chain_epsilons,
+    epsilon,
+    integer,
+    one_of,
+    user_values,
+)
+from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
+from ldpstream.mechanisms.grr import (
     CALIBRATIONS,
     GRR,
     LongitudinalGRR,
@@ -33,9 +42,9 @@ from mechanisms.grr import (
     second_round_eps,
     unsigned,
 )
-from mechanisms.kinds import Longitudinal, OneTime
-from mechanisms.linear_pool import LinearPool, digits_needed
-from mechanisms.table import CountTable
+from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
+from ldpstream.mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # limit for the counts of one table: 512 MiB of int64
 AUTO_TABLE = 2**23  # limit if g is chosen automatically and some g is within the limit: 64 MiB, which the services can store

@@ -19,11 +19,11 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
-from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
-from mechanisms.grr import unsigned
-from mechanisms.kinds import OneTime
-from mechanisms.table import CountTable
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
+from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
+from ldpstream.mechanisms.grr import unsigned
+from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.table import CountTable
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from mechanisms.arguments import one_of
-from mechanisms.base import Mechanism
-from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
-from mechanisms.grr import GRR, LongitudinalGRR
-from mechanisms.kinds import Longitudinal, OneTime
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.location import ChannelMechanism
-from mechanisms.shokri import Shokri
-from mechanisms.square_wave import SquareWave
-from mechanisms.subset import SubsetSelection
-from mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.arguments import one_of
+from ldpstream.mechanisms.base import Mechanism
+from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
+from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.location import ChannelMechanism
+from ldpstream.mechanisms.shokri import Shokri
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
 
 M = TypeVar("M", bound=Mechanism)
 

@@ -25,8 +25,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray, integer, real
-from mechanisms.location import StoredChannel, distribution
+from ldpstream.mechanisms.arguments import FloatArray, integer, real
+from ldpstream.mechanisms.location import StoredChannel, distribution
 
 MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients; the solver needs up to a minute at k = 100
 DUST = 1e-11  # entries of a solution below this are rounding errors of the solver

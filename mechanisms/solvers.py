@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from mechanisms.arguments import MAX_EPS, epsilon, integer, one_of
-from mechanisms.base import Mechanism
-from mechanisms.registry import LONGITUDINAL, mechanism
+from ldpstream.mechanisms.arguments import MAX_EPS, epsilon, integer, one_of
+from ldpstream.mechanisms.base import Mechanism
+from ldpstream.mechanisms.registry import LONGITUDINAL, mechanism
 
 _SMALLEST = 1e-9
 _HALVINGS = 80

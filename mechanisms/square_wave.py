@@ -30,9 +30,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import MAX_COUNT, FloatArray, epsilon, integer, user_values
-from mechanisms.base import Reports
-from mechanisms.location import ChannelMechanism, distribution
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, epsilon, integer, user_values
+from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.location import ChannelMechanism, distribution
 
 MAX_BINS = 1024  # the inversion needs a dense matrix, and no report resolves more bins
 SERIES = 1e-5  # for a smaller ε, the formula of b loses its digits

@@ -13,11 +13,11 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
-from mechanisms.base import Reports
-from mechanisms.bits import padding_mask, row_bytes
-from mechanisms.kinds import OneTime
-from mechanisms.unary import Bits
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
+from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.bits import padding_mask, row_bytes
+from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.unary import Bits
 
 
 def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
@@ -66,7 +66,7 @@ class SubsetSelection(Bits, OneTime):
         rows = np.zeros((checked.size, row_bytes(self.k)), np.uint8)
         with_value = rng.random(checked.size) < self.p
         if type(rng) is np.random.Generator:
-            from mechanisms.kernels import subset_rows
+            from ldpstream.mechanisms.kernels import subset_rows
 
             subset_rows(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
         else:  # draws every random number from rng: see `bits.bernoulli_rows`

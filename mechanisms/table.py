@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arguments import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # `__eq__` below compares arrays; Python therefore makes no hash

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import guessing, ledger
-from mechanisms.arguments import (
+from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms.arguments import (
     MAX_COUNT,
     MAX_K,
     FloatArray,
@@ -34,10 +34,10 @@ from mechanisms.arguments import (
     one_of,
     user_values,
 )
-from mechanisms.base import Invalid, Mechanism, Reports
-from mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
-from mechanisms.grr import CALIBRATIONS
-from mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.base import Invalid, Mechanism, Reports
+from ldpstream.mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
+from ldpstream.mechanisms.grr import CALIBRATIONS
+from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mechanisms.arguments import IntArray
-from producers.table_file import OTHER, TableFile, attribute_name, find_column
-from producers.values import ValueSource
-from surveys import Cohort
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.table_file import OTHER, TableFile, attribute_name, find_column
+from ldpstream.producers.values import ValueSource
+from ldpstream.surveys import Cohort
 
 
 class PeopleInCohorts:

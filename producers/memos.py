@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import Longitudinal, Reports
-from mechanisms.arguments import IntArray
+from ldpstream.mechanisms import Longitudinal, Reports
+from ldpstream.mechanisms.arguments import IntArray
 
 
 class Memos:

@@ -16,11 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-from mechanisms.arguments import IntArray, integer
-from producers.cohort_column import with_cohorts
-from producers.table_file import OTHER, DataError, TableFile, find_column, has_steps, is_missing, number_text, require_names
-from producers.values import MAX_STEPS, ValueSource, load_values
-from surveys import Attribute, Survey
+from ldpstream.mechanisms.arguments import IntArray, integer
+from ldpstream.producers.cohort_column import with_cohorts
+from ldpstream.producers.table_file import (
+    OTHER,
+    DataError,
+    TableFile,
+    find_column,
+    has_steps,
+    is_missing,
+    number_text,
+    require_names,
+)
+from ldpstream.producers.values import MAX_STEPS, ValueSource, load_values
+from ldpstream.surveys import Attribute, Survey
 
 
 class UnchangingValues:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import Longitudinal, Mechanism, Reports
-from mechanisms.arguments import IntArray, integer
-from producers.cohort_column import PeopleInCohorts
-from producers.memos import Memos
-from producers.randomness import Purpose, stream
-from producers.values import ValueSource
-from surveys import Survey
+from ldpstream.mechanisms import Longitudinal, Mechanism, Reports
+from ldpstream.mechanisms.arguments import IntArray, integer
+from ldpstream.producers.cohort_column import PeopleInCohorts
+from ldpstream.producers.memos import Memos
+from ldpstream.producers.randomness import Purpose, stream
+from ldpstream.producers.values import ValueSource
+from ldpstream.surveys import Survey
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mechanisms.arguments import IntArray
-from producers.population import Population
-from producers.sinks import Sink, TooLateError
-from surveys import Survey, SurveyError, seal
-from surveys.envelope import reports_per_envelope
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.population import Population
+from ldpstream.producers.sinks import Sink, TooLateError
+from ldpstream.surveys import Survey, SurveyError, seal
+from ldpstream.surveys.envelope import reports_per_envelope
 
 ENVELOPE_BYTES = 16_384
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from kafka.errors import KafkaError
 
-from runtime.kafka_errors import hearing
-from runtime.kafka_producer import Producer
-from runtime.settings import Settings
-from surveys.envelope import MAX_ENVELOPE_BYTES
-from surveys.errors import UserError
+from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.errors import UserError
 
 CONNECT_MS = 5_000
 REQUEST_MS = 10_000

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
-from surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.errors import UserError, did_you_mean
 
 DELIMITERS = ",;\t"
 OTHER = "other"  # the value that stands for every text that a survey does not list

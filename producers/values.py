@@ -23,10 +23,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray, IntArray, integer
-from producers.randomness import Purpose, stream
-from producers.table_file import DataError, TableFile, find_column
-from surveys import Attribute, Survey
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
+from ldpstream.producers.randomness import Purpose, stream
+from ldpstream.producers.table_file import DataError, TableFile, find_column
+from ldpstream.surveys import Attribute, Survey
 
 MAX_STEPS = 1_000_000
 STAY = 0.9  # probability that a simulated value stays the same for another step

@@ -1,6 +1,6 @@
 """Errors that several folders of the project raise and catch."""
 
-from surveys.errors import UserError
+from ldpstream.surveys.errors import UserError
 
 
 class LogUnavailable(UserError):

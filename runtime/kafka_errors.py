@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from runtime.settings import Settings
+from ldpstream.runtime.settings import Settings
 
 _TELLING = re.compile("Sasl|SSL")  # messages about authentication and certificates; later messages only say "unreachable"
 _CUT_OFF = re.compile("disconnected|reset by peer|Broken pipe|Invalid frame", re.IGNORECASE)

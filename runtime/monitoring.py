@@ -13,7 +13,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import disable_created_metrics, make_wsgi_app
 
-from runtime.settings import cannot_listen
+from ldpstream.runtime.settings import cannot_listen
 
 # removes the unused `_created` series of every counter
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it

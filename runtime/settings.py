@@ -17,8 +17,8 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from runtime.redis_url import RedisUrl, parse_redis_url
-from surveys.errors import UserError, did_you_mean
+from ldpstream.runtime.redis_url import RedisUrl, parse_redis_url
+from ldpstream.surveys.errors import UserError, did_you_mean
 
 PREFIX = "LDPSTREAM_"
 
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
     redis_key_file: File | None = None
     """as `LDPSTREAM_KAFKA_KEY_FILE`"""
     survey: str | None = None
-    """survey file, or folder of survey files, for `faust -A agents.app worker`; the commands take it as an argument"""
+    """survey file, or folder of survey files, for `faust -A ldpstream.agents.app worker`; the commands take it as an argument"""
     group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] = "ldpstream-agents"
     """consumer group of agents that count a folder or several survey files; agents of one survey file use the survey's own"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from runtime.survey_keeper import OpenSurveyChanged
-from runtime.survey_watch import SurveyWatch
-from runtime.waiting import Unreachable
-from surveys import Survey
-from surveys.errors import UserError
+from ldpstream.runtime.survey_keeper import OpenSurveyChanged
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.waiting import Unreachable
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.surveys")
 

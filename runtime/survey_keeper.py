@@ -20,16 +20,16 @@ import structlog
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from runtime.clock import now_ms
-from runtime.kafka_errors import hearing
-from runtime.kafka_producer import Producer
-from runtime.settings import Settings
-from runtime.survey_watch import SurveyWatch
-from runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
-from surveys import Survey, SurveyError, parse_survey
-from surveys.errors import UserError
-from surveys.folder import SurveyText, change_refused
-from surveys.lineage import changes_open
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
+from ldpstream.surveys import Survey, SurveyError, parse_survey
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.folder import SurveyText, change_refused
+from ldpstream.surveys.lineage import changes_open
 
 log = structlog.get_logger("ldpstream.surveys")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import structlog
 from prometheus_client import Gauge
 
-from runtime.clock import now_ms
-from surveys.folder import Changes, SurveyFolder
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys.folder import Changes, SurveyFolder
 
 log = structlog.get_logger("ldpstream.surveys")
 

@@ -31,12 +31,12 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from runtime.kafka_errors import hearing
-from runtime.settings import Settings
-from runtime.waiting import Unreachable
-from surveys import Survey
-from surveys.envelope import MAX_ENVELOPE_BYTES
-from surveys.errors import UserError
+from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.waiting import Unreachable
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.topics")
 

@@ -4,8 +4,8 @@ Tables and offset are written in one atomic step, or not at all. A write names t
 store refuses the write if another writer has written since. A reader can distinguish removed tables from empty tables.
 """
 
-from stores.checkpoint import Checkpoint, PaneKey
-from stores.count_store import CountStore, StoreUnavailable
-from stores.memory_store import MemoryCountStore
+from ldpstream.stores.checkpoint import Checkpoint, PaneKey
+from ldpstream.stores.count_store import CountStore, StoreUnavailable
+from ldpstream.stores.memory_store import MemoryCountStore
 
 __all__ = ["Checkpoint", "CountStore", "MemoryCountStore", "PaneKey", "StoreUnavailable"]

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mechanisms import CountTable
-from surveys import Reason, Survey
+from ldpstream.mechanisms import CountTable
+from ldpstream.surveys import Reason, Survey
 
 KEY_BYTES: Final = 8  # number of bytes that are stored of a report key
 MAX_MS: Final = 2**53 - 1  # later than any real time; doubles represent all integers up to this value exactly

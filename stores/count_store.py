@@ -10,10 +10,10 @@ All methods are synchronous and safe to call from several threads.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from mechanisms import CountTable
-from stores.checkpoint import Checkpoint, PaneKey, sum_tables
-from surveys import Reason, Survey
-from surveys.errors import UserError
+from ldpstream.mechanisms import CountTable
+from ldpstream.stores.checkpoint import Checkpoint, PaneKey, sum_tables
+from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys.errors import UserError
 
 
 class StoreUnavailable(UserError):

@@ -4,7 +4,7 @@ A format that this version cannot read is refused, never skipped and never overw
 versions, and fails if an object changes without its number.
 """
 
-from stores.count_store import StoreDamaged
+from ldpstream.stores.count_store import StoreDamaged
 
 
 class OtherFormat(StoreDamaged):

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mechanisms import CountTable
-from stores.checkpoint import Checkpoint, PaneKey, first_open_step, sum_rejected
-from stores.count_store import CountStore
-from surveys import Reason, Survey
+from ldpstream.mechanisms import CountTable
+from ldpstream.stores.checkpoint import Checkpoint, PaneKey, first_open_step, sum_rejected
+from ldpstream.stores.count_store import CountStore
+from ldpstream.surveys import Reason, Survey
 
 
 class MemoryCountStore(CountStore):

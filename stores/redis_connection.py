@@ -13,8 +13,8 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-from runtime.settings import Settings
-from stores.count_store import StoreUnavailable
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.count_store import StoreUnavailable
 
 Client: TypeAlias = redis.Redis | RedisCluster
 Command: TypeAlias = tuple[str | int, ...]

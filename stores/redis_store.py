@@ -30,15 +30,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from mechanisms import CountTable
-from runtime.settings import Settings
-from stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
-from stores.count_store import CountStore, StoreDamaged
-from stores.formats import check_format
-from stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
-from surveys import Reason, Survey
-from surveys.canonical import FORMAT as CANONICAL_FORMAT
-from surveys.canonical import former_fingerprint
+from ldpstream.mechanisms import CountTable
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
+from ldpstream.stores.count_store import CountStore, StoreDamaged
+from ldpstream.stores.formats import check_format
+from ldpstream.stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
+from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
+from ldpstream.surveys.canonical import former_fingerprint
 
 FORMAT = 2  # of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")

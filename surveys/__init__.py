@@ -5,10 +5,10 @@ of one attribute, level and step. The reader knows an envelope's exact length be
 and `folder` read files; no code here writes anything.
 """
 
-from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
-from surveys.questions import Attribute, Cohort, Level
-from surveys.survey import Survey, SurveyError
-from surveys.survey_file import load_survey, parse_survey
+from ldpstream.surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
+from ldpstream.surveys.questions import Attribute, Cohort, Level
+from ldpstream.surveys.survey import Survey, SurveyError
+from ldpstream.surveys.survey_file import load_survey, parse_survey
 
 __all__ = [
     "REASONS", "Attribute", "Cohort", "Envelope", "Level", "Reason", "Rejected", "Survey", "SurveyError",

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import rfc8785
 
-from mechanisms import Mechanism
-from surveys.device_survey import Coin
-from surveys.parameters import parameters
+from ldpstream.mechanisms import Mechanism
+from ldpstream.surveys.device_survey import Coin
+from ldpstream.surveys.parameters import parameters
 
 if TYPE_CHECKING:
-    from surveys.questions import Attribute, Level
-    from surveys.survey import Survey
+    from ldpstream.surveys.questions import Attribute, Level
+    from ldpstream.surveys.survey import Survey
 
 FORMAT = 2
 DERIVED = (

@@ -4,8 +4,8 @@ import json
 from datetime import UTC
 from typing import Any, NamedTuple
 
-from surveys.canonical import DERIVED
-from surveys.survey import Survey
+from ldpstream.surveys.canonical import DERIVED
+from ldpstream.surveys.survey import Survey
 
 FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces")  # keys of a survey
 FOR_ESTIMATES = ("ordered", "aliases")  # keys of an attribute

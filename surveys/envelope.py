@@ -28,8 +28,8 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 import numpy as np
 
-from mechanisms import Reports
-from surveys.survey import Survey
+from ldpstream.mechanisms import Reports
+from ldpstream.surveys.survey import Survey
 
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # leaves room for a record's headers within Kafka's default message.max.bytes, 1 MiB

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import IntArray
-from surveys.envelope import AnyEnvelope, Rejected, encode, open_envelope
-from surveys.survey import Survey
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.surveys.envelope import AnyEnvelope, Rejected, encode, open_envelope
+from ldpstream.surveys.survey import Survey
 
 FEW = 8  # up to this many envelopes, opening each envelope alone is as fast
 _ODD = 0x9E3779B97F4A7C15

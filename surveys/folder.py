@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from surveys.errors import UserError
-from surveys.lineage import changes_open
-from surveys.survey import Survey, SurveyError
-from surveys.survey_file import read_survey
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.lineage import changes_open
+from ldpstream.surveys.survey import Survey, SurveyError
+from ldpstream.surveys.survey_file import read_survey
 
 Stamp = tuple[int, int, int]  # inode, size, time of change in ns
 

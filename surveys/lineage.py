@@ -7,8 +7,8 @@ own, since topics have the survey's name. `join` decides for each attribute whet
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from surveys.questions import Attribute
-from surveys.survey import Survey, SurveyError
+from ldpstream.surveys.questions import Attribute
+from ldpstream.surveys.survey import Survey, SurveyError
 
 State = Literal["not begun", "open", "ended", "replaced"]
 MOST_NAMED = 5  # values in a message

@@ -11,14 +11,14 @@ from fractions import Fraction
 
 from msgspec.structs import replace
 
-from mechanisms import Longitudinal, Mechanism
-from mechanisms.finite_field import modulus, prime_power
-from mechanisms.grr import GRR, LongitudinalGRR
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.square_wave import SquareWave
-from mechanisms.subset import SubsetSelection
-from mechanisms.unary import LongitudinalUnary, Round, UnaryEncoding
-from surveys.device_survey import Coin, FiniteField, Parameters
+from ldpstream.mechanisms import Longitudinal, Mechanism
+from ldpstream.mechanisms.finite_field import modulus, prime_power
+from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.unary import LongitudinalUnary, Round, UnaryEncoding
+from ldpstream.surveys.device_survey import Coin, FiniteField, Parameters
 
 
 def parameters(m: Mechanism) -> Parameters:

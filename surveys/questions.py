@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from mechanisms import Mechanism, OneTime, mechanism
+from ldpstream.mechanisms import Mechanism, OneTime, mechanism
 
 MAX_LABELS = 2**24
 MAX_COHORTS = 64

@@ -49,12 +49,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from mechanisms import NUMERIC, Mechanism
-from surveys.canonical import canonical
-from surveys.device_survey import DeviceSurvey
-from surveys.errors import UserError, did_you_mean
-from surveys.parameters import parameters
-from surveys.questions import LABEL, Attribute, Cohort, Name, distinct
+from ldpstream.mechanisms import NUMERIC, Mechanism
+from ldpstream.surveys.canonical import canonical
+from ldpstream.surveys.device_survey import DeviceSurvey
+from ldpstream.surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.parameters import parameters
+from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Name, distinct
 
 MAX_REPORT_BYTES = 900_000  # one report must fit an envelope
 MAX_TABLE_BYTES = 2**26  # for one count table; Redis needs half a second to write a table of this size (docs/counting.md)

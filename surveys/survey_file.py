@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from surveys.errors import did_you_mean
-from surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level
-from surveys.survey import HEX, Collection, Survey, SurveyError
+from ldpstream.surveys.errors import did_you_mean
+from ldpstream.surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level
+from ldpstream.surveys.survey import HEX, Collection, Survey, SurveyError
 
 _PATTERNS = {
     NAME: "must be 1 to 64 letters, digits, dots, underscores or hyphens",

@@ -25,10 +25,10 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
-from agents.consumer.compression import Unreadable, unpacked
-from agents.log import Refusal
-from agents.tally import Record, Records
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.agents.consumer.compression import Unreadable, unpacked
+from ldpstream.agents.log import Refusal
+from ldpstream.agents.tally import Record, Records
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 log = structlog.get_logger("ldpstream.agent")
 

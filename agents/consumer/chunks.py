@@ -29,12 +29,12 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from agents.consumer.batches import CHUNK_BYTES, FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
-from agents.consumer.membership import Membership
-from agents.countings import Countings
-from agents.log import Chunk, Refusal
-from agents.tally import Record
-from runtime.errors import LogUnavailable
+from ldpstream.agents.consumer.batches import CHUNK_BYTES, FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
+from ldpstream.agents.consumer.membership import Membership
+from ldpstream.agents.countings import Countings
+from ldpstream.agents.log import Chunk, Refusal
+from ldpstream.agents.tally import Record
+from ldpstream.runtime.errors import LogUnavailable
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 import cramjam
 import numpy as np
 
-from surveys import Reason
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys import Reason
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # limit of one unpacked batch
 

@@ -9,9 +9,9 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, for_code
 
-from agents.log import Found
-from runtime.errors import LogUnavailable
-from runtime.settings import Settings
+from ldpstream.agents.log import Found
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ldpstream.local.nodes import Node
 from ldpstream.local.ports import LOOPBACK, free_ports
+from ldpstream.runtime.settings import PREFIX
 from ldpstream.terminal import SAYS
-from runtime.settings import PREFIX
 
 REQUEST_S = 10.0
 POLL_S = 0.1

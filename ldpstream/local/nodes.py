@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from ldpstream.local.ports import LOOPBACK, is_free
-from runtime import children
-from surveys.errors import UserError
+from ldpstream.runtime import children
+from ldpstream.surveys.errors import UserError
 
 START_S = 120.0  # longest time until a server answers
 

@@ -15,7 +15,7 @@ from ldpstream.local.nodes import Node, NodeError
 from ldpstream.local.ports import LOOPBACK, port_or_free
 from ldpstream.local.servers import KafkaNode, RedisNode, missing
 from ldpstream.rehearse import rehearse
-from runtime.settings import PREFIX, Settings
+from ldpstream.runtime.settings import PREFIX, Settings
 
 KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT = 9092, 9093, 6379
 PAGE_PORT: int = Settings.model_fields["page_port"].default

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray, IntArray
-from mechanisms.ledger.sequence_loss import TOLERANCE
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.ledger.sequence_loss import TOLERANCE
 
 PROGRAMME_K = 16
 DENSE = 4096  # up to this many symbols, every number of symbols is tried

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 _FULL_T, _FULL_VALUES = 64, 16  # intervals share κ only above this many steps and above this many values of x'
 _FEW_BITS = 8  # up to this k, we try every x with three blocks

@@ -24,12 +24,12 @@ import math
 
 import numpy as np
 
-from mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
-from mechanisms.ledger.bound_unary import UnaryRounds
-from mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY, eps_sequence_grr
-from mechanisms.ledger.sequence_hashed import eps_sequence_hashed
-from mechanisms.ledger.sequence_loss import SequenceLoss
-from mechanisms.ledger.sequence_unary import eps_sequence_unary
+from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
+from ldpstream.mechanisms.ledger.bound_unary import UnaryRounds
+from ldpstream.mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY, eps_sequence_grr
+from ldpstream.mechanisms.ledger.sequence_hashed import eps_sequence_hashed
+from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss
+from ldpstream.mechanisms.ledger.sequence_unary import eps_sequence_unary
 
 __all__ = [
     "SequenceLoss",

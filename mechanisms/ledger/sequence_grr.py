@@ -34,9 +34,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, real
-from mechanisms.ledger.bound_grr import DENSE, PROGRAMME_K, GRRRounds, best_bracket, free_rows, log_expm1, programme, widths
-from mechanisms.ledger.sequence_loss import MAX_T, TOLERANCE, SequenceLoss, between, partitions
+from ldpstream.mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.ledger.bound_grr import (
+    DENSE,
+    PROGRAMME_K,
+    GRRRounds,
+    best_bracket,
+    free_rows,
+    log_expm1,
+    programme,
+    widths,
+)
+from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, TOLERANCE, SequenceLoss, between, partitions
 
 MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ is close to ε∞
 TINY = 5e-324  # the smallest positive double

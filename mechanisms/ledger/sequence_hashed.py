@@ -10,10 +10,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from mechanisms.arguments import MAX_K, integer
-from mechanisms.ledger.bound_grr import GRRRounds
-from mechanisms.ledger.sequence_grr import eps_sequence_grr
-from mechanisms.ledger.sequence_loss import SequenceLoss, between, partitions
+from ldpstream.mechanisms.arguments import MAX_K, integer
+from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
+from ldpstream.mechanisms.ledger.sequence_grr import eps_sequence_grr
+from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss, between, partitions
 
 _EXACT_T = 6
 

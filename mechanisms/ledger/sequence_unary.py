@@ -26,9 +26,9 @@ from itertools import permutations, product
 
 import numpy as np
 
-from mechanisms.arguments import MAX_K, IntArray, integer
-from mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
-from mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
+from ldpstream.mechanisms.arguments import MAX_K, IntArray, integer
+from ldpstream.mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
+from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 
 _EXACT_T = {2: 12, 3: 8, 4: 7}  # maps the number of bits k to the largest t with an exact loss
 _EXACT_T_OTHERS = 6

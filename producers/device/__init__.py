@@ -1,7 +1,7 @@
 """One person's client, which an application embeds: memo file, random numbers, reports, and a wallet for several surveys."""
 
-from producers.device.device import Device, Spent, Waiting
-from producers.device.errors import (
+from ldpstream.producers.device.device import Device, Spent, Waiting
+from ldpstream.producers.device.errors import (
     ClockWentBack,
     DeviceError,
     StepForgotten,
@@ -12,8 +12,8 @@ from producers.device.errors import (
     WalletFull,
     WrongSurvey,
 )
-from producers.device.wallet import Wallet, WalletSpent
-from producers.device.wallet_file import Budget, SurveySpent
+from ldpstream.producers.device.wallet import Wallet, WalletSpent
+from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
     "Budget", "ClockWentBack", "Device", "DeviceError", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld",

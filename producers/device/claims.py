@@ -22,8 +22,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mechanisms import Mechanism
-from surveys import Survey
+from ldpstream.mechanisms import Mechanism
+from ldpstream.surveys import Survey
 
 
 @dataclass(frozen=True, slots=True)

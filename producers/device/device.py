@@ -29,14 +29,21 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms.arguments import integer
-from producers.device import secure_random
-from producers.device.errors import ClockWentBack, DeviceError, StepForgotten, StoreCleared, UnknownSurvey, WrongSurvey
-from producers.device.memo_file import Enrolment, MemoFile, Store, Transaction
-from producers.device.secure_random import SecureRandom
-from surveys import Attribute, Survey
-from surveys.device_survey import Parameters
-from surveys.envelope import seal_rows
+from ldpstream.mechanisms.arguments import integer
+from ldpstream.producers.device import secure_random
+from ldpstream.producers.device.errors import (
+    ClockWentBack,
+    DeviceError,
+    StepForgotten,
+    StoreCleared,
+    UnknownSurvey,
+    WrongSurvey,
+)
+from ldpstream.producers.device.memo_file import Enrolment, MemoFile, Store, Transaction
+from ldpstream.producers.device.secure_random import SecureRandom
+from ldpstream.surveys import Attribute, Survey
+from ldpstream.surveys.device_survey import Parameters
+from ldpstream.surveys.envelope import seal_rows
 
 MAX_STEP = 2**62
 KEY_BYTES = 16  # of an idempotency key

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from producers.device.sqlite_file import DEVICE, SQLiteFile, format_of
+from ldpstream.producers.device.sqlite_file import DEVICE, SQLiteFile, format_of
 
 MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
 

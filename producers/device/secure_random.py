@@ -33,8 +33,8 @@ import secrets
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.finite_field import field
-from surveys.device_survey import Coin, Parameters
+from ldpstream.mechanisms.finite_field import field
+from ldpstream.surveys.device_survey import Coin, Parameters
 
 BitArray = npt.NDArray[np.bool_]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from producers.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
+from ldpstream.producers.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
 
 DEVICE, WALLET = 3, 1001  # formats of the two kinds of files (SQLite's user_version); 0: empty
 BUSY_S = 60.0  # longest wait for another process's transaction

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mechanisms.arguments import integer, real
-from producers.device.device import Device
-from producers.device.errors import DeviceError, StoreCleared
-from producers.device.sqlite_file import WALLET, SQLiteFile
-from producers.device.wallet_file import Accounts, Budget, Place, SurveySpent
-from surveys import Survey
+from ldpstream.mechanisms.arguments import integer, real
+from ldpstream.producers.device.device import Device
+from ldpstream.producers.device.errors import DeviceError, StoreCleared
+from ldpstream.producers.device.sqlite_file import WALLET, SQLiteFile
+from ldpstream.producers.device.wallet_file import Accounts, Budget, Place, SurveySpent
+from ldpstream.surveys import Survey
 
 MIN_BUDGET, MAX_BUDGET = 1e-9, 1e9  # nats
 MAX_WINDOW_S = 10**12

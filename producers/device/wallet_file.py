@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from producers.device.claims import claim, together
-from producers.device.errors import StoreCleared, WalletFull
-from producers.device.memo_file import Enrolment, Transaction
-from producers.device.sqlite_file import WALLET, SQLiteFile, format_of
-from surveys import Survey
+from ldpstream.producers.device.claims import claim, together
+from ldpstream.producers.device.errors import StoreCleared, WalletFull
+from ldpstream.producers.device.memo_file import Enrolment, Transaction
+from ldpstream.producers.device.sqlite_file import WALLET, SQLiteFile, format_of
+from ldpstream.surveys import Survey
 
 TOLERANCE = 1e-9  # relative; three claims of 0.1 fit a budget of 0.3
 LATEST_MS = 2**62  # a later time is stored as this time

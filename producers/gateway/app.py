@@ -65,11 +65,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from producers.gateway.intake import Intake
-from producers.gateway.openapi import description
-from producers.gateway.origins import allow
-from producers.gateway.problems import Cause, Problem
-from runtime.security_headers import SecurityHeaders
+from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.openapi import description
+from ldpstream.producers.gateway.origins import allow
+from ldpstream.producers.gateway.problems import Cause, Problem
+from ldpstream.runtime.security_headers import SecurityHeaders
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

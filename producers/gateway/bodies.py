@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from producers.gateway.problems import FINAL, MAX_RETRY_S, RETRY_S, STATUS, Element, Problem, unknown_at_present
-from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from surveys import Reason, Rejected, Survey
-from surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope
+from ldpstream.producers.gateway.problems import FINAL, MAX_RETRY_S, RETRY_S, STATUS, Element, Problem, unknown_at_present
+from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
+from ldpstream.surveys import Reason, Rejected, Survey
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope
 
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")

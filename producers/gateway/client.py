@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from producers.gateway.bodies import BATCH, ENVELOPE
-from producers.gateway.problems import FINAL, MEND_FIRST
-from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from producers.sinks import SinkError, TooLateError
+from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.problems import FINAL, MEND_FIRST
+from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
+from ldpstream.producers.sinks import SinkError, TooLateError
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
 ANSWER_S = 15.0  # longer than the gateway's timeouts

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from producers.gateway.problems import Problem
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.producers.gateway.problems import Problem
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 VERSIONS: Final = ("1.1", "1.0")
 CHUNK_LINE_BYTES: Final = 1024  # limit of a chunk's size with its extensions

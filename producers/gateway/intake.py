@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
-from producers.gateway import metrics
-from producers.gateway.admission import Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
-from producers.gateway.bodies import (
+from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway.admission import Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
+from ldpstream.producers.gateway.bodies import (
     Checks,
     Headers,
     idempotency_key,
@@ -26,12 +26,12 @@ from producers.gateway.bodies import (
     read_headers,
     unpack,
 )
-from producers.gateway.problems import MAX_RETRY_S, Problem
-from producers.gateway.record_batches import Outcome
-from producers.gateway.report_keys import request_hash
-from producers.gateway.surveys import GatewaySurveys
-from producers.gateway.topic_log import GatewayLog, Keyed, NotAppended
-from runtime.clock import now_ms
+from ldpstream.producers.gateway.problems import MAX_RETRY_S, Problem
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.report_keys import request_hash
+from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.producers.gateway.topic_log import GatewayLog, Keyed, NotAppended
+from ldpstream.runtime.clock import now_ms
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body

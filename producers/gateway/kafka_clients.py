@@ -10,8 +10,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from runtime.settings import Settings
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 REQUEST_MS = 10_000
 CLOSE_S = 1.5

@@ -16,11 +16,11 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from producers.gateway import topic_log
-from producers.gateway.kafka_clients import CLOSE_S, Clients
-from producers.gateway.topic_log import TopicLog
-from runtime.clock import now_ms
-from surveys import Survey
+from ldpstream.producers.gateway import topic_log
+from ldpstream.producers.gateway.kafka_clients import CLOSE_S, Clients
+from ldpstream.producers.gateway.topic_log import TopicLog
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
 

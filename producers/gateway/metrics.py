@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from producers.gateway.problems import STATUS
+from ldpstream.producers.gateway.problems import STATUS
 
 
 class Counts(Collector):

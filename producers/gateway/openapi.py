@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from producers.gateway.bodies import BATCH, ENVELOPES, KEY
-from producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
-from producers.gateway.surveys import ServedSurvey, SurveyList
-from runtime.openapi import with_formats
-from surveys import REASONS
+from ldpstream.producers.gateway.bodies import BATCH, ENVELOPES, KEY
+from ldpstream.producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
+from ldpstream.producers.gateway.surveys import ServedSurvey, SurveyList
+from ldpstream.runtime.openapi import with_formats
+from ldpstream.surveys import REASONS
 
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer", "format": "int64"}  # without a format, code generators assume 32 bits

@@ -33,7 +33,7 @@ record is deleted earlier, T_p changes from a time to `-infinity` too early. The
 from collections.abc import Sequence
 from typing import Final
 
-from surveys import Survey
+from ldpstream.surveys import Survey
 
 BASE_MS: Final = 2_000
 SETTLED_MS: Final = 8_000

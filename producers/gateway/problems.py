@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, NotRequired, TypedDict
 import msgspec
 from starlette.responses import Response
 
-from surveys import Reason
+from ldpstream.surveys import Reason
 
 Cause = (
     Reason

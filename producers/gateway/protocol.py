@@ -29,13 +29,13 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from producers.gateway import metrics
-from producers.gateway.admission import Connections
-from producers.gateway.framing import CHUNK_LINE_BYTES, chunk_fault, head_fault, without_upgrade
-from producers.gateway.intake import Intake
-from producers.gateway.origins import allow, permissions
-from producers.gateway.problems import Problem
-from runtime.security_headers import SecurityHeaders
+from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway.admission import Connections
+from ldpstream.producers.gateway.framing import CHUNK_LINE_BYTES, chunk_fault, head_fault, without_upgrade
+from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.origins import allow, permissions
+from ldpstream.producers.gateway.problems import Problem
+from ldpstream.runtime.security_headers import SecurityHeaders
 
 log = structlog.get_logger("ldpstream.gateway")
 

@@ -6,13 +6,13 @@ from typing import Protocol
 
 import structlog
 
-from producers.gateway.surveys import GatewaySurveys
-from producers.gateway.topic_log import GatewayLog
-from runtime.survey_checks import SurveyChecks
-from runtime.survey_watch import LOOK_S, SurveyWatch
-from surveys import Survey
-from surveys.errors import UserError
-from surveys.folder import Changes
+from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.producers.gateway.topic_log import GatewayLog
+from ldpstream.runtime.survey_checks import SurveyChecks
+from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.folder import Changes
 
 log = structlog.get_logger("ldpstream.gateway")
 

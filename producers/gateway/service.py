@@ -25,17 +25,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from producers.gateway.app import SECURITY, create_gateway
-from producers.gateway.intake import Intake, Limits
-from producers.gateway.kafka_clients import kafka_consumer, kafka_producer
-from producers.gateway.kafka_log import KafkaLog
-from producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
-from producers.gateway.served_surveys import ServedSurveys
-from producers.gateway.surveys import GatewaySurveys
-from runtime.settings import Settings, SettingsError, cannot_listen
-from runtime.survey_watch import SurveyWatch
-from runtime.waiting import Stopped, wait_for
-from surveys import Survey
+from ldpstream.producers.gateway.app import SECURITY, create_gateway
+from ldpstream.producers.gateway.intake import Intake, Limits
+from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
+from ldpstream.producers.gateway.kafka_log import KafkaLog
+from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
+from ldpstream.producers.gateway.served_surveys import ServedSurveys
+from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.waiting import Stopped, wait_for
+from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
 

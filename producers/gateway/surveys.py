@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from producers.gateway.problems import Problem, unknown_at_present
-from producers.gateway.topic_log import GatewayLog
-from surveys import Survey
-from surveys.device_survey import DeviceSurvey
+from ldpstream.producers.gateway.problems import Problem, unknown_at_present
+from ldpstream.producers.gateway.topic_log import GatewayLog
+from ldpstream.surveys import Survey
+from ldpstream.surveys.device_survey import DeviceSurvey
 
 
 class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):

@@ -18,11 +18,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
-from producers.gateway.kafka_clients import Clients
-from producers.gateway.partitions import OLD_MS, Unsettled, View
-from producers.gateway.record_batches import Done, Outcome, RecordBatch
-from producers.gateway.report_keys import batch_keys
-from surveys import Survey
+from ldpstream.producers.gateway.kafka_clients import Clients
+from ldpstream.producers.gateway.partitions import OLD_MS, Unsettled, View
+from ldpstream.producers.gateway.record_batches import Done, Outcome, RecordBatch
+from ldpstream.producers.gateway.report_keys import batch_keys
+from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
 

@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Callable
 
-import agents.app as app
-from runtime import shutdown
+import ldpstream.agents.app as app
+from ldpstream.runtime import shutdown
 
 ENDLESS_S = 600  # longer than the test waits
 

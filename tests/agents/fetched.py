@@ -12,7 +12,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
-from agents.consumer.batches import FetchedBytes, Markers, ReadableBatch, unpack
+from ldpstream.agents.consumer.batches import FetchedBytes, Markers, ReadableBatch, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08

@@ -7,13 +7,13 @@ from the survey: the fingerprint, the times, and each mechanism's k, g, number o
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mechanisms import Mechanism
-from mechanisms.grr import GRR, LongitudinalGRR
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.subset import SubsetSelection
-from mechanisms.unary import LongitudinalUnary, UnaryEncoding
-from surveys import Survey
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 MAX_DEPTH = 200  # limit of nested arrays and maps: far above any real envelope, and below any decoder's limit
 

@@ -3,7 +3,7 @@
 import resource
 import sys
 
-from runtime.malloc import keep_freed_memory
+from ldpstream.runtime.malloc import keep_freed_memory
 
 
 def faults() -> int:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 
-from agents import Record
-from surveys import REASONS, Reason, Survey, parse_survey, seal
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.agents import Record
+from ldpstream.surveys import REASONS, Reason, Survey, parse_survey, seal
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 # attribute and level of each pane; the reports are symbols, bits (with padding) and hashed symbols

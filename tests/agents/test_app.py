@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from runtime import children, topics
-from runtime.settings import Settings
-from runtime.topics import BrokerUnreachable, TopicError, check_broker
+from ldpstream.runtime import children, topics
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import BrokerUnreachable, TopicError, check_broker
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "surveys" / "samples" / "demo.toml"
-COMMANDS = [["-m", "agents.app"], ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]]
+COMMANDS = [["-m", "ldpstream.agents.app"], ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]]
 
 
 def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

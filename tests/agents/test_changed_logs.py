@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from agents import Record, metrics, tally
-from agents.fold import not_after
-from agents.report_keys import HEADER_BYTES
-from stores import Checkpoint, MemoryCountStore
-from stores.checkpoint import KEY_BYTES, MAX_MS, Missing, first_open_step
+from ldpstream.agents import Record, metrics, tally
+from ldpstream.agents.fold import not_after
+from ldpstream.agents.report_keys import HEADER_BYTES
+from ldpstream.stores import Checkpoint, MemoryCountStore
+from ldpstream.stores.checkpoint import KEY_BYTES, MAX_MS, Missing, first_open_step
 from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
 
 from .samples import during, make_log, sound

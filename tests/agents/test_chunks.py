@@ -17,11 +17,11 @@ from faust.transport.drivers import aiokafka as driver
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import Record
-from agents.consumer import batches, compression
-from agents.consumer.batches import MALFORMED_KEY, FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
-from agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _retry_first_connection
-from agents.report_keys import HEADER_BYTES
+from ldpstream.agents import Record
+from ldpstream.agents.consumer import batches, compression
+from ldpstream.agents.consumer.batches import MALFORMED_KEY, FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
+from ldpstream.agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _retry_first_connection
+from ldpstream.agents.report_keys import HEADER_BYTES
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, Headers, batch, old_format, read, sealed, unread
 
@@ -335,7 +335,7 @@ async def test_after_an_error_the_partition_is_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records read before the error are lost. A read from the library's position would skip the lost records."""
-    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("ldpstream.agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[TopicPartition]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(
@@ -352,7 +352,7 @@ async def test_after_an_error_the_partition_is_placed_again(
 
 async def test_a_record_without_log_append_time_stops_only_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a record is never counted: its time is the producer's. The next read comes later, after a change of the topic."""
-    monkeypatch.setattr("agents.consumer.chunks.AFTER_WRONG_TIME_S", 0.3)
+    monkeypatch.setattr("ldpstream.agents.consumer.chunks.AFTER_WRONG_TIME_S", 0.3)
     thread, told = _reader(), list[set[TopicPartition]]()
     thread.consumer.displaced, thread.parent_loop = told.append, asyncio.get_running_loop()
     thread.consumer.placements[TopicPartition("reports", 1)] = _Placement(6)
@@ -392,7 +392,7 @@ async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.Mo
 
 async def test_a_client_waits_for_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client retries until the broker answers, and resets the watchdog at each retry. Any other error ends the start."""
-    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("ldpstream.agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
     alive = list[int]()
 

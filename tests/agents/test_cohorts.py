@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents import Record, Tally, tally
-from agents.fold import PartitionFold
-from stores.checkpoint import sum_cohorts
-from surveys import Survey
+from ldpstream.agents import Record, Tally, tally
+from ldpstream.agents.fold import PartitionFold
+from ldpstream.stores.checkpoint import sum_cohorts
+from ldpstream.surveys import Survey
 
 from .samples import PANES, during, make_log, make_survey, sound
 

@@ -12,7 +12,7 @@ from aiokafka import codec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.consumer.compression import MAX_UNPACKED_BYTES, Unreadable, unpacked
+from ldpstream.agents.consumer.compression import MAX_UNPACKED_BYTES, Unreadable, unpacked
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, SNAPPY, ZSTD
 

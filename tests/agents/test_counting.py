@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agents import Record, metrics, tally
-from agents.log import Chunk, DeadLetter, Refusal
-from runtime.errors import LogUnavailable
-from stores import Checkpoint, MemoryCountStore
-from stores.count_store import StoreDamaged
+from ldpstream.agents import Record, metrics, tally
+from ldpstream.agents.log import Chunk, DeadLetter, Refusal
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores import Checkpoint, MemoryCountStore
+from ldpstream.stores.count_store import StoreDamaged
 from tests.faults.stepped import LOGS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started, without_gaps
 
 from .samples import during, sound
@@ -154,7 +154,7 @@ async def test_dead_letters_are_sent_before_their_commit() -> None:
 
 
 async def test_dead_letters_go_in_batches_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.counting.LETTERS_AT_ONCE", 1)
+    monkeypatch.setattr("ldpstream.agents.counting.LETTERS_AT_ONCE", 1)
     agent, store = await started()
     await agent.read(1, 20)
     send, calls = agent.log.send_dead_letters, 0
@@ -180,7 +180,7 @@ async def test_dead_letters_go_in_batches_and_only_once(monkeypatch: pytest.Monk
 
 
 async def test_many_unsent_dead_letters_stop_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.back_pressure.MAX_LETTER_BYTES", 10)
+    monkeypatch.setattr("ldpstream.agents.back_pressure.MAX_LETTER_BYTES", 10)
     agent, store = await started()
     await agent.read(0, 30)
     assert not await agent.read(0, 5)
@@ -364,7 +364,7 @@ async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.Monk
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())
-    monkeypatch.setattr("agents.back_pressure.MAX_UNWRITTEN_BYTES", 4 * a_step)
+    monkeypatch.setattr("ldpstream.agents.back_pressure.MAX_UNWRITTEN_BYTES", 4 * a_step)
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, SteppedLog(records={0: record, 1: []}))
     await agent.step()

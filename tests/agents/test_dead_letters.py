@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from agents.kafka_log import KafkaLog
-from agents.log import DeadLetter
-from agents.tally import Record
-from surveys.lineage import known_fingerprints
+from ldpstream.agents.kafka_log import KafkaLog
+from ldpstream.agents.log import DeadLetter
+from ldpstream.agents.tally import Record
+from ldpstream.surveys.lineage import known_fingerprints
 
 from .samples import make_survey, sound
 

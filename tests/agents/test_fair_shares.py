@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 from aiokafka.structs import TopicPartition
 
-from agents.consumer import chunks
-from agents.consumer.chunks import ChunkConsumer, ChunkThread, _Placement
-from agents.countings import Countings
-from agents.log import Chunk
-from runtime.errors import LogUnavailable
-from surveys import Survey
+from ldpstream.agents.consumer import chunks
+from ldpstream.agents.consumer.chunks import ChunkConsumer, ChunkThread, _Placement
+from ldpstream.agents.countings import Countings
+from ldpstream.agents.log import Chunk
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.surveys import Survey
 
 from .samples import make_survey
 
@@ -169,7 +169,7 @@ async def test_surveys_are_counted_in_turn() -> None:
 
 
 async def test_a_survey_that_cannot_go_on_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.countings.CLOSE_S", 0.01)
+    monkeypatch.setattr("ldpstream.agents.countings.CLOSE_S", 0.01)
     rig = Rig()
     rig.fakes["a"].open.clear()
     rig.take("a")
@@ -234,5 +234,5 @@ async def alive_after(rig: Rig, sick: str, moving: str = "", hangs: bool = False
 async def test_the_process_is_alive_unless_a_restart_is_the_remedy(
     sick: str, moving: str, hangs: bool, alive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.countings.HEALTH_S", 0.0)
+    monkeypatch.setattr("ldpstream.agents.countings.HEALTH_S", 0.0)
     assert await alive_after(Rig(), sick, moving, hangs) == alive

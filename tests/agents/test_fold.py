@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import PartitionFold, Record, tally
-from stores import Checkpoint, MemoryCountStore, PaneKey
-from surveys import REASONS
+from ldpstream.agents import PartitionFold, Record, tally
+from ldpstream.stores import Checkpoint, MemoryCountStore, PaneKey
+from ldpstream.surveys import REASONS
 
 from .samples import during, make_log, make_survey, sound
 

@@ -15,10 +15,10 @@ from aiokafka.errors import (
 )
 from faust.exceptions import ProducerSendError
 
-from agents import Record, metrics
-from agents.kafka_log import KafkaLog
-from agents.log import DeadLetter
-from runtime.errors import LogUnavailable
+from ldpstream.agents import Record, metrics
+from ldpstream.agents.kafka_log import KafkaLog
+from ldpstream.agents.log import DeadLetter
+from ldpstream.runtime.errors import LogUnavailable
 
 from .samples import make_survey
 

@@ -11,8 +11,8 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError
 
-from agents.consumer import membership
-from agents.consumer.membership import Membership
+from ldpstream.agents.consumer import membership
+from ldpstream.agents.consumer.membership import Membership
 
 IDLE_S = 2.0
 

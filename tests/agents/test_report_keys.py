@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agents import PartitionFold, Record, report_keys
-from agents.report_keys import ReportKeys
-from stores import Checkpoint, MemoryCountStore, PaneKey
-from stores.checkpoint import KEY_BYTES
-from surveys import REASONS
+from ldpstream.agents import PartitionFold, Record, report_keys
+from ldpstream.agents.report_keys import ReportKeys
+from ldpstream.stores import Checkpoint, MemoryCountStore, PaneKey
+from ldpstream.stores.checkpoint import KEY_BYTES
+from ldpstream.surveys import REASONS
 from tests.faults.invariant import numbers_of
 
 from .reference import Counted, judge, judge_log

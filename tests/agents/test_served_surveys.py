@@ -9,15 +9,15 @@ from unittest.mock import patch
 import pytest
 import structlog
 
-from agents.app import create_app
-from agents.countings import Countings
-from agents.log import Chunk
-from agents.served_surveys import ServedSurveys
-from runtime import survey_checks
-from runtime.settings import Settings
-from runtime.survey_watch import SurveyWatch
-from surveys import Survey
-from surveys.errors import UserError
+from ldpstream.agents.app import create_app
+from ldpstream.agents.countings import Countings
+from ldpstream.agents.log import Chunk
+from ldpstream.agents.served_surveys import ServedSurveys
+from ldpstream.runtime import survey_checks
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
 
 from .test_fair_shares import FakeCounting, settle
 

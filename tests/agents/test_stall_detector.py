@@ -2,7 +2,7 @@
 
 import pytest
 
-from stores import MemoryCountStore
+from ldpstream.stores import MemoryCountStore
 from tests.faults.stepped import SURVEY, FaultyStore, SteppedAgent, started
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import Record, Tally, tally
-from agents.tally import Records
-from mechanisms import CountTable
-from stores import PaneKey
-from surveys import REASONS, Reason, Rejected, Survey, open_envelope
-from surveys.envelope_groups import _same, open_groups
+from ldpstream.agents import Record, Tally, tally
+from ldpstream.agents.tally import Records
+from ldpstream.mechanisms import CountTable
+from ldpstream.stores import PaneKey
+from ldpstream.surveys import REASONS, Reason, Rejected, Survey, open_envelope
+from ldpstream.surveys.envelope_groups import _same, open_groups
 
 from .samples import PANES, during, make_survey, sound, spoilt
 

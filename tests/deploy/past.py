@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from estimators.publishing.publishers import PrometheusPublisher
 from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import MemorySink
+from ldpstream.producers.values import ValueSource
+from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.rehearse import rehearse
-from mechanisms.arguments import IntArray
-from producers.population import Population
-from producers.produce import produce_step
-from producers.sinks import MemorySink
-from producers.values import ValueSource
-from runtime import children
-from surveys import Survey
+from ldpstream.runtime import children
+from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import SCRAPE_S, Ask, asker
 from tests.deploy.tools import ToolError

@@ -8,7 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from producers.values import MarkovValues
+from ldpstream.producers.values import MarkovValues
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import DASHBOARDS, choose, open_canvas
 from tests.deploy.past import START_S, STEP_S, Jumping, demo_with_cohorts, metrics, remembered

@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
-from runtime.settings import Settings
+from ldpstream.runtime.settings import Settings
 from tests.deploy.manifests import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"

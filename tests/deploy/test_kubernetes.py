@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trustme
 
-from producers.gateway.service import read_tokens
-from runtime.settings import Settings, load_settings
-from runtime.topics import RIGHTS, Role
-from surveys import Survey, parse_survey
+from ldpstream.producers.gateway.service import read_tokens
+from ldpstream.runtime.settings import Settings, load_settings
+from ldpstream.runtime.topics import RIGHTS, Role
+from ldpstream.surveys import Survey, parse_survey
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, Resource, is_custom, refused, refused_customs, rendered, resources
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from mechanisms.arguments import IntArray
-from producers.values import MarkovValues
-from surveys import Survey
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.values import MarkovValues
+from ldpstream.surveys import Survey
 from tests.conftest import give_up
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import DASHBOARDS, Ask, Board, Canvas, Drawn, choose, open_canvas

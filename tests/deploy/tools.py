@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from runtime.cache import cache_dir
+from ldpstream.runtime.cache import cache_dir
 
 MODELS = {
     "@kubernetes-models/keda": "0.4.2",

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from surveys import Survey
+from ldpstream.surveys import Survey
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from surveys import Reason, Survey
+from ldpstream.surveys import Reason, Survey
 
 STEP = 9
 SKEW_MS = 60_000

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-from producers.gateway.bodies import ENVELOPE
+from ldpstream.producers.gateway.bodies import ENVELOPE
 from tests.agents.samples import during
 from tests.producers.gateway_rig import Served
 from tests.producers.samples import one_question

@@ -11,8 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from surveys import load_survey
-from surveys.envelope import Envelope
+from ldpstream.surveys import load_survey
+from ldpstream.surveys.envelope import Envelope
 from tests.agents.samples import during
 from tests.deploy.tools import TYPESCRIPT
 from tests.ldpstream.page_rig import COLOURS, PATIENCE_MS, SHOTS

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from experiments.conformance import listener
-from experiments.conformance.calls import read_calls
-from experiments.conformance.conformance import check_device
-from experiments.conformance.listener import LEAST, listening
-from surveys import Cohort, Survey
+from ldpstream.checks.conformance import listener
+from ldpstream.checks.conformance.calls import read_calls
+from ldpstream.checks.conformance.conformance import check_device
+from ldpstream.checks.conformance.listener import LEAST, listening
+from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
 from tests.producers.samples import level, make_survey, one_question
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mechanisms import NAMES, NUMERIC
-from surveys import REASONS, Rejected, Survey, check_envelope, load_survey
+from ldpstream.mechanisms import NAMES, NUMERIC
+from ldpstream.surveys import REASONS, Rejected, Survey, check_envelope, load_survey
 from tests.devices import reference_device as reference
 from tests.devices.reference_device import Json, Random, ReferenceDevice
 from tests.devices.vectors import SURVEYS, VECTORS, files

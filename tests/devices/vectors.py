@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
-from mechanisms.finite_field import prime_powers
-from producers.device import Device, StepForgotten
-from producers.device import secure_random as draw
-from producers.device.claims import claim
-from producers.device.device import value_index
-from producers.device.secure_random import BitArray, SecureRandom
-from surveys import Attribute, Survey, load_survey
-from surveys.canonical import FORMAT as CANONICAL_FORMAT
-from surveys.device_survey import Coin, Parameters
-from surveys.envelope import VERSION, seal_rows
-from surveys.parameters import parameters
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
+from ldpstream.mechanisms.finite_field import prime_powers
+from ldpstream.producers.device import Device, StepForgotten
+from ldpstream.producers.device import secure_random as draw
+from ldpstream.producers.device.claims import claim
+from ldpstream.producers.device.device import value_index
+from ldpstream.producers.device.secure_random import BitArray, SecureRandom
+from ldpstream.surveys import Attribute, Survey, load_survey
+from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
+from ldpstream.surveys.device_survey import Coin, Parameters
+from ldpstream.surveys.envelope import VERSION, seal_rows
+from ldpstream.surveys.parameters import parameters
 from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from runtime.settings import PREFIX, Settings
+from ldpstream.runtime.settings import PREFIX, Settings
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operate.md"
 _TABLE = re.compile(r"(?<=\| variable \| default \| meaning \|\n\|---\|---\|---\|\n)(?:\|.*\n)*")

@@ -13,11 +13,11 @@ import yaml
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
-from mechanisms import mechanism
-from producers.gateway.problems import FINAL, RETRY_S, STATUS
-from runtime.settings import Settings
-from surveys import parse_survey
-from surveys.envelope import REASONS, seal
+from ldpstream.mechanisms import mechanism
+from ldpstream.producers.gateway.problems import FINAL, RETRY_S, STATUS
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import parse_survey
+from ldpstream.surveys.envelope import REASONS, seal
 from tests.docs.estimates_schema import SCHEMA, estimates_schema
 from tests.docs.settings_table import settings_table, written_table
 from tests.docs.tables import METRICS

@@ -8,21 +8,21 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from agents import app as agent
-from agents import back_pressure, stall_detector, watchdog
-from agents.consumer import batches, compression
-from estimators.publishing import results
-from estimators.publishing.api import create_api
-from estimators.publishing.publishers import MAX_LISTED, TOP_VALUES
 from ldpstream import cli
-from mechanisms import local_hashing, mechanism
-from producers.device import Device
-from producers.device.memo_file import MAX_DROPPED
-from producers.gateway import bodies, problems, record_batches, service
-from runtime import malloc, shutdown, topics
-from runtime.settings import Settings
-from stores import redis_connection
-from surveys import envelope, survey
+from ldpstream.agents import app as agent
+from ldpstream.agents import back_pressure, stall_detector, watchdog
+from ldpstream.agents.consumer import batches, compression
+from ldpstream.mechanisms import local_hashing, mechanism
+from ldpstream.producers.device import Device
+from ldpstream.producers.device.memo_file import MAX_DROPPED
+from ldpstream.producers.gateway import bodies, problems, record_batches, service
+from ldpstream.publishing import results
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.publishers import MAX_LISTED, TOP_VALUES
+from ldpstream.runtime import malloc, shutdown, topics
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import redis_connection
+from ldpstream.surveys import envelope, survey
 from tests.agents.samples import make_survey
 
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms import guessing, mechanism
-from mechanisms.local_hashing import LongitudinalHashing
-from runtime import topics
-from surveys import load_survey, parse_survey
-from surveys.survey import KEPT_STEPS
+from ldpstream.mechanisms import guessing, mechanism
+from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.runtime import topics
+from ldpstream.surveys import load_survey, parse_survey
+from ldpstream.surveys.survey import KEPT_STEPS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from mechanisms import NAMES, NUMERIC, ONE_TIME, mechanism
-from surveys import REASONS, Reason, Rejected, check_envelope
-from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, encode
+from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, mechanism
+from ldpstream.surveys import REASONS, Reason, Rejected, check_envelope
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, encode
 from tests.agents.samples import during, make_survey, sound, spoilt
 
 TEXT = (Path(__file__).parents[2] / "docs" / "wire_format.md").read_text()

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from mechanisms import LONGITUDINAL, NAMES, NUMERIC, mechanism
-from mechanisms.finite_field import modulus, prime_power
-from mechanisms.linear_pool import LinearPool
-from producers.device.secure_random import hashed
-from surveys import Attribute, Level, load_survey
-from surveys.device_survey import Parameters
-from surveys.parameters import parameters
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, mechanism
+from ldpstream.mechanisms.finite_field import modulus, prime_power
+from ldpstream.mechanisms.linear_pool import LinearPool
+from ldpstream.producers.device.secure_random import hashed
+from ldpstream.surveys import Attribute, Level, load_survey
+from ldpstream.surveys.device_survey import Parameters
+from ldpstream.surveys.parameters import parameters
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "write_a_device.md").read_text()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray
 
 
 class DenseLevel:

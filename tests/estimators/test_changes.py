@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
-from estimators.changes import OPTIMISM, STARTS, normalized, run_length, threshold
-from estimators.local_level import LocalLevel
-from experiments.bench.many_filters import ManyFilters
-from mechanisms import mechanism
-from mechanisms.arguments import FloatArray
+from lab.bench.many_filters import ManyFilters
+from ldpstream.estimators.changes import OPTIMISM, STARTS, normalized, run_length, threshold
+from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 STATED, STEPS = 200.0, 2000
 Stream = Iterator[tuple[FloatArray, FloatArray, FloatArray]]  # observed, variance, skewness

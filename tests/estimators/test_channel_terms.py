@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimators import ibu, mle
-from estimators.channel_terms import (
+from ldpstream.estimators import ibu, mle
+from ldpstream.estimators.channel_terms import (
     ChannelTerm,
     DenseTerm,
     FakeDataTerm,
@@ -21,13 +21,13 @@ from estimators.channel_terms import (
     WaveTerm,
     exact_term,
 )
-from estimators.reports_term import reports_term
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.shokri import Shokri
-from mechanisms.square_wave import SquareWave
+from ldpstream.estimators.reports_term import reports_term
+from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.shokri import Shokri
+from ldpstream.mechanisms.square_wave import SquareWave
 
 Term = ChannelTerm | FakeDataTerm
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from estimators.differences import difference_errors
-from estimators.estimate import Estimate
-from mechanisms import Mechanism, mechanism
-from mechanisms.arguments import FloatArray, IntArray
+from ldpstream.estimators.differences import difference_errors
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.mechanisms import Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 PEOPLE, TRIALS, K = 600, 2000, 4
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimators import Estimate, combined_empirical_bayes, empirical_bayes, matrix_inversion
-from estimators.empirical_bayes import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
-from estimators.posterior import Posterior
-from estimators.value_likelihood import (
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators import Estimate, combined_empirical_bayes, empirical_bayes, matrix_inversion
+from ldpstream.estimators.empirical_bayes import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
+from ldpstream.estimators.posterior import Posterior
+from ldpstream.estimators.value_likelihood import (
     ALIKE,
     NEARLY,
     Observation,
@@ -18,11 +19,10 @@ from estimators.value_likelihood import (
     observations,
     value_likelihood,
 )
-from experiments.drawn_tables import drawn_table
-from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.geometric import TruncatedGeometric
-from mechanisms.local_hashing import Hashing
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.mechanisms.local_hashing import Hashing
 
 SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.06, 0.04])
 
@@ -181,7 +181,7 @@ def test_a_fit_to_merged_kinds_is_nearly_the_fit_to_all_kinds(monkeypatch: pytes
 
     found = fit_values(values, k)[0]
     with monkeypatch.context() as patched:
-        patched.setattr("estimators.value_likelihood.NEARLY", 3.0)
+        patched.setattr("ldpstream.estimators.value_likelihood.NEARLY", 3.0)
         coarse = fit_values(values, k)[0]
     monkeypatch.setattr(ValueLikelihood, "merged", lambda self: self)
     whole = fit_values(values, k)[0]
@@ -277,7 +277,7 @@ def test_the_share_that_everybody_has_is_estimated(monkeypatch: pytest.MonkeyPat
     m, rng = build("OUE", 1000, 1.0), np.random.default_rng(12)
     tables = [drawn_table(m, np.eye(1000, dtype=np.int64)[0] * 1000, rng) for _ in range(10)]
     assert np.mean([empirical_bayes(m, table).frequencies[0] for table in tables]) > 0.8
-    monkeypatch.setattr(sys.modules["estimators.empirical_bayes"], "_mean_of_the_rest", lambda values, k: 1 / k)
+    monkeypatch.setattr(sys.modules["ldpstream.estimators.empirical_bayes"], "_mean_of_the_rest", lambda values, k: 1 / k)
     assert np.mean([empirical_bayes(m, table).frequencies[0] for table in tables]) < 0.8
 
 
@@ -337,7 +337,7 @@ def test_shares_of_medium_size_are_not_moved_to_zero(monkeypatch: pytest.MonkeyP
     shares /= shares.sum()
     rng = np.random.default_rng(15)
     tables = [drawn_table(m, rng.multinomial(10_000, shares), rng) for _ in range(8)]
-    module = sys.modules["estimators.empirical_bayes"]
+    module = sys.modules["ldpstream.estimators.empirical_bayes"]
 
     def without_the_sum(values: ValueLikelihood, k: int) -> FloatArray:
         with monkeypatch.context() as patched:

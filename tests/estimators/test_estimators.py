@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from estimators import combined_inversion, gibu, ibu, matrix_inversion, mle, post_process
-from mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
+from ldpstream.estimators import combined_inversion, gibu, ibu, matrix_inversion, mle, post_process
+from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 
 
 def make(name: str, k: int, eps_1: float = 1.0) -> Mechanism:

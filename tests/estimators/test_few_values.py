@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from estimators import combined_empirical_bayes, empirical_bayes, matrix_inversion
-from estimators.few_values import (
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators import combined_empirical_bayes, empirical_bayes, matrix_inversion
+from ldpstream.estimators.few_values import (
     ANYWHERE,
     FEW_VALUES,
     NARROW,
@@ -20,16 +21,15 @@ from estimators.few_values import (
     log_densities,
     nearest_distribution,
 )
-from estimators.few_values_kernels import marginals
-from estimators.value_likelihood import observations
-from experiments.drawn_tables import drawn_table
-from mechanisms import NAMES, CountTable, Mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.estimators.few_values_kernels import marginals
+from ldpstream.estimators.value_likelihood import observations
+from ldpstream.mechanisms import NAMES, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 from .test_empirical_bayes import build, check
 
-MODULE = sys.modules["estimators.empirical_bayes"]
+MODULE = sys.modules["ldpstream.estimators.empirical_bayes"]
 
 
 def tables(m: Mechanism, shares: FloatArray, n: int, runs: int, seed: int) -> list[tuple[FloatArray, CountTable]]:
@@ -91,11 +91,11 @@ def test_a_finer_lattice_gives_the_same(k: int, monkeypatch: pytest.MonkeyPatch)
         _, table = tables(m, shares, n, 1, 3)[0]
         usual = empirical_bayes(m, table)
         with monkeypatch.context() as patched:
-            patched.setattr("estimators.few_values.LEAST", 256)
-            patched.setattr("estimators.few_values.FINE", 10.0)
+            patched.setattr("ldpstream.estimators.few_values.LEAST", 256)
+            patched.setattr("ldpstream.estimators.few_values.FINE", 10.0)
             finer = empirical_bayes(m, table)
-            patched.setattr("estimators.few_values.LEAST", 4)
-            patched.setattr("estimators.few_values.FINE", 0.3)
+            patched.setattr("ldpstream.estimators.few_values.LEAST", 4)
+            patched.setattr("ldpstream.estimators.few_values.FINE", 0.3)
             coarse = empirical_bayes(m, table)
         close = 0.04 * finer.standard_errors.min()
         np.testing.assert_allclose(usual.frequencies, finer.frequencies, atol=close)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import gamma
 
-from estimators import ordered_empirical_bayes
-from estimators.draws import Draws, Unshrunk
-from estimators.estimate import Estimate
-from estimators.ordered import _misfit
-from estimators.quantiles import mean, quantiles
-from estimators.smooth_prior import smooth_posterior
-from experiments.drawn_tables import drawn_table
-from mechanisms import mechanism
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators import ordered_empirical_bayes
+from ldpstream.estimators.draws import Draws, Unshrunk
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.ordered import _misfit
+from ldpstream.estimators.quantiles import mean, quantiles
+from ldpstream.estimators.smooth_prior import smooth_posterior
+from ldpstream.mechanisms import mechanism
 
 K, RUNS = 100, 20
 EDGES = np.arange(K + 1.0)

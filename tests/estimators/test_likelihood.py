@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from estimators import combined_mle, gibu, ibu, matrix_inversion, mle
-from estimators.dense_errors import MAX_DENSE_K
-from estimators.estimate import Group
-from estimators.likelihood import PROVEN_GAP, em
-from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
-from estimators.standard_errors import standard_errors
-from estimators.terms import SupportTerm, Term
-from mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.geometric import TruncatedGeometric
-from mechanisms.subset import SubsetSelection
+from ldpstream.estimators import combined_mle, gibu, ibu, matrix_inversion, mle
+from ldpstream.estimators.dense_errors import MAX_DENSE_K
+from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.likelihood import PROVEN_GAP, em
+from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
+from ldpstream.estimators.standard_errors import standard_errors
+from ldpstream.estimators.terms import SupportTerm, Term
+from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.mechanisms.subset import SubsetSelection
 
 K = 6
 COUNTS = arrays(np.int64, K, elements=st.integers(0, 1000)).filter(lambda c: c.any())

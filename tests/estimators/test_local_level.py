@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from estimators import local_level
-from estimators.local_level import DRIFTS, FLOOR, MEMORY, Filtered, LocalLevel
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators import local_level
+from ldpstream.estimators.local_level import DRIFTS, FLOOR, MEMORY, Filtered, LocalLevel
+from ldpstream.mechanisms.arguments import FloatArray
 
 from .dense_levels import DenseLevel
 

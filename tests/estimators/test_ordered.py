@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes, plateaus
-from estimators.empirical_bayes import combined_empirical_bayes
-from estimators.estimate import Group
-from estimators.ordered import FITTED, MOVE, _inversion, _percentiles, _risk, _without_order
-from estimators.smooth_prior import EQUAL, smooth_posterior
-from estimators.value_likelihood import ValueLikelihood
-from mechanisms import mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.local_hashing import Hashing
+from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes, plateaus
+from ldpstream.estimators.empirical_bayes import combined_empirical_bayes
+from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.ordered import FITTED, MOVE, _inversion, _percentiles, _risk, _without_order
+from ldpstream.estimators.smooth_prior import EQUAL, smooth_posterior
+from ldpstream.estimators.value_likelihood import ValueLikelihood
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.local_hashing import Hashing
 
 from .test_empirical_bayes import build, draw
 
@@ -84,7 +84,7 @@ def test_plateaus_help_where_shares_jump(monkeypatch: pytest.MonkeyPatch) -> Non
     m, shares, errors = build("OUE", 150, 2.0), steps_of(150), []
     tables = [draw(m, shares, 50_000, seed) for seed in range(6)]
     for less in (FITTED, 1e6):
-        monkeypatch.setattr("estimators.ordered.FITTED", less)
+        monkeypatch.setattr("ldpstream.estimators.ordered.FITTED", less)
         errors.append(sum(np.square(ordered_empirical_bayes(m, table).frequencies - shares).sum() for table in tables))
     assert 2 * errors[0] < errors[1], errors
 
@@ -100,10 +100,10 @@ def test_tiny_variances_do_not_make_the_grid_of_levels_huge(monkeypatch: pytest.
         entries.append(found[1].size)
         return found
 
-    monkeypatch.setattr("estimators.plateaus._fit", counted)
+    monkeypatch.setattr("ldpstream.estimators.plateaus._fit", counted)
     ordered_empirical_bayes(m, table)
     limited = max(entries)
-    monkeypatch.setattr("estimators.ordered.LEAST_VARIANCE", 0.0)
+    monkeypatch.setattr("ldpstream.estimators.ordered.LEAST_VARIANCE", 0.0)
     ordered_empirical_bayes(m, table)
     assert limited < 1050 * 100
     assert max(entries) > 1050 * 100
@@ -113,7 +113,7 @@ def test_equal_shares_are_found_under_noise(monkeypatch: pytest.MonkeyPatch) -> 
     """Control: without the prior odds of equal shares, the error is larger by half."""
     m, errors = build("OUE", 100, 0.5), []
     for odds in (EQUAL, -50.0):
-        monkeypatch.setattr("estimators.smooth_prior.EQUAL", odds)
+        monkeypatch.setattr("ldpstream.estimators.smooth_prior.EQUAL", odds)
         found = [smooth_posterior(*_inversion([(m, draw(m, np.full(100, 0.01), 1000, seed))], 1)[:2]) for seed in range(12)]
         errors.append(sum(np.square(each.frequencies - 0.01).sum() for each in found))
     assert 1.5 * errors[0] < errors[1]

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from estimators.plateau_kernels import forward_backward
-from estimators.plateaus import plateaus, shares_with_plateaus
-from estimators.smooth_prior import smooth_posterior
-from estimators.value_likelihood import Observation, value_likelihood
+from ldpstream.estimators.plateau_kernels import forward_backward
+from ldpstream.estimators.plateaus import plateaus, shares_with_plateaus
+from ldpstream.estimators.smooth_prior import smooth_posterior
+from ldpstream.estimators.value_likelihood import Observation, value_likelihood
 
 
 @pytest.mark.parametrize("jump", [0.0001, 0.3, 1.0])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance_nd
 
-from estimators import matrix_inversion, post_process, post_processing
-from estimators.post_processing import NAMES
-from experiments import error_measures as errors
-from mechanisms import mechanism
-from mechanisms.unary import LongitudinalUnary
+from ldpstream.advice import error_measures as errors
+from ldpstream.estimators import matrix_inversion, post_process, post_processing
+from ldpstream.estimators.post_processing import NAMES
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.unary import LongitudinalUnary
 
 NON_NEGATIVE = {"base-pos", "norm-sub", "norm-mul", "norm-cut", "power", "power-ns"}
 SUMS = {"norm", "norm-sub", "norm-mul", "norm-cut", "power-ns"}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from estimators import Estimate, Number, matrix_inversion, mean, ordered_empirical_bayes, quantiles
-from estimators.draws import Draws
-from estimators.ordered import smoothed_shares
-from mechanisms import mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators import Estimate, Number, matrix_inversion, mean, ordered_empirical_bayes, quantiles
+from ldpstream.estimators.draws import Draws
+from ldpstream.estimators.ordered import smoothed_shares
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 
 def of_draws(*histograms: list[float]) -> Estimate:

@@ -7,16 +7,16 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import beta
 
-from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
-from estimators.draws import Draws
-from estimators.ordered import smoothed_shares
-from estimators.smooth_prior import SLABS, SLOPE, _draws, _Mode, _prior, _Problem, smooth_posterior
-from mechanisms import mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
+from ldpstream.estimators.draws import Draws
+from ldpstream.estimators.ordered import smoothed_shares
+from ldpstream.estimators.smooth_prior import SLABS, SLOPE, _draws, _Mode, _prior, _Problem, smooth_posterior
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from tests.publishing.test_every_mechanism import ALL
+from tests.publishing.test_every_mechanism import build as build_any
 
 from .test_empirical_bayes import build, check, draw
-from .test_every_mechanism import ALL
-from .test_every_mechanism import build as build_any
 
 PEAK = np.diff(beta(5, 2).cdf(np.linspace(0, 1, 41)))
 
@@ -30,7 +30,7 @@ def dense(bands: FloatArray) -> FloatArray:
 
 @pytest.mark.parametrize("k", [2, 3, 4, 12])
 def test_banded_products_equal_dense_products(k: int) -> None:
-    from estimators import smooth_kernels
+    from ldpstream.estimators import smooth_kernels
 
     rng = np.random.default_rng(1)
     prior, weights, x = _prior(k, 2, 3.0), rng.uniform(0.1, 2, k), rng.standard_normal(k)
@@ -168,7 +168,7 @@ def test_intervals_allow_for_the_bias_beside_jumps(monkeypatch: pytest.MonkeyPat
         return float(np.mean([((low <= shares) & (shares <= high))[near.any(axis=1)] for low, high in found]))
 
     with_allowance = held()
-    monkeypatch.setattr("estimators.smooth_prior.BIAS", 0.0)
+    monkeypatch.setattr("ldpstream.estimators.smooth_prior.BIAS", 0.0)
     assert with_allowance > 0.7
     assert held() < with_allowance - 0.15
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from estimators import smoothing
-from estimators.local_level import DRIFTS, LocalLevel
-from estimators.smoothing import _check, _mixed, _pass, smooth
-from mechanisms.arguments import FloatArray
+from ldpstream.estimators import smoothing
+from ldpstream.estimators.local_level import DRIFTS, LocalLevel
+from ldpstream.estimators.smoothing import _check, _mixed, _pass, smooth
+from ldpstream.mechanisms.arguments import FloatArray
 
 from .dense_levels import DenseLevel
 

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from estimators.estimate import Group
-from estimators.local_level import LocalLevel
-from estimators.matrix_inversion import combined_inversion
-from estimators.step_noise import step_noise
-from mechanisms import ChannelMechanism, OneTime, mechanism
-
-from .test_every_mechanism import ALL, K, build
+from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.step_noise import step_noise
+from ldpstream.mechanisms import ChannelMechanism, OneTime, mechanism
+from tests.publishing.test_every_mechanism import ALL, K, build
 
 SHARES = np.array([0.4, 0.3, 0.2, 0.1, 0.0, 0.0])
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.log import Chunk, DeadLetter, Found
-from runtime.errors import LogUnavailable
+from ldpstream.agents.log import Chunk, DeadLetter, Found
+from ldpstream.runtime.errors import LogUnavailable
 
 from .memory_log import SURVEY
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import agents.counting
-import agents.fold
-import agents.stall_detector
-import estimators.publishing.schedule
-import stores.memory_store
+import ldpstream.agents.counting
+import ldpstream.agents.fold
+import ldpstream.agents.stall_detector
+import ldpstream.publishing.schedule
+import ldpstream.stores.memory_store
 
 from .memory_topic import TopicClient
 
@@ -39,11 +39,13 @@ class Code:
     @classmethod
     def real(cls) -> "Code":
         """Returns the service's own code."""
-        counting, stall_detector = _copy(agents.counting), _copy(agents.stall_detector)
-        schedule = _copy(estimators.publishing.schedule)
+        counting, stall_detector = _copy(ldpstream.agents.counting), _copy(ldpstream.agents.stall_detector)
+        schedule = _copy(ldpstream.publishing.schedule)
         counting.log = stall_detector.log = _Silence()
         counting.StallDetector = stall_detector.StallDetector
-        return cls(counting, schedule, agents.fold.PartitionFold, stores.memory_store.MemoryCountStore, TopicClient)
+        return cls(
+            counting, schedule, ldpstream.agents.fold.PartitionFold, ldpstream.stores.memory_store.MemoryCountStore, TopicClient
+        )
 
 
 def _copy(module: ModuleType) -> Any:

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.tally import Record
-from mechanisms import CountTable
-from stores import PaneKey
-from stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
-from surveys import Survey
+from ldpstream.agents.tally import Record
+from ldpstream.mechanisms import CountTable
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
+from ldpstream.surveys import Survey
 from tests.agents.reference import Counted, judge, judge_log
 
 from .memory_log import SURVEY, Control, MemoryLog
@@ -268,12 +268,12 @@ def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
 def conclude(
     survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
 ) -> Published:
-    """Replaces `estimators.publishing.publication.conclude`."""
+    """Replaces `publishing.publication.conclude`."""
     return Published(attribute, step, span, complete, range(step - len(panes) + 1, step + 1), _sums(panes))
 
 
 def conclude_cohort(survey: Survey, cohort: int, everybody: Published, panes: Sequence[list[CountTable]]) -> Published:
-    """Replaces `estimators.publishing.cohorts.conclude_cohort`."""
+    """Replaces `publishing.cohorts.conclude_cohort`."""
     return replace(everybody, counts=_sums(panes), cohort=survey.cohort_name(cohort))
 
 
@@ -284,18 +284,18 @@ def _sums(panes: Sequence[list[CountTable]]) -> tuple[tuple[int, tuple[int, ...]
 def conclude_filtered(
     _: object, tables: list[CountTable], made: list[Published], state: bytes | None, __: bool, ___: object
 ) -> tuple[Published, bytes]:
-    """Replaces `estimators.publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
+    """Replaces `publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
     return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], state)
 
 
 def replay(_: object, step: Published, state: bytes | None) -> bytes:
-    """Replaces `estimators.publishing.filtering.replay`."""
+    """Replaces `publishing.filtering.replay`."""
     seen = [] if state is None else json.loads(state)
     return json.dumps([*seen, (step.step, step.reports)]).encode()
 
 
 def publish_counts(schedule: Any) -> None:
-    """Replaces the estimates of a module `estimators.publishing.schedule` by counts."""
+    """Replaces the estimates of a module `publishing.schedule` by counts."""
     schedule.conclude, schedule.conclude_cohort = conclude, conclude_cohort
     schedule.conclude_filtered, schedule.replay = conclude_filtered, replay
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.log import Found
-from agents.tally import Record
-from runtime.errors import LogUnavailable
-from stores.checkpoint import MAX_MS
-from surveys import REASONS
+from ldpstream.agents.log import Found
+from ldpstream.agents.tally import Record
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores.checkpoint import MAX_MS
+from ldpstream.surveys import REASONS
 from tests.agents.samples import PANES, make_survey, sound, spoilt
 
 SURVEY = make_survey(cohorts=2)
@@ -222,7 +222,7 @@ class MemoryLog:
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02)))
         return answered
 
-    # ---- requests of the schedule (estimators.publishing.schedule.LogPosition)
+    # ---- requests of the schedule (publishing.schedule.LogPosition)
 
     def log_id(self) -> str:
         return f"log {self._remade}"

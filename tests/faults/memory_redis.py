@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from agents.tally import Record
-from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Filters, Progress
-from stores.count_store import StoreUnavailable
+from ldpstream.agents.tally import Record
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Filters, Progress
+from ldpstream.stores.count_store import StoreUnavailable
 
 from .memory_log import PARTITIONS
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.errors import LogUnavailable
+from ldpstream.runtime.errors import LogUnavailable
 
 
 @dataclass
@@ -30,7 +30,7 @@ class MemoryTopic:
 
 
 class TopicClient:
-    """The topic as one estimator sees it (`estimators.publishing.schedule.EstimatesTopic`)."""
+    """The topic as one estimator sees it (`publishing.schedule.EstimatesTopic`)."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic

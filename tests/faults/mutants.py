@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from agents.fold import STEP_BACK_MS, PartitionFold
-from agents.log import Chunk, DeadLetter
-from agents.report_keys import HEADER_BYTES
-from agents.tally import Record, tally
-from estimators.publishing.schedule import Progress
-from stores.checkpoint import KEY_BYTES, MAX_MS, Checkpoint
-from stores.memory_store import MemoryCountStore
+from ldpstream.agents.fold import STEP_BACK_MS, PartitionFold
+from ldpstream.agents.log import Chunk, DeadLetter
+from ldpstream.agents.report_keys import HEADER_BYTES
+from ldpstream.agents.tally import Record, tally
+from ldpstream.publishing.schedule import Progress
+from ldpstream.stores.checkpoint import KEY_BYTES, MAX_MS, Checkpoint
+from ldpstream.stores.memory_store import MemoryCountStore
 
 from .code import Code
 from .invariant import split

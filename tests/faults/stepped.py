@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agents import Record, tally
-from agents.counting import Counting
-from agents.log import Chunk, DeadLetter, Found
-from runtime.errors import LogUnavailable
-from stores import Checkpoint, MemoryCountStore, StoreUnavailable
-from surveys import REASONS
+from ldpstream.agents import Record, tally
+from ldpstream.agents.counting import Counting
+from ldpstream.agents.log import Chunk, DeadLetter, Found
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores import Checkpoint, MemoryCountStore, StoreUnavailable
+from ldpstream.surveys import REASONS
 from tests.agents.samples import make_log, make_survey
 
 SURVEY = make_survey()

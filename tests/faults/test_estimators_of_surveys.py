@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from estimators.publishing.results import MemoryResults
-from estimators.publishing.survey_estimator import _OneStep
-from runtime.errors import LogUnavailable
-from stores import PaneKey
-from stores.checkpoint import Checkpoint
-from stores.memory_store import MemoryCountStore
-from surveys import Survey
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.survey_estimator import _OneStep
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 
 from .code import Code

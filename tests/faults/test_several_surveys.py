@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from aiokafka.structs import TopicPartition
 
-from agents import tally
-from agents.counting import Counting
-from agents.countings import AssignedPartition, Countings
-from agents.log import Chunk
-from mechanisms import CountTable
-from stores import MemoryCountStore, PaneKey
-from surveys import Survey
+from ldpstream.agents import tally
+from ldpstream.agents.counting import Counting
+from ldpstream.agents.countings import AssignedPartition, Countings
+from ldpstream.agents.log import Chunk
+from ldpstream.mechanisms import CountTable
+from ldpstream.stores import MemoryCountStore, PaneKey
+from ldpstream.surveys import Survey
 from tests.agents.samples import make_log, make_survey
 
 from .stepped import FaultyStore, SteppedLog

@@ -14,7 +14,9 @@ def main() -> None:
     """Fuzzes up to a limit in the options, or until service and reference disagree. libFuzzer saves the failing input."""
     import atheris  # atheris runs only on Linux, and must be imported before the modules that it instruments
 
-    with atheris.instrument_imports(include=["agents.tally", "surveys.envelope", "surveys.envelope_groups"]):
+    with atheris.instrument_imports(
+        include=["ldpstream.agents.tally", "ldpstream.surveys.envelope", "ldpstream.surveys.envelope_groups"]
+    ):
         from .inputs import MUTATIONS, NOW_MS, SURVEY, Input, sound
         from .verdict import verdicts
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from surveys import Cohort, Survey, parse_survey, seal
+from ldpstream.surveys import Cohort, Survey, parse_survey, seal
 
 STEP = 7
 SURVEY = parse_survey({

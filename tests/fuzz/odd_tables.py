@@ -12,19 +12,19 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from estimators.differences import difference_errors
-from estimators.estimate import Group
-from estimators.post_processing import NAMES as POST_NAMES
-from estimators.post_processing import post_process
-from estimators.publishing.cohorts import conclude_cohort
-from estimators.publishing.filtering import conclude_filtered, replay
-from estimators.publishing.frequencies import Frequencies
-from estimators.publishing.publication import Publication, conclude, edges_of, is_numeric, pooled
-from estimators.value_likelihood import informative
-from experiments.drawn_tables import drawn_table
-from mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism, CountTable, Mechanism
-from mechanisms.arguments import FloatArray, IntArray
-from surveys import Survey, parse_survey
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators.differences import difference_errors
+from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
+from ldpstream.estimators.post_processing import post_process
+from ldpstream.estimators.value_likelihood import informative
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.filtering import conclude_filtered, replay
+from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.publication import Publication, conclude, edges_of, is_numeric, pooled
+from ldpstream.surveys import Survey, parse_survey
 
 STEPS = 3
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0)

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 
-from runtime.children import process_pool
+from ldpstream.runtime.children import process_pool
 
 from .odd_tables import OddTable, check
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.fuzz.verdict as verdict
-from agents.tally import Record, Tally, tally
-from surveys import REASONS, Survey
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.agents.tally import Record, Tally, tally
+from ldpstream.surveys import REASONS, Survey
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .inputs import MUTATIONS, NOW_MS, STEP, SURVEY, Input, sound
 from .run import share

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from estimators import smooth_prior
-from mechanisms import NAMES, NUMERIC, mechanism
+from ldpstream.estimators import smooth_prior
+from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
 
 from .odd_tables import DOMAINS, KINDS, SIZES, OddTable, _counts, check
 from .run_tables import checked

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.tally import Record, tally
-from stores import PaneKey
-from surveys import REASONS, Survey
+from ldpstream.agents.tally import Record, tally
+from ldpstream.stores import PaneKey
+from ldpstream.surveys import REASONS, Survey
 from tests.agents.reference import Counted, judge
 
 from .inputs import SURVEY, WITH_COHORTS, Input, survey_of

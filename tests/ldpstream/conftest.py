@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from estimators.publishing.api import create_api
-from estimators.publishing.page_server import PageServer
 from ldpstream.demo import Demo
-from producers.values import MarkovValues
+from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.page.server import PageServer
 from tests.conftest import give_up
 
 from .page_rig import PATIENCE_MS, SURVEY, OpenPage

@@ -11,13 +11,13 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from estimators.publishing.api import create_api
-from estimators.publishing.frequencies import Frequencies
-from estimators.publishing.page_server import PageServer
-from estimators.publishing.publication import Diagnostics, Jump, Publication, Span, conclude, spans, spent
-from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Progress
-from surveys import Reason, Survey, load_survey, parse_survey
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.publication import Diagnostics, Jump, Publication, Span, conclude, spans, spent
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import Reason, Survey, load_survey, parse_survey
 
 PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)

@@ -15,18 +15,18 @@ from typing import Any
 import msgspec
 import typer.main
 
-from estimators.publishing.api import create_api
-from estimators.publishing.publication import Publication
-from estimators.publishing.results import MemoryResults
 from ldpstream.cli import app
-from producers.gateway.openapi import description
-from runtime.settings import PREFIX, Settings
-from surveys import load_survey
-from surveys.envelope import REASONS, VERSION
+from ldpstream.producers.gateway.openapi import description
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.runtime.settings import PREFIX, Settings
+from ldpstream.surveys import load_survey
+from ldpstream.surveys.envelope import REASONS, VERSION
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("surface.json")
-PACKAGES = ("ldpstream", "mechanisms", "surveys", "estimators", "producers.device")
+PACKAGES = ("ldpstream", "mechanisms", "surveys", "estimators", "ldpstream.producers.device")
 METRIC_KINDS = {"Counter", "Gauge", "Histogram", "gauge"}
 
 

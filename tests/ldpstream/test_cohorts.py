@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from estimators.publishing.publication import Publication
 from ldpstream import cli
 from ldpstream.demo import Demo
+from ldpstream.producers.values import MarkovValues
 from ldpstream.promise import promise
+from ldpstream.publishing.publication import Publication
+from ldpstream.surveys import parse_survey
 from ldpstream.terminal import console
-from producers.values import MarkovValues
-from surveys import parse_survey
 
 DEMO = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = 300\n'

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ldpstream.demo import Demo
+from ldpstream.producers.values import MarkovValues
 from ldpstream.promise import device_line, device_loss, promise
+from ldpstream.surveys import parse_survey
 from ldpstream.tables import ledger_rows, solved_rows
-from producers.values import MarkovValues
-from surveys import parse_survey
 
 DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())
 PEOPLE, STEPS = 20_000, 8

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from estimators.publishing.api import create_api
-from estimators.publishing.page_server import PageServer
-from estimators.publishing.publication import Diagnostics, conclude
-from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
-from producers.values import MarkovValues
-from surveys import load_survey
+from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.publication import Diagnostics, conclude
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import load_survey
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, extend, many, served, shoot, silent
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from estimators.publishing.api import create_api
-from estimators.publishing.page_server import PageServer
-from tests.estimators import cohort_rig as rig
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.page.server import PageServer
+from tests.publishing import cohort_rig as rig
 
 from .page_rig import OpenPage, shoot
 from .test_page_accessibility import findings

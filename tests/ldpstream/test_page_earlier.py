@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from estimators.publishing.page_server import PageServer
-from tests.estimators.replaced_rig import BETWEEN, NEW_STEPS, OLD, api_of_new
+from ldpstream.publishing.page.server import PageServer
+from tests.publishing.replaced_rig import BETWEEN, NEW_STEPS, OLD, api_of_new
 
 from .page_rig import OpenPage, shoot
 

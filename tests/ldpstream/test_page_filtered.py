@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from estimators.publishing.publication import Jump
-from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
-from surveys import parse_survey
+from ldpstream.publishing.publication import Jump
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import parse_survey
 
 from .page_rig import HONEST, OpenPage, extend, many, served, shoot, silent
 

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 from playwright.sync_api import Browser, Page, expect
 
-from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
-from surveys import Reason
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import Reason
 
 from .page_rig import HONEST, SURVEY, OpenPage, extend, many, served, shoot
 

@@ -4,8 +4,8 @@ import re
 
 from playwright.sync_api import expect
 
-from estimators.publishing.frequencies import NUMBERS
 from ldpstream.demo import Demo
+from ldpstream.publishing.frequencies import NUMBERS
 
 from .page_rig import SURVEY, OpenPage, shoot
 

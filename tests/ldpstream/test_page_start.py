@@ -4,9 +4,9 @@ import numpy as np
 from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 
-from estimators.publishing.api import create_surveys_api
-from estimators.publishing.api_routes import Served
-from estimators.publishing.page_server import PageServer
+from ldpstream.publishing.api.app import create_surveys_api
+from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.page.server import PageServer
 
 from .page_rig import extend, many
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
-from surveys import load_survey
+from ldpstream.surveys import load_survey
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from runtime import children
+from ldpstream.runtime import children
 from tests.services.rig import free_ports
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
 DEADLINE_S = 240
-FAUST = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
+FAUST = ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]
 STARTS = [
     ("produce", signal.SIGINT), ("produce", signal.SIGTERM), ("agent", signal.SIGINT), ("estimate", signal.SIGTERM),
     ("gateway", signal.SIGTERM), ("faust", signal.SIGTERM),

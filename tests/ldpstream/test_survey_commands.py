@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ldpstream.cli import run
-from surveys import load_survey
+from ldpstream.surveys import load_survey
 
 SURVEY = """
 name = "{name}"

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.subset import SubsetSelection
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
-from mechanisms.arguments import MAX_K
-from mechanisms.finite_field import prime_powers
-from mechanisms.local_hashing import MAX_HASH_K, papers_g
-from mechanisms.unary import CHAINS, ROUNDS, largest_eps_1
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import MAX_K
+from ldpstream.mechanisms.finite_field import prime_powers
+from ldpstream.mechanisms.local_hashing import MAX_HASH_K, papers_g
+from ldpstream.mechanisms.unary import CHAINS, ROUNDS, largest_eps_1
 
 from . import reference
 from .reference import build

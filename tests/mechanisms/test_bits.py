@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms.bits import _bernoulli_words, bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
-from mechanisms.kernels import bernoulli_words
+from ldpstream.mechanisms.bits import _bernoulli_words, bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
+from ldpstream.mechanisms.kernels import bernoulli_words
 
 MASK = 2**64 - 1
 SEED = (1, 2, 3, 4)
@@ -43,7 +43,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     rows = np.packbits(bits, axis=1, bitorder="little")
     before = rows.copy()
     for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
-        with mock.patch("mechanisms.bits.MANY_BYTES", many):
+        with mock.patch("ldpstream.mechanisms.bits.MANY_BYTES", many):
             assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
     assert np.array_equal(rows, before)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mechanisms
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, OneTime, choose, mechanism
-from surveys import open_envelope, parse_survey, seal
+from ldpstream import mechanisms
+from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, OneTime, choose, mechanism
+from ldpstream.surveys import open_envelope, parse_survey, seal
 
 from . import reference
 from .reference import build, grid

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms import NAMES, ONE_TIME, Mechanism, mechanism
+from ldpstream.mechanisms import NAMES, ONE_TIME, Mechanism, mechanism
 
 
 def make(name: str, k: int, eps: float = 1.0) -> Mechanism:

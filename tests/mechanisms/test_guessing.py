@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, guessing, mechanism
-from mechanisms.geometric import TruncatedGeometric
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, guessing, mechanism
+from ldpstream.mechanisms.geometric import TruncatedGeometric
 from tests.mechanisms import enumeration
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import ledger, mechanism
-from mechanisms.ledger import bound_grr
-from mechanisms.ledger import sequence_grr as grr_module
-from mechanisms.ledger import sequence_unary as unary_module
-from mechanisms.ledger.bound_unary import PriceProgramme
+from ldpstream.mechanisms import ledger, mechanism
+from ldpstream.mechanisms.ledger import bound_grr
+from ldpstream.mechanisms.ledger import sequence_grr as grr_module
+from ldpstream.mechanisms.ledger import sequence_unary as unary_module
+from ldpstream.mechanisms.ledger.bound_unary import PriceProgramme
 from tests.mechanisms import enumeration
 from tests.mechanisms.enumeration import Rounds, grr_rounds, unary_rounds
 
@@ -304,11 +304,11 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs the code for large t, and for blocks beyond the lattice, at values of t that are small enough to enumerate."""
-    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
-    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
+    monkeypatch.setattr("ldpstream.mechanisms.ledger.bound_unary._FULL_T", 1)
+    monkeypatch.setattr("ldpstream.mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
     for lattice in (1024, 2):
-        monkeypatch.setattr("mechanisms.ledger.bound_unary._LATTICE", lattice)
+        monkeypatch.setattr("ldpstream.mechanisms.ledger.bound_unary._LATTICE", lattice)
         for k, t in ((2, 5), (2, 10), (3, 6), (9, 5), (100, 5)):
             truth = all_pairs(t, k, rounds)
             assert truth * (1 - 1e-10) <= PriceProgramme(t, k, rounds).bound() <= truth * 3

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.finite_field import MAX_FIELD, field, modulus, prime_power, prime_powers
-from mechanisms.linear_pool import LinearPool, digits_needed, spread
-from mechanisms.local_hashing import AUTO_TABLE, MAX_HASH_K, MAX_TABLE, LocalHashing, LongitudinalHashing, best_g, fits
+from ldpstream.mechanisms.finite_field import MAX_FIELD, field, modulus, prime_power, prime_powers
+from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed, spread
+from ldpstream.mechanisms.local_hashing import (
+    AUTO_TABLE,
+    MAX_HASH_K,
+    MAX_TABLE,
+    LocalHashing,
+    LongitudinalHashing,
+    best_g,
+    fits,
+)
 
 from . import reference
 from .reference import build

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from mechanisms import LOCATION, NAMES, ChannelMechanism, mechanism
-from mechanisms.arguments import MAX_K, FloatArray, IntArray
-from mechanisms.geometric import PlanarGeometric, TruncatedGeometric, lattice_sums
-from mechanisms.location import LocationMechanism, StoredChannel
-from mechanisms.shokri import Shokri, expected_loss
+from ldpstream.mechanisms import LOCATION, NAMES, ChannelMechanism, mechanism
+from ldpstream.mechanisms.arguments import MAX_K, FloatArray, IntArray
+from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric, lattice_sums
+from ldpstream.mechanisms.location import LocationMechanism, StoredChannel
+from ldpstream.mechanisms.shokri import Shokri, expected_loss
 
 from .test_sampling import LIMIT, p_value
 

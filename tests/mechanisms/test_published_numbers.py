@@ -15,11 +15,11 @@ from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 
 import pytest
 
-from experiments.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2
-from mechanisms import mechanism
-from mechanisms.grr import LongitudinalGRR
-from mechanisms.local_hashing import LongitudinalHashing
-from mechanisms.unary import LongitudinalUnary
+from lab.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.grr import LongitudinalGRR
+from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.unary import LongitudinalUnary
 
 from .reference import build
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
-from mechanisms.arguments import IntArray
-from mechanisms.base import Reports
-from mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 
 from . import reference
 from .reference import Floats, build

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mechanisms import LONGITUDINAL, Mechanism, mechanism
-from mechanisms.solvers import largest_eps_1, largest_within
+from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
+from ldpstream.mechanisms.solvers import largest_eps_1, largest_within
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms import LONGITUDINAL, ONE_TIME, OneTime, mechanism
-from mechanisms.arguments import FloatArray
+from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, OneTime, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
 
 from .reference import build
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.audit.likelihoods import supports
-from mechanisms import NAMES, NUMERIC, guessing, mechanism
-from mechanisms.location import ChannelMechanism
-from mechanisms.square_wave import SquareWave, best_width, half_width
+from ldpstream.checks.audit.likelihoods import supports
+from ldpstream.mechanisms import NAMES, NUMERIC, guessing, mechanism
+from ldpstream.mechanisms.location import ChannelMechanism
+from ldpstream.mechanisms.square_wave import SquareWave, best_width, half_width
 
 from .reference import worst_ratio
 from .test_sampling import LIMIT, p_value

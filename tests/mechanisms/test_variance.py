@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mechanisms import NAMES, Longitudinal, Mechanism
-from mechanisms.arguments import FloatArray
-from mechanisms.unary import thresholded
+from ldpstream.mechanisms import NAMES, Longitudinal, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.unary import thresholded
 
 from . import reference
 from .reference import Floats, build, grid

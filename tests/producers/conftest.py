@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from producers.gateway import intake, kafka_clients, kafka_log, topic_log
+from ldpstream.producers.gateway import intake, kafka_clients, kafka_log, topic_log
 
 from .gateway_rig import SURVEY, Clock, MakeServed, Served
 from .kafka_log_rig import OTHER, FakeConsumer, FakeProducer, Topic

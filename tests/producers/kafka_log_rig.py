@@ -8,9 +8,9 @@ from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import OffsetAndTimestamp, RecordMetadata
 
-from producers.gateway.kafka_log import KafkaLog
-from producers.gateway.record_batches import Outcome
-from producers.gateway.topic_log import Keyed, TopicLog
+from ldpstream.producers.gateway.kafka_log import KafkaLog
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.topic_log import Keyed, TopicLog
 from tests.agents.samples import make_survey
 
 from .gateway_rig import NOW, STEP, SURVEY

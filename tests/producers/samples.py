@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from mechanisms import LONGITUDINAL
-from mechanisms.arguments import IntArray
-from surveys import Survey, parse_survey
+from ldpstream.mechanisms import LONGITUDINAL
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.surveys import Survey, parse_survey
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 EPS_INF, EPS_1 = 4.0, 2.0

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism, mechanism
-from mechanisms.arguments import FloatArray
-from producers.device import claims
-from producers.device.claims import claim, touched_steps
-from surveys import Survey, parse_survey
+from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.producers.device import claims
+from ldpstream.producers.device.claims import claim, touched_steps
+from ldpstream.surveys import Survey, parse_survey
 from tests.mechanisms import enumeration
 from tests.mechanisms.reference import build
 

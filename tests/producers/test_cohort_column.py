@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from producers.people_file import open_data
-from producers.population import Population
-from producers.table_file import DataError
-from surveys import Survey, parse_survey
+from ldpstream.producers.people_file import open_data
+from ldpstream.producers.population import Population
+from ldpstream.producers.table_file import DataError
+from ldpstream.surveys import Survey, parse_survey
 
 from .samples import START
 

@@ -25,12 +25,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechanisms import LONGITUDINAL, Longitudinal
-from producers.device import Device, DeviceError, Spent, StepForgotten, StoreCleared
-from producers.device.memo_file import MemoFile, Transaction
-from producers.device.secure_random import SecureRandom
-from producers.gateway.bodies import KEY
-from surveys import Survey, open_envelope, parse_survey
+from ldpstream.mechanisms import LONGITUDINAL, Longitudinal
+from ldpstream.producers.device import Device, DeviceError, Spent, StepForgotten, StoreCleared
+from ldpstream.producers.device.memo_file import MemoFile, Transaction
+from ldpstream.producers.device.secure_random import SecureRandom
+from ldpstream.producers.gateway.bodies import KEY
+from ldpstream.surveys import Survey, open_envelope, parse_survey
 from tests.mechanisms import enumeration
 
 LIMIT = 1e-9

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from producers.device import device, memo_file
-from producers.device.memo_file import Transaction
+from ldpstream.producers.device import device, memo_file
+from ldpstream.producers.device.memo_file import Transaction
 from tests.producers.clock_rig import Rig, Seen, survey
 
 ONCE = {"mechanism": "GRR", "eps": 1.0}

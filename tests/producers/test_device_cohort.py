@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from producers.device import Device, Wallet
-from surveys import check_envelope, parse_survey
+from ldpstream.producers.device import Device, Wallet
+from ldpstream.surveys import check_envelope, parse_survey
 
 from .wallet_rig import Clock
 

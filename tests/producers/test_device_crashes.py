@@ -25,8 +25,8 @@ from typing import Any
 
 import pytest
 
-from producers.device import Device
-from surveys import Survey
+from ldpstream.producers.device import Device
+from ldpstream.surveys import Survey
 
 from .test_device import payload, rows, survey
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mechanisms.geometric import TruncatedGeometric
-from producers.device import (
+from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.producers.device import (
     ClockWentBack,
     Device,
     DeviceError,
@@ -24,7 +24,7 @@ from producers.device import (
     WrongSurvey,
     sqlite_file,
 )
-from surveys import Survey
+from ldpstream.surveys import Survey
 from tests.producers.samples import level, make_survey
 
 SURVEY = make_survey({"zone": (40_000, [level("L-OSUE")])})
@@ -125,7 +125,7 @@ def test_a_full_disk_prevents_the_first_enrolment(tmp_path: Path, monkeypatch: p
 
 def test_a_clock_that_went_back_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(step: int) -> None:
-        monkeypatch.setattr("producers.device.device.time.time_ns", lambda: SURVEY.opens_ms(step) * 1_000_000)
+        monkeypatch.setattr("ldpstream.producers.device.device.time.time_ns", lambda: SURVEY.opens_ms(step) * 1_000_000)
 
     device, sent = Device(SURVEY, tmp_path / "file"), {}
     for step in range(10):

@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
+from ldpstream.producers.device import Device, Waiting
+from ldpstream.producers.gateway.problems import FINAL, STATUS
 from ldpstream.rehearse import rehearse
-from producers.device import Device, Waiting
-from producers.gateway.problems import FINAL, STATUS
-from runtime.clock import now_ms
-from surveys import Survey, load_survey, open_envelope
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey, load_survey, open_envelope
 
 from .gateway_rig import Served
 

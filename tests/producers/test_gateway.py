@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from agents import Record, tally
-from producers.gateway import intake
-from producers.gateway.app import SECURITY
-from producers.gateway.bodies import BATCH, ENVELOPE
-from producers.gateway.intake import Limits
-from producers.gateway.problems import MAX_ELEMENTS, STATUS
-from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from surveys import REASONS, Reason, Rejected, check_envelope
-from surveys.device_survey import DeviceSurvey
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.agents import Record, tally
+from ldpstream.producers.gateway import intake
+from ldpstream.producers.gateway.app import SECURITY
+from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.intake import Limits
+from ldpstream.producers.gateway.problems import MAX_ELEMENTS, STATUS
+from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
+from ldpstream.surveys import REASONS, Reason, Rejected, check_envelope
+from ldpstream.surveys.device_survey import DeviceSurvey
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.agents.samples import spoilt
 
 from .gateway_rig import KEYS, NOW, STEP, SURVEY, TOML, Clock, Rig, chunks, envelopes, title

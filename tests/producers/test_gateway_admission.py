@@ -5,15 +5,7 @@ from collections.abc import Hashable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway.admission import (
-    Busy,
-    Connections,
-    MemoryLimit,
-    RateLimit,
-    Reservation,
-    Tokens,
-    neighbourhood,
-)
+from ldpstream.producers.gateway.admission import Busy, Connections, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
 
 RATE, BURST = 4.0, 8.0  # powers of two, with times in 1/16 s: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])

@@ -5,12 +5,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import RecordMetadata
 
-from agents import Record, tally
-from producers.gateway.bodies import BATCH
-from producers.gateway.intake import PATIENCE_MS
-from producers.gateway.record_batches import Outcome
-from producers.gateway.topic_log import append_time
-from surveys import check_envelope
+from ldpstream.agents import Record, tally
+from ldpstream.producers.gateway.bodies import BATCH
+from ldpstream.producers.gateway.intake import PATIENCE_MS
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.topic_log import append_time
+from ldpstream.surveys import check_envelope
 
 from .gateway_rig import KEYS, NOW, STEP, SURVEY, Rig, envelopes, title
 from .kafka_log_rig import Topic, keyed, started, until

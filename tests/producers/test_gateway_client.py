@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from producers.gateway import intake
-from producers.gateway.client import GatewaySink
-from producers.gateway.intake import Limits
-from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
-from producers.sinks import SinkError, TooLateError
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.producers.gateway import intake
+from ldpstream.producers.gateway.client import GatewaySink
+from ldpstream.producers.gateway.intake import Limits
+from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
+from ldpstream.producers.sinks import SinkError, TooLateError
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .gateway_rig import NOW, STEP, SURVEY, TOKEN, MakeServed, Served, envelopes
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from producers.gateway import intake
-from producers.gateway.bodies import ENVELOPE
-from producers.gateway.intake import BREATH, MEMORY_BYTES, PATIENCE_MS
-from producers.gateway.record_batches import Outcome
-from producers.gateway.report_keys import request_hash
-from producers.gateway.topic_log import Keyed
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.producers.gateway import intake
+from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.producers.gateway.intake import BREATH, MEMORY_BYTES, PATIENCE_MS
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.report_keys import request_hash
+from ldpstream.producers.gateway.topic_log import Keyed
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .gateway_rig import KEYS, NOW, STEP, SURVEY, Rig, chunks, envelopes, title
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from producers.gateway.bodies import Checks
-from producers.gateway.client import GatewaySink
-from producers.gateway.intake import Intake
-from producers.gateway.openapi import description
-from producers.gateway.problems import FINAL, MAX_RETRY_S, MEND_FIRST, RETRY_S, STATUS, Cause, Problem
-from producers.sinks import SinkError, TooLateError
+from ldpstream.producers.gateway.bodies import Checks
+from ldpstream.producers.gateway.client import GatewaySink
+from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.openapi import description
+from ldpstream.producers.gateway.problems import FINAL, MAX_RETRY_S, MEND_FIRST, RETRY_S, STATUS, Cause, Problem
+from ldpstream.producers.sinks import SinkError, TooLateError
 
 from .gateway_rig import MakeServed, envelopes
 

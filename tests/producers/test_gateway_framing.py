@@ -14,9 +14,9 @@ from random import Random
 import h11
 import pytest
 
-from producers.gateway.bodies import ENVELOPE
-from producers.gateway.framing import chunk_fault
-from producers.gateway.problems import FINAL
+from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.producers.gateway.framing import chunk_fault
+from ldpstream.producers.gateway.problems import FINAL
 from tests.conftest import give_up
 from tests.services.rig import wait_until
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from producers.gateway import protocol
-from producers.gateway.app import SECURITY
-from producers.gateway.bodies import BATCH, ENVELOPE
-from producers.gateway.intake import Intake, Limits
+from ldpstream.producers.gateway import protocol
+from ldpstream.producers.gateway.app import SECURITY
+from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.intake import Intake, Limits
 from tests.services.rig import PATIENCE_S, wait_until
 
 from .gateway_rig import KEYS, STEP, TOKEN, MakeServed, envelopes

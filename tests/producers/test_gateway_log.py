@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
-from producers.gateway import kafka_log, topic_log
-from producers.gateway.partitions import OLD_MS, SETTLED_MS, VIEW_MS
-from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES, Outcome, RecordBatch
-from producers.gateway.report_keys import batch_keys
-from producers.gateway.topic_log import NotAppended
-from runtime.topics import OVERHEAD_BYTES
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.producers.gateway import kafka_log, topic_log
+from ldpstream.producers.gateway.partitions import OLD_MS, SETTLED_MS, VIEW_MS
+from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES, Outcome, RecordBatch
+from ldpstream.producers.gateway.report_keys import batch_keys
+from ldpstream.producers.gateway.topic_log import NotAppended
+from ldpstream.runtime.topics import OVERHEAD_BYTES
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .gateway_rig import NOW
 from .kafka_log_rig import FakeProducer, Topic, begin, keyed, started, until

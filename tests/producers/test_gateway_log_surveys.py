@@ -6,8 +6,8 @@ import pytest
 import structlog
 from aiokafka.errors import OutOfOrderSequenceNumber
 
-from producers.gateway.record_batches import Outcome
-from producers.gateway.topic_log import NotAppended
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.topic_log import NotAppended
 
 from .gateway_rig import SURVEY
 from .kafka_log_rig import OTHER, FakeProducer, Topic, begin, keyed, started, until

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from producers.gateway import protocol
-from producers.gateway.bodies import ENVELOPE
-from runtime.settings import SettingsError, load_settings
+from ldpstream.producers.gateway import protocol
+from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.runtime.settings import SettingsError, load_settings
 
 from .gateway_rig import KEYS, MakeServed, envelopes, title
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from producers.gateway import protocol
-from producers.gateway.service import operations, read_tokens, serve
-from runtime.settings import Settings, SettingsError
-from runtime.survey_watch import SurveyWatch
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.producers.gateway import protocol
+from ldpstream.producers.gateway.service import operations, read_tokens, serve
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.services.rig import PATIENCE_S, wait_until
 
 from .gateway_rig import TOKEN, MakeServed, Rig, envelopes

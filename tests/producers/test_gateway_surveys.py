@@ -12,19 +12,19 @@ import msgspec
 import pytest
 import structlog
 
-from producers.gateway import served_surveys
-from producers.gateway.bodies import Checks
-from producers.gateway.metrics import survey_ready
-from producers.gateway.problems import STATUS
-from producers.gateway.served_surveys import ServedSurveys
-from producers.gateway.surveys import GatewaySurveys
-from runtime import survey_checks
-from runtime.survey_watch import SurveyWatch
-from runtime.waiting import Unreachable
-from surveys import Survey
-from surveys.envelope import VERSION
-from surveys.errors import UserError
-from surveys.folder import Changes, SurveyFolderError
+from ldpstream.producers.gateway import served_surveys
+from ldpstream.producers.gateway.bodies import Checks
+from ldpstream.producers.gateway.metrics import survey_ready
+from ldpstream.producers.gateway.problems import STATUS
+from ldpstream.producers.gateway.served_surveys import ServedSurveys
+from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.runtime import survey_checks
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.waiting import Unreachable
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import VERSION
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.folder import Changes, SurveyFolderError
 from tests.agents.samples import make_survey
 
 from .gateway_rig import KEYS, NOW, SURVEY, TOKEN, FakeLog, Rig, envelopes, title

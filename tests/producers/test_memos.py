@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms import LONGITUDINAL, Reports
-from mechanisms.arguments import IntArray
-from producers.memos import Memos
+from ldpstream.mechanisms import LONGITUDINAL, Reports
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.memos import Memos
 
 N_DEVICES = 6
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from producers.gateway import partitions
-from producers.gateway.partitions import BASE_MS, OLD_MS, SETTLED_MS, VIEW_MS, Unsettled, View
-from producers.gateway.report_keys import batch_keys, request_hash
+from ldpstream.producers.gateway import partitions
+from ldpstream.producers.gateway.partitions import BASE_MS, OLD_MS, SETTLED_MS, VIEW_MS, Unsettled, View
+from ldpstream.producers.gateway.report_keys import batch_keys, request_hash
 from tests.agents.samples import make_survey
 
 CLOCK_MS, DELAY_MS = 200, 800  # largest difference of a clock from the true time; longest replication and metadata delays

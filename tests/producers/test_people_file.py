@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from producers.people_file import load_people, open_data, value_of
-from producers.table_file import DataError, number_text
-from surveys import Attribute, Survey, parse_survey
+from ldpstream.producers.people_file import load_people, open_data, value_of
+from ldpstream.producers.table_file import DataError, number_text
+from ldpstream.surveys import Attribute, Survey, parse_survey
 
 from .samples import START
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import chisquare
 
-from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports, mechanism
-from mechanisms.arguments import IntArray
-from producers.memos import Memos
-from producers.population import PaneReports, Population
-from producers.randomness import Purpose, stream
-from producers.values import MarkovValues
-from surveys import Cohort, Survey
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports, mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.memos import Memos
+from ldpstream.producers.population import PaneReports, Population
+from ldpstream.producers.randomness import Purpose, stream
+from ldpstream.producers.values import MarkovValues
+from ldpstream.surveys import Cohort, Survey
 from tests.producers.samples import WrittenValues, level, make_survey, one_question
 
 FALSE_ALARM = 1e-6

@@ -6,13 +6,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mechanisms import NAMES
-from producers.population import Population
-from producers.produce import produce_live, produce_step
-from producers.sinks import MemorySink, SinkError, TooLateError
-from producers.values import MarkovValues
-from surveys import Survey, open_envelope
-from surveys.envelope import AnyEnvelope
+from ldpstream.mechanisms import NAMES
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_live, produce_step
+from ldpstream.producers.sinks import MemorySink, SinkError, TooLateError
+from ldpstream.producers.values import MarkovValues
+from ldpstream.surveys import Survey, open_envelope
+from ldpstream.surveys.envelope import AnyEnvelope
 from tests.producers.samples import WrittenValues, level, make_survey, one_question
 
 SURVEY = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (100, [level("L-OSUE")])})

@@ -17,14 +17,14 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.square_wave import SquareWave
-from mechanisms.subset import SubsetSelection
-from producers.device import secure_random
-from producers.device.secure_random import BitArray, SecureRandom
-from surveys.device_survey import Coin
-from surveys.parameters import coin, parameters
+from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.producers.device import secure_random
+from ldpstream.producers.device.secure_random import BitArray, SecureRandom
+from ldpstream.surveys.device_survey import Coin
+from ldpstream.surveys.parameters import coin, parameters
 
 EVERY = (*NAMES, *NUMERIC)
 LIMIT = 1e-9

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from producers import sinks
-from producers.sinks import KafkaSink, SinkError
-from runtime.settings import Settings
+from ldpstream.producers import sinks
+from ldpstream.producers.sinks import KafkaSink, SinkError
+from ldpstream.runtime.settings import Settings
 from tests.services.rig import PATIENCE_S
 
 

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from mechanisms import LONGITUDINAL, NAMES
+from ldpstream.mechanisms import LONGITUDINAL, NAMES
 
 ROOT = Path(__file__).parents[2]
 PACKED = ("mechanisms", "surveys", "runtime", "stores", "producers", "agents", "estimators", "experiments", "ldpstream")
 HEAVY = {"scipy", "numba", "pydantic", "faust", "mode", "kafka", "aiokafka", "redis", "prometheus_client", "typer", "rich"}
 PROGRAM = """
 import json, sys
-from producers.device import Device, Wallet
-from surveys import load_survey
+from ldpstream.producers.device import Device, Wallet
+from ldpstream.surveys import load_survey
 
 imported = set(sys.modules)
-from producers.device.secure_random import SecureRandom
+from ldpstream.producers.device.secure_random import SecureRandom
 
 drawn = 0
 

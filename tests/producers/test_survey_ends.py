@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from experiments.conformance.calls import Call
-from experiments.conformance.rules import check_rules
+from ldpstream.checks.conformance.calls import Call
+from ldpstream.checks.conformance.rules import check_rules
 from ldpstream.demo import Demo
-from producers.device import Device
-from producers.population import Population
-from producers.produce import produce_live
-from producers.sinks import MemorySink
-from producers.values import MarkovValues
-from surveys import SurveyError, check_envelope
+from ldpstream.producers.device import Device
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_live
+from ldpstream.producers.sinks import MemorySink
+from ldpstream.producers.values import MarkovValues
+from ldpstream.surveys import SurveyError, check_envelope
 from tests.producers.samples import one_question
 
 N_STEPS = 3

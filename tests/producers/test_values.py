@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from producers.table_file import DataError
-from producers.values import STAY, MarkovValues, load_values, popularity
-from surveys import Survey, load_survey, parse_survey
+from ldpstream.producers.table_file import DataError
+from ldpstream.producers.values import STAY, MarkovValues, load_values, popularity
+from ldpstream.surveys import Survey, load_survey, parse_survey
 from tests.producers.samples import START, level, make_survey
 
 ROOT = Path(__file__).parents[2]

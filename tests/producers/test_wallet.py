@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from producers.device import Budget, DeviceError, StepForgotten, StoreCleared, SurveySpent, Wallet, WalletFull, WalletSpent
+from ldpstream.producers.device import (
+    Budget,
+    DeviceError,
+    StepForgotten,
+    StoreCleared,
+    SurveySpent,
+    Wallet,
+    WalletFull,
+    WalletSpent,
+)
 
 from .test_device import rows
 from .wallet_rig import MEMO, ONCE, TWICE, Clock, survey

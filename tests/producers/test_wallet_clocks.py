@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from producers.device import ClockWentBack, Device, Wallet, WalletFull
-from producers.device.sqlite_file import SQLiteFile
-from producers.device.wallet_file import Accounts
+from ldpstream.producers.device import ClockWentBack, Device, Wallet, WalletFull
+from ldpstream.producers.device.sqlite_file import SQLiteFile
+from ldpstream.producers.device.wallet_file import Accounts
 from tests.producers.clock_rig import Memory
 from tests.producers.wallet_rig import ONCE, Clock, survey
 

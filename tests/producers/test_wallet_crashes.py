@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from producers.device import SurveySpent, Wallet, WalletFull
-from runtime import children
+from ldpstream.producers.device import SurveySpent, Wallet, WalletFull
+from ldpstream.runtime import children
 
 from .test_device import rows
 from .test_device_crashes import ROOT, folder  # noqa: F401 (a fixture)
@@ -93,8 +93,8 @@ def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypat
 PROGRAM = """
 import sys
 from pathlib import Path
-from producers.device import Wallet, WalletFull
-from surveys import load_survey
+from ldpstream.producers.device import Wallet, WalletFull
+from ldpstream.surveys import load_survey
 home, first = Path(sys.argv[1]), int(sys.argv[2])
 wallet = Wallet(home / "wallet", per_window=1e6, window_s=60, for_ever=8.5)
 for i in range(3):

@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
-from mechanisms import OneTime, mechanism
-from mechanisms.geometric import TruncatedGeometric
-from producers.device import Device, DeviceError, StoreCleared, StoreFull, UnknownSurvey, Wallet, WalletFull, wallet_file
-from producers.device.claims import touched_steps
+from ldpstream.mechanisms import OneTime, mechanism
+from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.producers.device import (
+    Device,
+    DeviceError,
+    StoreCleared,
+    StoreFull,
+    UnknownSurvey,
+    Wallet,
+    WalletFull,
+    wallet_file,
+)
+from ldpstream.producers.device.claims import touched_steps
 
 from .test_device import rows
 from .wallet_rig import ONCE, ROOT, TWICE, Clock, survey

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from surveys import Survey, parse_survey
+from ldpstream.surveys import Survey, parse_survey
 
 ROOT = Path(__file__).parents[2]
 START = datetime(2026, 1, 5, tzinfo=UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime import children
+from ldpstream.runtime import children
 from tests.services.rig import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ child.stdout.read()
 BENCH = """
 import time
 from pathlib import Path
-from experiments.bench.service_site import Process
+from lab.bench.service_site import Process
 child = Process("deaf", [], {}, Path("log"))
 child._process.stdout.readline()
 print(child.pid, flush=True)
@@ -45,7 +45,7 @@ time.sleep(3600)
 """
 POOL = """
 import multiprocessing, time
-from experiments.processes import worker_pool
+from ldpstream.processes import worker_pool
 if __name__ == "__main__":
     with worker_pool(2, 0) as spread:
         list(spread(time.sleep, [0.1] * 10))

@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import logging.config
 import numba
-from runtime.logs import logging_config
+from ldpstream.runtime.logs import logging_config
 logging.config.dictConfig(logging_config("debug"))
 assert numba.njit(lambda x: x + 1)(1) == 2
 logging.getLogger("any.other").debug("a control")

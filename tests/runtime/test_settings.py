@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from runtime.redis_url import RedisUrl, parse_redis_url
-from runtime.settings import Settings, SettingsError, load_settings
+from ldpstream.runtime.redis_url import RedisUrl, parse_redis_url
+from ldpstream.runtime.settings import Settings, SettingsError, load_settings
 from tests.services.certificates import Authority
 
 SECRET = "s3cr3t-Wort"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.waiting import TELL_EVERY, Stopped, Unreachable, wait_for
+from ldpstream.runtime.waiting import TELL_EVERY, Stopped, Unreachable, wait_for
 
 AT = "Kafka at here:1"
 

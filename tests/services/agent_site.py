@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from agents import Record, tally
-from mechanisms import CountTable
-from runtime import children
-from runtime.clock import now_ms
-from runtime.settings import Settings
-from runtime.topics import ensure_topics
-from stores import CountStore, PaneKey
-from stores.redis_store import RedisCountStore
-from surveys import REASONS, Reason, Survey, load_survey
+from ldpstream.agents import Record, tally
+from ldpstream.mechanisms import CountTable
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.stores import CountStore, PaneKey
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import REASONS, Reason, Survey, load_survey
 from tests.agents.samples import PANES, sound, spoilt
 
 from .rig import ENDED_S, PATIENCE_S, STOPPED, patiently
@@ -61,7 +61,7 @@ class Worker:
     def __init__(self, environment: dict[str, str], log: Path, changed: Sequence[str] = ()) -> None:
         self.log = log
         with log.open("ab") as out:
-            faust = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
+            faust = ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]
             command = [sys.executable, *(["-P", str(CHANGED), *changed] if changed else faust)]
             self.process = children.start(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
 

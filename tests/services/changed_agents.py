@@ -21,9 +21,9 @@ from unittest.mock import patch
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
 
-import agents.app as app
-from agents import counting, watchdog
-from agents.consumer import chunks
+import ldpstream.agents.app as app
+from ldpstream.agents import counting, watchdog
+from ldpstream.agents.consumer import chunks
 
 
 def hangs() -> None:

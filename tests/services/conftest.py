@@ -15,9 +15,9 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from estimators.publishing.publication import conclude
 from ldpstream.local.kafka_jars import JarsError
-from surveys import load_survey
+from ldpstream.publishing.publication import conclude
+from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 from tests.devices.conftest import typescript as typescript  # a fixture for devices in a browser
 

@@ -29,12 +29,12 @@ import msgspec
 import numpy as np
 from kafka import KafkaAdminClient
 
-from agents import tally
-from agents.tally import Record
-from producers.gateway.bodies import BATCH, ENVELOPE
-from runtime import children
-from runtime.clock import now_ms
-from surveys import Survey, seal
+from ldpstream.agents import tally
+from ldpstream.agents.tally import Record
+from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey, seal
 from tests.faults.invariant import numbers_of
 
 from .agent_site import PARTITIONS, Site, new_site

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from ldpstream.local import servers
 from ldpstream.local.nodes import Node, NodeError
 from ldpstream.local.ports import LOOPBACK, free_ports
-from runtime.waiting import wait_for
+from ldpstream.runtime.waiting import wait_for
 
 T = TypeVar("T")
 

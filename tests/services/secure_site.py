@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from estimators.local_level import LocalLevel
-from estimators.publishing.publication import conclude
-from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Progress
-from mechanisms import CountTable
-from runtime import children, topics
-from runtime.clock import now_ms
-from runtime.settings import Settings
-from runtime.topics import ensure_topics
-from stores import Checkpoint, PaneKey
-from stores.redis_connection import connect
-from stores.redis_store import RedisCountStore
-from surveys import Survey, load_survey
+from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.publication import conclude
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.schedule import Progress
+from ldpstream.runtime import children, topics
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.stores import Checkpoint, PaneKey
+from ldpstream.stores.redis_connection import connect
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey, load_survey
 
 from .certificates import Authority
 from .rig import PATIENCE_S, patiently

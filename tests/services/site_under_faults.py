@@ -22,16 +22,16 @@ import redis
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from agents import Record
-from agents.report_keys import HEADER_BYTES
-from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
-from estimators.publishing.results import MemoryResults
-from runtime.clock import now_ms
-from runtime.errors import LogUnavailable
-from stores.checkpoint import Checkpoint
-from stores.count_store import StoreUnavailable
-from stores.redis_store import RedisCountStore
-from surveys import REASONS
+from ldpstream.agents import Record
+from ldpstream.agents.report_keys import HEADER_BYTES
+from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import REASONS
 from tests.agents.samples import PANES, sound, spoilt
 from tests.faults import operations as op
 from tests.faults.code import Code

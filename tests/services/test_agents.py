@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
-from runtime.settings import Settings
-from runtime.topics import TopicError, ensure_topics
-from surveys import load_survey
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import TopicError, ensure_topics
+from ldpstream.surveys import load_survey
 
 from .agent_site import PARTITIONS, SURVEY, MakeSite
 from .conftest import MakeTopic

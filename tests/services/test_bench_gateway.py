@@ -1,4 +1,4 @@
-"""`ldpstream bench gateway` with a real Kafka and a real Redis, at tiny sizes: the gateway, the overload, and the clean-up."""
+"""`python -m lab.bench gateway` with a real Kafka and a real Redis, at tiny sizes: the gateway, the overload, and the clean-up."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from experiments.bench import gateway
-from experiments.bench.gateway import BATCH, QUICK, GatewayBench, Overload, Served, bench
-from experiments.bench.gateway_tables import gateway_notes, gateway_table
-from experiments.bench.service_site import BenchError
-from runtime.settings import Settings
+from lab.bench import gateway
+from lab.bench.gateway import BATCH, QUICK, GatewayBench, Overload, Served, bench
+from lab.bench.gateway_tables import gateway_notes, gateway_table
+from lab.bench.service_site import BenchError
+from ldpstream.runtime.settings import Settings
 
 from .test_bench_service import held
 

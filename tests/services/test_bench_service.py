@@ -1,4 +1,4 @@
-"""`ldpstream bench service` with a real Kafka and a real Redis, at tiny sizes: all measurements, and the clean-up."""
+"""`python -m lab.bench service` with a real Kafka and a real Redis, at tiny sizes: all measurements, and the clean-up."""
 
 import json
 import os
@@ -11,13 +11,13 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from experiments.bench.service import DAY_S, QUICK, _check
-from experiments.bench.service_load import ATTRIBUTES, make_load
-from experiments.bench.service_site import BenchError, Site
-from experiments.bench.service_tables import PHASES
-from runtime.settings import Settings
-from stores import PaneKey
-from stores.checkpoint import Checkpoint
+from lab.bench.service import DAY_S, QUICK, _check
+from lab.bench.service_load import ATTRIBUTES, make_load
+from lab.bench.service_site import BenchError, Site
+from lab.bench.service_tables import PHASES
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
 

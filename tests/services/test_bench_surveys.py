@@ -1,4 +1,4 @@
-"""`ldpstream bench surveys` with a real Kafka and a real Redis, at tiny sizes: all measurements, and the clean-up."""
+"""`python -m lab.bench surveys` with a real Kafka and a real Redis, at tiny sizes: all measurements, and the clean-up."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from experiments.bench.surveys import QUICK
+from lab.bench.surveys import QUICK
 
 from .test_bench_service import ROOT, held
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
-from estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.rehearse import rehearse
-from runtime.clock import now_ms
-from surveys import open_envelope
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import open_envelope
 from tests.conftest import give_up
 from tests.devices.browser_rig import PageServer, page_server, tab
 from tests.ldpstream.conftest import CHROMIUM, QUIET

@@ -11,8 +11,8 @@ from aiokafka.consumer import fetcher
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from agents import Record, tally
-from agents.consumer.batches import FetchedBytes
+from ldpstream.agents import Record, tally
+from ldpstream.agents.consumer.batches import FetchedBytes
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite, Site

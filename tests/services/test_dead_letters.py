@@ -6,9 +6,9 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from runtime.settings import Settings
-from runtime.topics import WEEK_MS, ensure_topics
-from surveys import Survey
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import WEEK_MS, ensure_topics
+from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 
 DAY_MS = 86_400_000

@@ -13,23 +13,23 @@ import redis
 from kafka import KafkaAdminClient
 from msgspec.structs import replace
 
-from estimators.publishing.copies import COMPARE_MS
-from estimators.publishing.publication import Publication
-from estimators.publishing.publishers import KafkaPublisher
-from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Progress, Schedule
-from estimators.publishing.service import serve
 from ldpstream.arguments import DEMO_SURVEY
-from runtime.clock import now_ms
-from runtime.errors import LogUnavailable
-from runtime.settings import Settings
-from runtime.survey_watch import SurveyWatch
-from runtime.topics import ensure_topics
-from stores.checkpoint import Checkpoint
-from stores.redis_connection import connect
-from stores.redis_store import RedisCountStore
-from surveys import Survey, load_survey
-from tests.estimators.schedule_rig import MARGIN_MS, Log, pane
+from ldpstream.publishing.copies import COMPARE_MS
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.publishers import KafkaPublisher
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.schedule import Progress, Schedule
+from ldpstream.publishing.service import serve
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.redis_connection import connect
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey, load_survey
+from tests.publishing.schedule_rig import MARGIN_MS, Log, pane
 
 from .rig import PATIENCE_S, RedisNode, wait_until
 from .test_publisher import SURVEY, all_published

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from estimators.history import export as module
-from estimators.history.export import ExportError, export
-from estimators.history.month_files import MonthFiles
-from estimators.publishing.publication import Publication, conclude
-from estimators.publishing.publishers import KafkaPublisher
-from runtime.settings import Settings
-from runtime.topics import TopicError, ensure_topics
-from surveys import Survey, load_survey
+from ldpstream.publishing.history import export as module
+from ldpstream.publishing.history.export import ExportError, export
+from ldpstream.publishing.history.month_files import MonthFiles
+from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publishers import KafkaPublisher
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import TopicError, ensure_topics
+from ldpstream.surveys import Survey, load_survey
 
 from .rig import wait_until
 

@@ -24,13 +24,13 @@ import pytest
 import trustme
 from kafka import KafkaAdminClient
 
+from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.intake import OVERHEAD_BYTES
+from ldpstream.producers.gateway.report_keys import HEADER
 from ldpstream.rehearse import rehearse
-from producers.gateway.bodies import BATCH, ENVELOPE
-from producers.gateway.intake import OVERHEAD_BYTES
-from producers.gateway.report_keys import HEADER
-from runtime import children
-from runtime.clock import now_ms
-from surveys import Survey, open_envelope, parse_survey, seal
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 
 from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, wait_until
 from .test_kafka_sink import read_records

@@ -10,14 +10,14 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
-from producers import sinks
-from producers.population import Population
-from producers.produce import produce_step
-from producers.sinks import KafkaSink, SinkError
-from producers.values import MarkovValues
-from runtime.settings import Settings
-from surveys import open_envelope
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.producers import sinks
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import KafkaSink, SinkError
+from ldpstream.producers.values import MarkovValues
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import open_envelope
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.producers.samples import one_question
 
 from .conftest import MakeTopic

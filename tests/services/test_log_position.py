@@ -6,10 +6,10 @@ from pathlib import Path
 from kafka import KafkaAdminClient, KafkaProducer
 from msgspec.structs import replace
 
-from estimators.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
-from runtime.settings import Settings
-from runtime.topics import ensure_topics
-from surveys import load_survey
+from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.surveys import load_survey
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from estimators.publishing.survey_estimator import reached
-from runtime.clock import now_ms
-from runtime.topics import ensure_topics
+from ldpstream.publishing.survey_estimator import reached
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.topics import ensure_topics
 from tests.agents.samples import PANES, sound
 from tests.conftest import Figures
 

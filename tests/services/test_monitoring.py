@@ -24,16 +24,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import KafkaSink
+from ldpstream.producers.values import MarkovValues
 from ldpstream.rehearse import rehearse
-from producers.population import Population
-from producers.produce import produce_step
-from producers.sinks import KafkaSink
-from producers.values import MarkovValues
-from runtime import children
-from runtime.clock import now_ms
-from runtime.settings import Settings
-from runtime.topics import ensure_topics
-from surveys import Survey
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.surveys import Survey
 from tests.conftest import give_up
 from tests.deploy.panels import choose, open_canvas
 from tests.deploy.tools import ToolError

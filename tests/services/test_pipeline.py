@@ -16,22 +16,22 @@ import numpy as np
 import pytest
 import redis
 
-from agents.tally import tally
-from estimators.publishing.publication import Publication, publication_key
-from estimators.publishing.results import RedisResults
+from ldpstream.agents.tally import tally
 from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.mechanisms import CountTable
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import MemorySink
+from ldpstream.producers.values import load_values
+from ldpstream.publishing.publication import Publication, publication_key
+from ldpstream.publishing.results import RedisResults
 from ldpstream.rehearse import rehearse
-from mechanisms import CountTable
-from producers.population import Population
-from producers.produce import produce_step
-from producers.sinks import MemorySink
-from producers.values import load_values
-from runtime import children
-from runtime.clock import now_ms
-from runtime.settings import Settings
-from stores import PaneKey
-from stores.redis_store import RedisCountStore
-from surveys import Survey, load_survey
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import PaneKey
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey, load_survey
 from tests.conftest import DATA
 
 from .rig import PATIENCE_S, STOPPED, free_ports, wait_until

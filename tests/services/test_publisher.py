@@ -8,15 +8,15 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
-from estimators.publishing import publishers
-from estimators.publishing.frequencies import Frequencies
-from estimators.publishing.publication import FORMAT, Publication, conclude
-from estimators.publishing.publishers import KafkaPublisher
-from estimators.publishing.survey_estimator import MAX_PUBLISHED_K
-from runtime.errors import LogUnavailable
-from runtime.settings import Settings
-from runtime.topics import TopicError, ensure_topics
-from surveys import Survey, load_survey
+from ldpstream.publishing import publishers
+from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.publication import FORMAT, Publication, conclude
+from ldpstream.publishing.publishers import KafkaPublisher
+from ldpstream.publishing.survey_estimator import MAX_PUBLISHED_K
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import TopicError, ensure_topics
+from ldpstream.surveys import Survey, load_survey
 
 from .rig import KafkaNode
 

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from ldpstream.local import ports
 from ldpstream.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.local.ports import PORTS
-from runtime import children
+from ldpstream.runtime import children
 
 from . import rig
 from .conftest import MakeTopic

@@ -18,28 +18,28 @@ from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
 
-from agents.tally import tally
-from estimators.publishing.log_position import connect_admin
-from estimators.publishing.publishers import KafkaPublisher
+from ldpstream.agents.tally import tally
 from ldpstream.embedded import MemoryLog
 from ldpstream.local.kafka_jars import JarsError
+from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
+from ldpstream.producers.gateway.kafka_log import KafkaLog
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.topic_log import Keyed
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import KafkaSink, MemorySink, SinkError
+from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.log_position import connect_admin
+from ldpstream.publishing.publishers import KafkaPublisher
 from ldpstream.rehearse import rehearse
-from producers.gateway.kafka_clients import kafka_consumer, kafka_producer
-from producers.gateway.kafka_log import KafkaLog
-from producers.gateway.record_batches import Outcome
-from producers.gateway.topic_log import Keyed
-from producers.population import Population
-from producers.produce import produce_step
-from producers.sinks import KafkaSink, MemorySink, SinkError
-from producers.values import MarkovValues
-from runtime.clock import now_ms
-from runtime.errors import LogUnavailable
-from runtime.settings import Settings, SettingsError
-from runtime.topics import TopicError, check_broker, ensure_topics
-from stores import StoreUnavailable
-from stores.redis_connection import StoreRefused, connect
-from stores.redis_store import RedisCountStore
-from surveys import load_survey
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.topics import TopicError, check_broker, ensure_topics
+from ldpstream.stores import StoreUnavailable
+from ldpstream.stores.redis_connection import StoreRefused, connect
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 
 from .certificates import Authority

@@ -14,10 +14,10 @@ from kafka import KafkaProducer
 from pydantic import SecretStr
 
 from ldpstream.rehearse import rehearse
-from runtime.settings import Settings
-from runtime.topics import ensure_topics
-from stores.checkpoint import Checkpoint
-from stores.redis_store import RedisCountStore
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.redis_store import RedisCountStore
 
 from .rig import PATIENCE_S, free_ports, wait_until
 from .test_pipeline import Services

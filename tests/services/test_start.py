@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.rehearse import rehearse
-from runtime import children
+from ldpstream.runtime import children
 
 from .rig import KafkaNode, RedisNode, free_ports
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from runtime import children
-from runtime.clock import now_ms
-from runtime.settings import Settings
-from stores.redis_store import RedisCountStore
-from surveys import load_survey
-from surveys.envelope import decode_envelope
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import load_survey
+from ldpstream.surveys.envelope import decode_envelope
 from tests.agents.samples import sound
 
 from .agent_site import PARTITIONS, SURVEY, Site

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from runtime import children
-from runtime.clock import now_ms
-from runtime.settings import Settings
-from runtime.survey_keeper import OpenSurveyChanged, SurveyKeeper
-from runtime.survey_watch import SurveyWatch
-from runtime.topics import TopicError, ensure_topics
-from surveys import Survey, load_survey
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_keeper import OpenSurveyChanged, SurveyKeeper
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topics import TopicError, ensure_topics
+from ldpstream.surveys import Survey, load_survey
 from tests.agents.samples import sound
 
 from .agent_site import SURVEY

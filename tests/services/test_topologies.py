@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from redis.crc import key_slot
 
-from estimators.local_level import LocalLevel
-from estimators.publishing.publication import conclude
-from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Progress
-from runtime.settings import Settings
-from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
-from stores.checkpoint import KEY_BYTES
-from stores.redis_connection import StoreRefused, connect
-from stores.redis_store import RedisCountStore
-from surveys import load_survey
+from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.publishing.publication import conclude
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.schedule import Progress
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from ldpstream.stores.checkpoint import KEY_BYTES
+from ldpstream.stores.redis_connection import StoreRefused, connect
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import load_survey
 from tests.agents.samples import during, make_survey
 from tests.conftest import give_up
 

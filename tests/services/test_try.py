@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.local.commands import get
-from runtime.children import start
+from ldpstream.runtime.children import start
 from tests.conftest import give_up
 
 from .rig import PATIENCE_S, missing, wait_until

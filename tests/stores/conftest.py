@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from runtime.settings import Settings
-from stores import CountStore, MemoryCountStore
-from stores.redis_store import RedisCountStore
-from surveys import Survey
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import CountStore, MemoryCountStore
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 from tests.services.rig import RedisNode, missing
 

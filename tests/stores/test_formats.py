@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import redis
 
-from agents import PartitionFold, Record
-from runtime.settings import Settings
-from stores.count_store import StoreDamaged
-from stores.formats import OtherFormat
-from stores.redis_store import FORMAT, RedisCountStore
+from ldpstream.agents import PartitionFold, Record
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.stores.formats import OtherFormat
+from ldpstream.stores.redis_store import FORMAT, RedisCountStore
 from tests.agents.samples import during, make_survey, sound
 from tests.services.rig import RedisNode
 

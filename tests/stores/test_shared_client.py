@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import redis
 
-from agents import startup
-from agents.app import create_app
-from runtime.settings import Settings
-from runtime.survey_keeper import SurveyKeeper
-from runtime.survey_watch import SurveyWatch
-from stores.redis_connection import SharedClient
-from stores.redis_store import RedisCountStore
-from surveys import Survey
+from ldpstream.agents import startup
+from ldpstream.agents.app import create_app
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_keeper import SurveyKeeper
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.stores.redis_connection import SharedClient
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 from tests.services.rig import RedisNode
 

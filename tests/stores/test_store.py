@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import redis
 
-from agents import tally
-from agents.startup import check_redis
-from runtime.settings import Settings, SettingsError
-from stores import Checkpoint, CountStore, PaneKey, StoreUnavailable
-from stores.checkpoint import Missing
-from stores.redis_store import RedisCountStore
+from ldpstream.agents import tally
+from ldpstream.agents.startup import check_redis
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.stores import Checkpoint, CountStore, PaneKey, StoreUnavailable
+from ldpstream.stores.checkpoint import Missing
+from ldpstream.stores.redis_store import RedisCountStore
 from tests.agents.samples import during, make_log, make_survey
 from tests.services.rig import RedisNode
 

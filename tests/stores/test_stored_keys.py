@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import redis
 
-from runtime.settings import Settings
-from stores import Checkpoint, CountStore, StoreUnavailable
-from stores.count_store import StoreDamaged
-from stores.redis_store import RedisCountStore
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import Checkpoint, CountStore, StoreUnavailable
+from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.stores.redis_store import RedisCountStore
 from tests.agents.samples import during, make_survey
 from tests.services.rig import RedisNode
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import surveys.canonical
-from mechanisms import LONGITUDINAL, NAMES, NUMERIC
-from surveys import Survey, parse_survey
-from surveys.device_survey import Coin, FiniteField, Parameters
-from surveys.parameters import parameters
+import ldpstream.surveys.canonical
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC
+from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys.device_survey import Coin, FiniteField, Parameters
+from ldpstream.surveys.parameters import parameters
 from tests.surveys.test_survey import DOCUMENT
 
 
@@ -67,8 +67,8 @@ def test_each_parameter_of_a_device_changes_the_fingerprint(base: Survey, monkey
     needed = parameters(base.mechanisms[0][0])
     for key, mutant in mutants(needed):
         with monkeypatch.context() as patched:
-            patched.setattr(surveys.canonical, "parameters", lambda _, mutant=mutant: mutant)
-            text = surveys.canonical.canonical(base)
+            patched.setattr(ldpstream.surveys.canonical, "parameters", lambda _, mutant=mutant: mutant)
+            text = ldpstream.surveys.canonical.canonical(base)
         fingerprint = hashlib.sha256(text.encode()).digest()[:8]
         assert fingerprint not in found, key
         found.add(fingerprint)
@@ -118,9 +118,9 @@ def test_the_last_digits_of_a_probability_do_not_change_the_fingerprint(monkeypa
     near = Coin(f"{int(coin.digits, 16) + 1:0{len(coin.digits)}x}", coin.inverted)
     other = replace(needed, coins={"report": {name: near}})
     assert msgspec.to_builtins(other) != msgspec.to_builtins(needed)
-    monkeypatch.setattr(surveys.canonical, "parameters", lambda _: other)
-    assert surveys.canonical.canonical(base) == base.canonical
+    monkeypatch.setattr(ldpstream.surveys.canonical, "parameters", lambda _: other)
+    assert ldpstream.surveys.canonical.canonical(base) == base.canonical
 
 
 def test_the_text_has_its_format() -> None:
-    assert json.loads(EVERY[0].canonical)["format"] == surveys.canonical.FORMAT == 2
+    assert json.loads(EVERY[0].canonical)["format"] == ldpstream.surveys.canonical.FORMAT == 2

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from surveys import REASONS, Cohort, Rejected, check_envelope, load_survey, open_envelope, seal
-from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, reports_per_envelope
+from ldpstream.surveys import REASONS, Cohort, Rejected, check_envelope, load_survey, open_envelope, seal
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, reports_per_envelope
 from tests.producers.samples import one_question
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")

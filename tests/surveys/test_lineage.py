@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from surveys import Survey, SurveyError, parse_survey
-from surveys.differences import differences
-from surveys.lineage import Join, join, predecessors, state
+from ldpstream.surveys import Survey, SurveyError, parse_survey
+from ldpstream.surveys.differences import differences
+from ldpstream.surveys.lineage import Join, join, predecessors, state
 
 LEVEL = [{"name": "l", "mechanism": "GRR", "eps": 1.0}]
 

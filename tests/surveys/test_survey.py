@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveys import Survey, SurveyError, load_survey, parse_survey
+from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 DOCUMENT = tomllib.loads("""

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 import redis
 
-from agents import PartitionFold, Record
-from estimators.history.export import STATE, _state
-from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Schedule
-from mechanisms import CountTable
-from producers.device import Device, Wallet
-from producers.device.errors import DeviceError, WrongSurvey
-from runtime.settings import Settings
-from stores import PaneKey
-from stores.formats import OtherFormat
-from stores.redis_store import RedisCountStore
-from surveys import Survey, load_survey
-from tests.estimators.schedule_rig import Log, Told, count_markers
+from ldpstream.agents import PartitionFold, Record
+from ldpstream.mechanisms import CountTable
+from ldpstream.producers.device import Device, Wallet
+from ldpstream.producers.device.errors import DeviceError, WrongSurvey
+from ldpstream.publishing.history.export import STATE, _state
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.schedule import Schedule
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import PaneKey
+from ldpstream.stores.formats import OtherFormat
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey, load_survey
+from tests.publishing.schedule_rig import Log, Told, count_markers
 from tests.services.rig import RedisNode, missing
 from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped, restore, written
 

@@ -26,20 +26,20 @@ import msgspec
 import numpy as np
 import redis
 
-from agents import PartitionFold, Record
-from estimators.history.export import FORMAT, State
-from estimators.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
-from estimators.publishing.publication import Publication
-from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Schedule
-from producers.device import Device, Wallet
-from producers.device import wallet as wallets
-from producers.gateway.report_keys import batch_keys, request_hash
-from runtime.settings import Settings
-from stores.redis_store import RedisCountStore
-from surveys import Survey, load_survey, seal
-from surveys.envelope import VERSION
-from tests.estimators.schedule_rig import Log, Told
+from ldpstream.agents import PartitionFold, Record
+from ldpstream.producers.device import Device, Wallet
+from ldpstream.producers.device import wallet as wallets
+from ldpstream.producers.gateway.report_keys import batch_keys, request_hash
+from ldpstream.publishing.history.export import FORMAT, State
+from ldpstream.publishing.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.schedule import Schedule
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey, load_survey, seal
+from ldpstream.surveys.envelope import VERSION
+from tests.publishing.schedule_rig import Log, Told
 from tests.services.rig import RedisNode
 
 HERE = Path(__file__).parent

@@ -1,0 +1,302 @@
+"""The commands `bench …`. Each imports its benchmark only when it runs, for a fast `--help`."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from ldpstream.outputs import JsonFile, drawable, writable, write_json
+from ldpstream.runtime.settings import load_settings
+from ldpstream.terminal import activity, console, job_bar
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def benchmarks() -> None:
+    """Measure speed and accuracy beside other libraries."""
+
+
+@app.command(name="mechanisms")
+def mechanisms_command(
+    n: Annotated[int, typer.Option(min=1000, max=10**7, help="number of reports of each mechanism")] = 1_000_000,
+    k: Annotated[int, typer.Option(min=2, max=100_000, help="domain size")] = 1000,
+    peers: Annotated[bool, typer.Option(help="also time other libraries, in a separate environment")] = True,
+    json: JsonFile = None,
+) -> None:
+    """Measure how many reports per second one core perturbs and counts, beside other libraries."""
+    from lab.bench.mechanisms import bench
+    from lab.bench.mechanisms_tables import bench_notes, bench_tables
+
+    with activity() as progress:
+        result = bench(n, k, peers, progress)
+    for table in bench_tables(result):
+        console.print(table)
+    for line in bench_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="accuracy")
+def accuracy_command(
+    quick: Annotated[bool, typer.Option("--quick", help="some small cells only")] = False,
+    repeats: Annotated[int, typer.Option(min=2, max=10_000, help="runs of each cell")] = 200,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
+    peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
+    lines: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=writable, help="keep finished cells here, and continue from there")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw all ratios (png, svg or pdf)")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Compare every estimator's error with the winner's, on the same reports, over a grid of cells.
+
+    A cell is a distribution, a mechanism, a number of values, an ε, a number of people, and a step or a window. The command
+    measures multi-freq-ldpy and pure-ldp too. After a change of an estimator, delete the file of `--lines`.
+    """
+    from lab.bench.accuracy import cells, compare, measure, shapes, tables
+    from lab.bench.accuracy import picture as pictures
+
+    known = shapes.shapes(data)
+    asked = cells.quick_grid(known) if quick else cells.grid(known) + cells.few_cells()
+    with activity() as progress:
+        rows = measure.measure(asked, known | shapes.FEW, repeats, seed, peers, progress, lines)
+    result = compare.result(rows, repeats, seed)
+    for table in tables.tables(result):
+        console.print(table)
+    console.print(tables.NOTE, highlight=False)
+    if picture is not None:
+        pictures.draw(result, picture)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="estimators")
+def estimators_command(
+    quick: Annotated[bool, typer.Option(help="small domains only, within seconds")] = False,
+    peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
+    json: JsonFile = None,
+) -> None:
+    """Measure the estimators' run time on one core. It does not depend on the number of reports."""
+    from lab.bench.estimators import measure, timing_table
+
+    with activity() as progress:
+        rows = measure(quick, peers, progress)
+    console.print(timing_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="coverage")
+def coverage_command(
+    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions; cells with many values have fewer")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Count how often 95 % intervals contain the truth: every mechanism and estimator, and every cell of `bench accuracy`."""
+    from lab.bench import coverage, coverage_cells
+    from lab.bench.accuracy import cells, shapes
+
+    known = shapes.shapes(data)
+    with activity() as progress:
+        rows = coverage.measure(runs, seed, progress)
+        asked = cells.grid(known) + cells.few_cells()
+        result = coverage.Result(rows, coverage_cells.measure_cells(asked, known | shapes.FEW, runs, seed, progress))
+    for table in coverage.tables(result):
+        console.print(table)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="numbers")
+def numbers_command(
+    quick: Annotated[bool, typer.Option(help="four settings only")] = False,
+    runs: Annotated[int, typer.Option(min=2, max=10_000, help="repetitions of each setting")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare Square Wave with histograms of unordered reports, for distributions, quantiles and means of numbers."""
+    from lab.bench.numbers import measure, settings, summary_table, wasserstein_table
+
+    with activity() as progress:
+        rows = measure(settings(quick), runs, seed, progress)
+    console.print(wasserstein_table(rows))
+    console.print(summary_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="advice")
+def advice_command(
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
+    repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
+    from lab import datasets
+    from lab.bench import advice as advice_gain
+    from ldpstream.advice.tables import GAIN_NOTE, gain_tables
+
+    for one in dataset or ():
+        if one not in datasets.NAMES:
+            raise typer.BadParameter(f"must be one of {', '.join(datasets.NAMES)}, got {one!r}", param_hint="--dataset")
+    asked = advice_gain.settings(advice_gain.cases(data, dataset or datasets.NAMES))
+    with job_bar() as progress:
+        rows = advice_gain.compare(asked, repeats, seed, progress)
+    for table in gain_tables(rows):
+        console.print(table)
+    console.print(GAIN_NOTE, highlight=False)
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="streams")
+def streams_command(
+    quick: Annotated[bool, typer.Option(help="short streams of few people, within seconds")] = False,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; also measures real streams")] = None,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 10,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare a spaced level and its filter with the seven methods of LDP-IDS and with memos, on values that change."""
+    from lab.bench import stream_memos, streams
+    from lab.bench.stream_tables import memo_table, stream_notes, stream_tables
+
+    with activity() as progress:
+        result = streams.measure(streams.QUICK if quick else streams.FULL, data, repeats, seed, progress)
+        memos = stream_memos.measure_memos(stream_memos.QUICK if quick else stream_memos.FULL, repeats, seed, progress)
+    for table in (*stream_tables(result), memo_table(memos)):
+        console.print(table)
+    for line in stream_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, {"streams": msgspec.to_builtins(result), "memos": msgspec.to_builtins(memos)})
+
+
+@app.command(name="clocks")
+def clocks_command(
+    reports: Annotated[int, typer.Option(min=100, max=10**6, help="reports of each setting")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Simulate the share of reports that wrong clocks of devices cost, with hourly and daily steps."""
+    from lab.bench.clocks import clock_table, measure
+
+    with activity():
+        rows = measure(reports, seed)
+    console.print(clock_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="export")
+def export_command(
+    steps: Annotated[int, typer.Option(min=1, max=100_000, help="number of hourly steps")] = 8760,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Measure the export of a year of estimates from a topic of its own on the configured Kafka: some minutes."""
+    from lab.bench.export import bench, export_table
+
+    with activity() as progress:
+        rows = bench(load_settings(), steps, seed, progress)
+    console.print(export_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="device")
+def device_command(
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="fresh interpreters for each row")] = 9,
+    json: JsonFile = None,
+) -> None:
+    """Measure modules, import time and peak memory of the device that an application embeds (Linux only)."""
+    from lab.bench.device_start import measure, start_table
+
+    with activity():
+        rows = measure(runs)
+    console.print(start_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@contextmanager
+def _on_services() -> Iterator[Callable[[str], None]]:
+    """Shows the progress of a benchmark on real services. A benchmark that fails is one line and exit status 1."""
+    from lab.bench.service_site import BenchError
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
+    try:
+        with activity() as progress:
+            yield progress
+    except BenchError as error:
+        Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+
+
+@app.command(name="gateway")
+def gateway_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure the gateway's processor time for a request, beside empty endpoints, on the configured Kafka: a minute.
+
+    The rivals granian and nginx are measured if they are installed. The command needs Redis too, and cleans up like `bench
+    service`.
+    """
+    from lab.bench.gateway import FULL, QUICK, bench
+    from lab.bench.gateway_tables import gateway_notes, gateway_table
+
+    with _on_services() as progress:
+        result = bench(load_settings(), QUICK if quick else FULL, progress)
+    console.print(gateway_table(result))
+    for line in gateway_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="service")
+def service_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure the service's speed on the configured Kafka and Redis: about seven minutes.
+
+    Compares agents with a bare consumer and with a stock Faust agent. Also measures a time profile, the time for
+    histograms, recovery from a kill, and growth. The command creates its own topics and keys and deletes them. It does not
+    touch other data, but slows other users of Kafka and Redis down. `ldpstream services` starts both,
+    if none run.
+    """
+    from lab.bench.service import FULL, QUICK, bench
+    from lab.bench.service_tables import service_notes, service_tables
+
+    with _on_services() as progress:
+        result = bench(load_settings(), QUICK if quick else FULL, progress)
+    for table in service_tables(result):
+        console.print(table)
+    for line in service_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="surveys")
+def surveys_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure what many surveys cost one agent and one estimator, beside a pair each: about twenty minutes (Linux only).
+
+    Runs on the configured Kafka and Redis, and cleans up like `bench service`. Also serves 500 surveys without Kafka.
+    """
+    from lab.bench.surveys import FULL, QUICK, bench
+    from lab.bench.surveys_tables import surveys_notes, surveys_tables
+
+    with _on_services() as progress:
+        result = bench(load_settings(), QUICK if quick else FULL, progress)
+    for table in surveys_tables(result):
+        console.print(table)
+    for line in surveys_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))

@@ -1,0 +1,93 @@
+"""The cells of the accuracy benchmark: shape, number of values k, ε, mechanism, number of people, and number of steps.
+
+The grid holds every shape with each of its k and every ε. The other settings are spread evenly over these cells by a fixed
+shuffle: every mechanism, 1000 to a million people, a single step, and windows of four steps.
+
+Further cells have few values and few people: every shape of `shapes.FEW` with each of its k, and every ε and number of people.
+"""
+
+import msgspec
+import numpy as np
+
+from lab.bench.accuracy.shapes import FEW, Shape
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+STEPS = (1, 1, 1, 4)
+FEW_EPSILONS, FEW_PEOPLE = (0.5, 1.0, 2.0), (1000, 2000, 5000, 10_000)
+FEW_MECHANISMS = ("GRR", "OUE", "SUE", "OLH", "L-GRR", "L-OSUE")
+# `drawn_table` draws every report of these mechanisms: more people would take too long
+MOST_PEOPLE = {"SS": 10_000, "BLH": 100_000, "OLH": 100_000, "L-BLH": 100_000, "L-OLH": 100_000}
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell of the grid.
+
+    Attributes:
+        shape: name of the distribution.
+        mechanism: name of the mechanism. A memoized mechanism has ε₁ = `eps` and ε∞ = 2 ε₁.
+        k: number of values.
+        eps: loss of one report, in nats.
+        n: number of people.
+        steps: number of reports of each person, who keeps the value.
+        ordered, held_out: as in `Shape`.
+    """
+
+    shape: str
+    mechanism: str
+    k: int
+    eps: float
+    n: int
+    steps: int
+    ordered: bool
+    held_out: bool
+
+    def build(self) -> Mechanism:
+        """The mechanism."""
+        if self.mechanism in LONGITUDINAL:
+            return mechanism(self.mechanism, k=self.k, eps_inf=2 * self.eps, eps_1=self.eps)
+        return mechanism(self.mechanism, k=self.k, eps=self.eps)
+
+
+def grid(shapes: dict[str, Shape]) -> list[Cell]:
+    """All cells of these shapes. The cells of a shape do not depend on the other shapes."""
+    cells = []
+    for name, shape in shapes.items():
+        wanted = [(k, eps) for k in shape.domains for eps in EPSILONS]
+        rng = np.random.default_rng([18, *name.encode()])
+        spread = [np.resize(rng.permutation(options), len(wanted)) for options in (len(NAMES), len(SIZES), len(STEPS))]
+        for (k, eps), i, size, step in zip(wanted, *map(rng.permutation, spread), strict=True):
+            most = MOST_PEOPLE.get(NAMES[i], SIZES[-1])
+            cells.append(
+                Cell(
+                    shape=name, mechanism=NAMES[i], k=k, eps=eps, n=min(SIZES[size], most), steps=STEPS[step],
+                    ordered=shape.ordered, held_out=shape.held_out,
+                )
+            )  # fmt: skip
+    return cells
+
+
+def few_cells() -> list[Cell]:
+    """The cells with few values and few people. The mechanisms take turns."""
+    settings = [
+        (name, k, eps, n) for name, shape in FEW.items() for k in shape.domains for eps in FEW_EPSILONS for n in FEW_PEOPLE
+    ]
+    spread = np.random.default_rng(18).permutation(np.resize(np.arange(len(FEW_MECHANISMS)), len(settings)))
+    return [
+        Cell(shape=name, mechanism=FEW_MECHANISMS[i], k=k, eps=eps, n=n, steps=1, ordered=False, held_out=False)
+        for i, (name, k, eps, n) in zip(spread, settings, strict=True)
+    ]
+
+
+def quick_grid(shapes: dict[str, Shape]) -> list[Cell]:
+    """Some small cells."""
+    return [cell for cell in grid(shapes) if cell.k <= 20][::8]
+
+
+def draw(cell: Cell, truth: FloatArray, rng: np.random.Generator) -> tuple[IntArray, CountTable]:
+    """(k,) numbers of people, drawn from the shape's frequencies, and the count table of their reports."""
+    people = rng.multinomial(cell.n, truth)
+    return people, drawn_table(cell.build(), people, rng, cell.steps)

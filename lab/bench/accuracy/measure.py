@@ -1,0 +1,182 @@
+"""Measures every estimator's error in every cell, run by run, on the same reports.
+
+An error is the mean squared error against the histogram of the people who report, and for ordered values also the Wasserstein
+distance. A run draws the people and their reports. All estimators, also those of other libraries, get the same reports. Only
+pure-ldp's fast local hashing has its own reports of the same people.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lab.bench.accuracy.cells import Cell, draw
+from lab.bench.accuracy.shapes import Shape
+from lab.peers.environment import accuracy_of_peers
+from ldpstream.advice.error_measures import emd_line, mse
+from ldpstream.advice.methods import default_estimates, estimates, exact_estimates, ordered_estimates, powered_estimates
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.processes import worker_pool
+from ldpstream.surveys.errors import UserError
+
+FAST, SLOW = (default_estimates, estimates), (powered_estimates, ordered_estimates, exact_estimates)
+SLOW_RUNS = 50  # the slow estimators run on the first runs of a cell only
+PEER_RUNS = 20  # the same for other libraries
+IBU_RUNS, IBU_VALUES = 10, 20  # multi-freq-ldpy's IBU is slower still: at most so many runs and values
+FAST_PEOPLE, FAST_FUNCTIONS = 10_000, 1000  # pure-ldp's fast local hashing: most people, and its hash functions
+PEER_CELLS = 40  # cells in one run of the other libraries' process, which takes long to start
+DIGITS = 5  # significant digits of a stored error
+
+
+class CellErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """The errors in one cell.
+
+    Attributes:
+        cell: the cell.
+        seed: seed of all randomness.
+        runs: number of runs.
+        mse: each method's mean squared error over the values, one number for each run. Another library's names begin with its
+            name and a colon, and have fewer runs: the first ones.
+        wasserstein: the same for the Wasserstein distance of the values 0, 1/k, 2/k …; empty if the values are not ordered.
+    """
+
+    cell: Cell
+    seed: int
+    runs: int
+    mse: dict[str, list[float]]
+    wasserstein: dict[str, list[float]]
+
+
+class LinesError(UserError):
+    """A file of lines cannot be continued. The message is one line that names the file."""
+
+
+def random_of(cell: Cell, seed: int, run: int) -> np.random.Generator:
+    """The random generator of one run of a cell. It does not depend on other cells or runs."""
+    digest = hashlib.sha256(msgspec.json.encode(cell)).digest()
+    return np.random.default_rng([seed, run, *digest[:8]])
+
+
+def errors(cell: Cell, truth: FloatArray, runs: int, seed: int) -> CellErrors:
+    """Measures one cell with our estimators. If an estimator has no estimate, it counts as the uniform distribution."""
+    m = cell.build()
+    squared: dict[str, list[float]] = {}
+    moved: dict[str, list[float]] = {}
+    for run in range(runs):
+        people, table = draw(cell, truth, random_of(cell, seed, run))
+        shares = people / cell.n
+        methods = FAST + SLOW if run < SLOW_RUNS else FAST
+        for name, frequencies in (found for method in methods for found in method(m, table, cell.steps)):
+            estimate = np.nan_to_num(frequencies, nan=1 / cell.k)
+            squared.setdefault(name, []).append(_stored(mse(shares, estimate)))
+            if cell.ordered:
+                moved.setdefault(name, []).append(_stored(emd_line(shares, estimate) / cell.k))
+    return CellErrors(cell=cell, seed=seed, runs=runs, mse=squared, wasserstein=moved)
+
+
+def measure(
+    cells: list[Cell],
+    shapes: dict[str, Shape],
+    runs: int,
+    seed: int,
+    peers: bool,
+    seen: Callable[[str], None],
+    lines: Path | None = None,
+    processes: int | None = None,
+) -> list[CellErrors]:
+    """Measures all cells, on all cores; the number of cores does not change the results.
+
+    Args:
+        cells: the cells.
+        shapes: the cells' distributions by name.
+        runs: runs of each cell, at least 2.
+        seed: seed of all randomness.
+        peers: True to measure the other libraries too, on the first `PEER_RUNS` runs of every cell.
+        seen: called with a line of progress.
+        lines: a file that gets a line for each finished cell, and a second line once the other libraries have run on the cell.
+            Finished cells are not measured again.
+        processes: number of worker processes; one for each core if left out.
+
+    Raises:
+        PeersError: if the other libraries cannot be installed or run.
+        LinesError: if the file of lines holds other runs or another seed.
+    """
+    kept = read_lines(lines, runs, seed)  # the file may hold cells of another grid
+    found = {cell: kept[cell] for cell in cells if cell in kept}
+    missing = [cell for cell in cells if cell not in found]
+    with worker_pool(processes, 0) as spread:
+        for row in spread(_job, [(cell, shapes[cell.shape].make(cell.k), runs, seed) for cell in missing]):
+            found[row.cell] = row
+            _append(lines, row)
+            seen(f"{len(found)} of {len(cells)} cells")
+    lonely = [row for row in map(found.__getitem__, cells) if not any(":" in name for name in row.mse)]
+    for start in range(0, len(lonely) if peers else 0, PEER_CELLS):
+        for row in _with_peers(lonely[start : start + PEER_CELLS], shapes, seen):
+            found[row.cell] = row
+            _append(lines, row)
+    return [found[cell] for cell in cells]
+
+
+def _job(task: tuple[Cell, FloatArray, int, int]) -> CellErrors:
+    return errors(*task)
+
+
+def _stored(error: float) -> float:
+    return float(f"{error:.{DIGITS}g}")
+
+
+def _with_peers(rows: list[CellErrors], shapes: dict[str, Shape], seen: Callable[[str], None]) -> Iterator[CellErrors]:
+    """Yields the rows with the other libraries' errors added, without the rows on which a library fails."""
+    tasks = [peer_task(row, shapes[row.cell.shape].make(row.cell.k)) for row in rows]
+    for line in accuracy_of_peers(tasks, seen):
+        if "error" not in line:
+            row = rows[line["task"]]
+            squared, moved = (
+                {name: [_stored(error) for error in runs] for name, runs in line[metric].items()}
+                for metric in ("mse", "wasserstein")
+            )
+            yield msgspec.structs.replace(row, mse=row.mse | squared, wasserstein=row.wasserstein | moved)
+
+
+def peer_task(row: CellErrors, truth: FloatArray) -> dict[str, Any]:
+    """The task of `lab/peers/accuracy.py` for the first runs of a cell, with the same people and reports."""
+    cell, m = row.cell, row.cell.build()
+    drawn = [draw(cell, truth, random_of(cell, row.seed, run)) for run in range(min(row.runs, PEER_RUNS))]
+    fast = cell.mechanism == "OLH" and cell.steps == 1 and cell.n <= FAST_PEOPLE
+    return {
+        "k": cell.k, "p": m.p, "q": m.q, "n": cell.n * cell.steps, "ordered": cell.ordered,
+        "people": [people.tolist() for people, _ in drawn],
+        "counts": [m.support(table).tolist() for _, table in drawn],
+        "ibu": IBU_RUNS if cell.k <= IBU_VALUES else 0,
+        "fast": {"eps": cell.eps, "functions": FAST_FUNCTIONS, "seed": row.seed} if fast else None,
+    }  # fmt: skip
+
+
+def read_lines(lines: Path | None, runs: int, seed: int) -> dict[Cell, CellErrors]:
+    """The finished cells of a file of lines. A last line without an end is dropped: it was interrupted."""
+    if lines is None or not lines.exists():
+        return {}
+    whole = lines.read_bytes()
+    ended = whole[: whole.rfind(b"\n") + 1]
+    begun, start = whole[len(ended) :], b'{"cell":'
+    try:
+        if begun[: len(start)] != start[: len(begun)]:
+            raise msgspec.DecodeError("the last line does not begin with a cell")
+        rows = msgspec.json.Decoder(CellErrors).decode_lines(ended)
+    except msgspec.DecodeError as error:
+        raise LinesError(f"--lines {lines}: is no file of this command: {error}") from None
+    if ended != whole:
+        lines.write_bytes(ended)
+    for row in rows:
+        if (row.runs, row.seed) != (runs, seed):
+            raise LinesError(f"--lines {lines}: holds {row.runs} runs with seed {row.seed}, asked for {runs} with seed {seed}")
+    return {row.cell: row for row in rows}
+
+
+def _append(lines: Path | None, row: CellErrors) -> None:
+    if lines is not None:
+        with lines.open("ab") as file:
+            file.write(msgspec.json.encode(row) + b"\n")

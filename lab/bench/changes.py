@@ -1,0 +1,191 @@
+"""Detection of jumps: the delays of several statistics, and the filter's run lengths (mean steps to a false alarm).
+
+Run: `python -m lab.bench.changes` (about 6 minutes).
+
+Delays. A filter with the constant gain 0.03 follows k independent values. After 60 steps, some values jump, with alternating
+signs. The size of a jump is in standard errors of an observation. The statistics are:
+
+    change   largest change between two successive steps (`estimators.diagnostics.drift`)
+    cusum    largest two-sided cumulative sum of the innovations minus 0.5
+    glr      largest score of `estimators.changes`
+    sum      largest sum of squared scores over all values, over the last 32 possible steps of the jump
+
+All statistics have the same run length: the thresholds are quantiles of simulated streams without a jump. A run without an
+alarm within 90 steps after the jump has the delay 90.
+
+Run lengths. Filters follow streams without a jump; their stated run length is the default.
+
+Jumps found. One of 10 constant values jumps after 100 steps. The table has the part of 100 filters that have found the jump.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from lab.bench.many_filters import ManyFilters
+from ldpstream.estimators.changes import RUN_LENGTH as STATED
+from ldpstream.estimators.changes import STARTS
+from ldpstream.estimators.step_noise import step_noise
+from ldpstream.mechanisms import ONE_TIME, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+
+RUN_LENGTH, GAIN, BEFORE, AFTER = 2000, 0.03, 60, 90
+SPREAD = 0.01  # standard deviation of an observation
+WAITS = (1, 3, 5, 10, 30)  # steps after a jump
+STATISTICS = ("change", "cusum", "glr", "sum")
+JUMPS = (("1", 1.0), ("1", 2.0), ("1", 3.0), ("1", 5.0), ("2", 2.0), ("2", 3.0), ("k/2", 0.5), ("k/2", 1.0), ("k/2", 2.0))
+
+
+def innovations(rng: np.random.Generator, steps: int, streams: int, jump: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns standardized innovations and one-step changes (in their standard deviations), (steps, streams, k) each.
+
+    `jump` is the (k,) jump at step `BEFORE`, in standard errors of an observation.
+    """
+    lag = np.where(np.arange(steps) >= BEFORE, (1 - GAIN) ** (np.arange(steps) - BEFORE), 0.0)
+    spread = 1 / math.sqrt(1 - GAIN)  # standard deviation of an innovation, if the standard deviation of an observation is 1
+    found = rng.normal(size=(steps, streams, jump.size)) + lag[:, None, None] * jump / spread
+    level, observed = np.zeros(found.shape[1:]), np.empty_like(found)
+    for t in range(steps):
+        observed[t] = level + found[t]
+        level += GAIN * found[t]
+    return found, np.diff(observed, axis=0, prepend=observed[:1]) * spread / math.sqrt(2)
+
+
+def statistics(found: FloatArray, change: FloatArray) -> dict[str, FloatArray]:
+    """Returns each statistic, (steps, streams)."""
+    steps, streams, k = found.shape
+    result = {name: np.zeros((steps, streams)) for name in STATISTICS}
+    result["change"] = np.abs(change).max(axis=2)
+    up, down = np.zeros((streams, k)), np.zeros((streams, k))
+    sums, squares, lag = np.zeros((STARTS, streams, k)), np.ones((STARTS, 1, 1)), np.zeros((STARTS, 1, 1))
+    for t in range(steps):
+        up, down = np.maximum(up + found[t] - 0.5, 0), np.maximum(down - found[t] - 0.5, 0)
+        result["cusum"][t] = np.maximum(up, down).max(axis=1)
+        slot = t % STARTS
+        sums[slot], squares[slot], lag[slot] = 0, 0, 1
+        sums += lag * found[t]
+        squares += lag**2 * (lag > 0)
+        lag *= 1 - GAIN
+        scores = sums**2 / squares
+        result["glr"][t] = scores.max(axis=(0, 2))
+        result["sum"][t] = scores.sum(axis=2).max(axis=0)
+    return result
+
+
+def delays(k: int, seed: int = 1) -> list[list[str]]:
+    """Returns the rows of the table for k values."""
+    rng, length = np.random.default_rng([seed, k]), 300
+    quiet = statistics(*innovations(rng, length, 400, np.zeros(k)))
+    limits = {name: np.quantile(each.max(axis=0), math.exp(-length / RUN_LENGTH)) for name, each in quiet.items()}
+    rows = []
+    for values, size in JUMPS:
+        changed = k // 2 if values == "k/2" else int(values)
+        jump = np.where(np.arange(k) < changed, size * (-1.0) ** np.arange(k), 0.0)
+        found = statistics(*innovations(rng, BEFORE + AFTER, 100, jump))
+        row = [str(k), values, f"{size:g}"]
+        for name in STATISTICS:
+            alarm = found[name] > limits[name]
+            waited = np.where(alarm[BEFORE:].any(axis=0), alarm[BEFORE:].argmax(axis=0) + 1, AFTER)
+            row.append(f"{waited[~alarm[:BEFORE].any(axis=0)].mean():.1f}")
+        rows.append(row)
+    return rows
+
+
+def false_alarms(k: int, drifts: Callable[[int], FloatArray], filters: int, steps: int) -> int:
+    """Counts the alarms of filters of k normal values.
+
+    `drifts` are the standard deviations of the levels' changes in a step, divided by the standard deviation of an observation.
+    """
+    rng, many, truth = np.random.default_rng([2, k]), ManyFilters(filters, k, STATED), np.zeros((filters, k))
+    for _ in range(steps):
+        truth += SPREAD * drifts(k) * rng.normal(size=truth.shape)
+        many.step((truth + SPREAD * rng.normal(size=truth.shape)).ravel(), np.full(truth.size, SPREAD**2))
+    return int(many.alarms.sum())
+
+
+def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missing: float = 0.0) -> int:
+    """Counts the alarms of filters of real mechanisms' counts, from populations whose values never change.
+
+    `people` report at each step, except at a part `missing` of the steps. At a memoized level they are the same people, and at
+    a spaced level the people of the step's phase. The share of value i is in proportion to 1 / (i + 1).
+    """
+    rng, many = np.random.default_rng([22, m.k]), ManyFilters(filters, m.k, STATED)
+    shares = 1 / np.arange(1, m.k + 1)
+    shares /= shares.sum()
+    noise = step_noise([(m, people)], shares)
+    fresh, lasting, skewness = (np.tile(each, filters) for each in (noise.fresh, noise.lasting, noise.skewness))
+    groups = rng.multinomial(people, shares, size=(m.every_steps, filters))
+    memo_p, memo_q, p2, q2 = m.device.rounds()
+    memos = rng.binomial(groups, memo_p) + rng.binomial(people - groups, memo_q)  # supported by the people's memos
+    for t in range(steps):
+        if rng.random() < missing:
+            many.skip()
+            continue
+        own = groups[t % m.every_steps]
+        if m.name == "GRR":
+            support = np.sum([rng.multinomial(own[:, v], row) for v, row in enumerate(m.channel())], axis=0)
+        else:
+            support = rng.binomial(memos[t % m.every_steps], p2) + rng.binomial(people - memos[t % m.every_steps], q2)
+        many.step(((support / people - m.q) / (m.p - m.q)).ravel(), fresh, lasting, skewness)
+    return int(many.alarms.sum())
+
+
+def found_within(size: float) -> list[float]:
+    """Returns the parts of 100 filters of 10 values that find a jump of `size` within `WAITS` steps."""
+    rng, many, truth = np.random.default_rng([4, int(10 * size)]), ManyFilters(100, 10, STATED), np.full((100, 10), 0.1)
+    found = []
+    for t in range(1, 101 + max(WAITS)):
+        if t == 101:
+            truth[:, 0] += SPREAD * size
+        many.step((truth + SPREAD * rng.normal(size=truth.shape)).ravel(), np.full(truth.size, SPREAD**2))
+        if t - 100 in WAITS:
+            found.append(float((many.latest > 100).mean()))
+    return found
+
+
+STREAMS: dict[str, Callable[[int], FloatArray]] = {
+    "constant": np.zeros,
+    "all drift a little (0.1)": lambda k: np.full(k, 0.1),
+    "one in ten drifts strongly (1.0)": lambda k: np.where(np.arange(k) < max(1, k // 10), 1.0, 0.0),
+}
+
+
+REAL: dict[str, tuple[Mechanism, int, float]] = {
+    "GRR": (mechanism("GRR", k=2, eps=1.0), 2000, 0.0),
+    "GRR, one step in 25": (ONE_TIME["GRR"](k=6, eps=1.0).spaced(25), 2400, 0.0),
+    "OUE": (mechanism("OUE", k=10, eps=1.0), 2400, 0.0),
+    "OUE, few people": (mechanism("OUE", k=10, eps=1.0), 200, 0.0),
+    "OUE, one step in 25": (ONE_TIME["OUE"](k=10, eps=4.0).spaced(25), 2400, 0.0),
+    "L-OSUE, memoized": (mechanism("L-OSUE", k=10, eps_inf=2.0, eps_1=1.0), 2400, 0.0),
+    "L-OSUE, 30 % of the steps missing": (mechanism("L-OSUE", k=10, eps_inf=3.0, eps_1=1.5), 10_000, 0.3),
+}  # mechanism, people who report at a step, part of the steps without reports
+
+
+def main() -> None:
+    """Prints both tables."""
+    console = Console(width=120)
+    shown = Table("k", "values that jump", "size", *STATISTICS, title=f"Mean steps to an alarm; run length {RUN_LENGTH}")
+    for k in (2, 10, 100):
+        for row in delays(k):
+            shown.add_row(*row)
+    console.print(shown)
+    lengths = Table("k", "stream", "alarms", "run length", title=f"False alarms of the filter; stated {STATED:g} steps")
+    for k, filters in ((2, 1000), (10, 400), (100, 40)):
+        for name, drifts in STREAMS.items():
+            alarms = false_alarms(k, drifts, filters, 1000)
+            lengths.add_row(str(k), name, str(alarms), f"{filters * 1000 / max(alarms, 1):.0f}")
+    for name, (m, people, missing) in REAL.items():
+        alarms = mechanism_alarms(m, people, 300, 1000, missing)
+        lengths.add_row(str(m.k), name, str(alarms), f"{300_000 / max(alarms, 1):.0f}")
+    console.print(lengths)
+    parts = Table("size", *(f"{wait} steps" for wait in WAITS), title=f"Jumps found within some steps; stated {STATED:g} steps")
+    for size in (1.0, 1.5, 2.0, 3.0, 5.0):
+        parts.add_row(f"{size:g}", *(f"{100 * part:.0f} %" for part in found_within(size)))
+    console.print(parts)
+
+
+if __name__ == "__main__":
+    main()

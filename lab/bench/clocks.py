@@ -1,0 +1,115 @@
+"""The share of reports that wrong device clocks cost: a simulation with the gateway's checks and the device's retry rule.
+
+A device reports once at a time that is uniform in the step of its own clock, and delivers the report at once. The gateway's
+clock, which agrees with the log's clock, judges the report (`producers.gateway.bodies`). The device follows docs/device.md: it
+posts a refused report again after `Retry-After`, and forgets a report after a status that never counts. `lost once` is the
+share that a device without retries would lose. `other step` is the share of counted reports whose step is not the true step.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+
+import numpy as np
+from rich.table import Table
+
+from lab.bench.mechanisms_tables import table
+from ldpstream.producers.gateway.bodies import Checks
+from ldpstream.producers.gateway.problems import FINAL, STATUS, Problem
+from ldpstream.surveys import Survey, parse_survey, seal
+
+STEPS_S = (3600, 86_400)
+OFFSETS_MIN = (-10, -1, 0, 1, 10)
+LATENESS = (0, 1)
+STEP = 10  # the step of the device's clock
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRow:
+    """Result for one kind of survey and one clock.
+
+    Attributes:
+        step_s: length of a step, in seconds.
+        lateness_steps: as in the survey.
+        offset_min: the device's clock minus the true time, in minutes.
+        reports: number of reports.
+        lost, lost_once: share of reports never counted, with retries and without.
+        other_step: share of counted reports whose step is not the true step.
+    """
+
+    step_s: int
+    lateness_steps: int
+    offset_min: float
+    reports: int
+    lost: float
+    lost_once: float
+    other_step: float
+
+
+def measure(reports: int, seed: int) -> list[ClockRow]:
+    """Simulates all combinations of steps, lateness and clocks.
+
+    Args:
+        reports: number of reports of each combination.
+        seed: of the times of the reports.
+    """
+    rng = np.random.default_rng(seed)
+    return [_row(*case, reports, rng) for case in product(STEPS_S, LATENESS, OFFSETS_MIN)]
+
+
+def _row(step_s: int, lateness_steps: int, offset_min: float, reports: int, rng: np.random.Generator) -> ClockRow:
+    survey = _survey(step_s, lateness_steps)
+    mechanism = survey.mechanisms[0][0]
+    envelope = seal(survey, 0, 0, STEP, mechanism.simulate(np.zeros(1, np.int64), rng))
+    lost = lost_once = other = 0
+    for device_ms in rng.integers(survey.opens_ms(STEP), survey.opens_ms(STEP + 1), reports).tolist():
+        true_ms = device_ms - round(60_000 * offset_min)
+        attempts, counted = deliver(survey, envelope, true_ms)
+        lost += not counted
+        lost_once += not counted or attempts > 1
+        other += counted and survey.step_at(true_ms) != STEP
+    return ClockRow(
+        step_s, lateness_steps, offset_min, reports, lost / reports, lost_once / reports, other / max(1, reports - lost)
+    )
+
+
+def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
+    """Posts an envelope until it is accepted or never counts. Returns the number of attempts, and True if it was accepted.
+
+    Args:
+        survey: the survey.
+        envelope: the envelope.
+        first_ms: the gateway's time at the first attempt.
+    """
+    now_ms, attempts = first_ms, 0
+    while True:
+        attempts += 1
+        checks = Checks({survey.fingerprint: survey}, now_ms)
+        checks.check([envelope])
+        try:
+            checks.require_countable(batch=False)
+        except Problem as problem:
+            if problem.retry_s is None or STATUS[problem.cause] == FINAL:
+                return attempts, False
+            now_ms += 1000 * problem.retry_s
+        else:
+            return attempts, True
+
+
+def _survey(step_s: int, lateness_steps: int) -> Survey:
+    level = {"name": "only", "mechanism": "GRR", "eps": 1.0}
+    return parse_survey({
+        "name": "clocks", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": step_s, "window_steps": 1,
+        "lateness_steps": lateness_steps, "collection": "smp",
+        "attribute": [{"name": "answer", "values": ["no", "yes"], "level": [level]}],
+    })  # fmt: skip
+
+
+def clock_table(rows: list[ClockRow]) -> Table:
+    """Table of the shares, in percent."""
+    shown = table("Reports and wrong clocks, % of all reports", "step", "lateness_steps", "clock, minutes", "lost",
+                  "lost once", "other step", texts=1)  # fmt: skip
+    for row in rows:
+        shares = (f"{100 * share:.2f}" for share in (row.lost, row.lost_once, row.other_step))
+        shown.add_row(f"{row.step_s // 3600} h", str(row.lateness_steps), f"{row.offset_min:+g}", *shares)
+    return shown

@@ -1,0 +1,149 @@
+"""The export of a year of estimates: size and time.
+
+The benchmark publishes the estimates of a year of hourly steps to a topic of its own on the configured Kafka, exports them to
+Parquet and to CSV, and deletes the topic. The publications are those of one simulated day, repeated with other steps and with
+random factors.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+
+import msgspec
+import numpy as np
+from kafka import KafkaAdminClient
+from rich.table import Table
+
+from lab.bench.mechanisms_tables import table
+from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.history.export import export
+from ldpstream.publishing.history.month_files import Format
+from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publishers import KafkaPublisher
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.surveys import Survey, parse_survey
+
+ATTRIBUTES, VALUES, DAY = 4, 20, 24
+BATCH = 200  # publications in one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """Result for one format.
+
+    Attributes:
+        format: ``"parquet"`` or ``"csv"``.
+        publications: number of publications exported.
+        rows: number of rows in the files.
+        megabytes: size of the files, in 10^6 bytes.
+        seconds: time of the first export.
+        again_s: time of an export that adds one more step.
+    """
+
+    format: str
+    publications: int
+    rows: int
+    megabytes: float
+    seconds: float
+    again_s: float
+
+
+def bench(settings: Settings, steps: int, seed: int, progress: Callable[[str], None]) -> list[ExportRow]:
+    """Publishes and exports the estimates of some hourly steps.
+
+    Args:
+        settings: Kafka's address and our credentials.
+        steps: number of steps, at least 1.
+        seed: seed of the simulated reports.
+        progress: called with what is done now.
+    """
+    survey = parse_survey({
+        "name": f"bench-export-{token_hex(4)}", "start": datetime(2026, 1, 1, tzinfo=UTC), "step_seconds": 3600,
+        "window_steps": DAY, "lateness_steps": 1, "collection": "smp",
+        "attribute": [
+            {"name": f"a{a}", "size": VALUES, "level": [{"name": "all", "mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}]}
+            for a in range(ATTRIBUTES)
+        ],
+    })  # fmt: skip
+    ensure_topics(settings, survey, "estimator")
+    try:
+        progress("estimating a day")
+        day = _day(survey, seed)
+        with closing(KafkaPublisher(survey, settings)) as publisher:
+            publisher.take_over(0, lambda: True)
+            progress(f"publishing {steps} steps")
+            for batch in _batches(day, 0, steps):
+                publisher.publish(batch)
+            with TemporaryDirectory() as folder:
+                first = {fmt: _timed(survey, settings, Path(folder) / fmt, fmt, progress) for fmt in ("parquet", "csv")}
+                for batch in _batches(day, steps, steps + 1):
+                    publisher.publish(batch)
+                again = {fmt: _timed(survey, settings, Path(folder) / fmt, fmt, progress) for fmt in ("parquet", "csv")}
+                sizes = {fmt: sum(f.stat().st_size for f in (Path(folder) / fmt).rglob(f"*.{fmt}")) for fmt in first}
+    finally:
+        with KafkaAdminClient(**settings.kafka_options()) as admin:
+            admin.delete_topics([survey.estimates_topic, survey.reports_topic])
+    rows = {p.key: VALUES * len(p.estimators) for p in day}
+    n_rows = round(sum(rows.values()) * (steps + 1) / DAY)
+    return [
+        ExportRow(fmt, first[fmt][0] + again[fmt][0], n_rows, sizes[fmt] / 1e6, first[fmt][1], again[fmt][1]) for fmt in first
+    ]
+
+
+def _day(survey: Survey, seed: int) -> list[Publication]:
+    """Returns the publications of the steps 0 … 23."""
+    rng, [[m], *_] = np.random.default_rng(seed), survey.mechanisms
+    shares = np.arange(VALUES, 0, -1) / np.arange(VALUES + 1).sum()
+    tables = [m.tabulate(m.simulate(rng.choice(VALUES, 5000, p=shares), rng)) for _ in range(DAY)]
+    return [
+        conclude(survey, a, step, span, [[t] for t in (tables if span == "window" else tables[step : step + 1])], True)
+        for step in range(DAY)
+        for a in range(ATTRIBUTES)
+        for span in ("step", "window")
+    ]
+
+
+def _batches(day: list[Publication], first: int, end: int) -> Iterator[list[Publication]]:
+    """Yields the publications of the steps from `first` up to `end`, in transactions."""
+    of_step, rng = len(day) // DAY, np.random.default_rng(first)
+    made = (
+        msgspec.structs.replace(p, step=step, estimators={name: _noisy(f, rng) for name, f in p.estimators.items()})
+        for step in range(first, end)
+        for p in day[step % DAY * of_step : (step % DAY + 1) * of_step]
+    )
+    while batch := list(islice(made, BATCH)):
+        yield batch
+
+
+def _noisy(found: Frequencies, rng: np.random.Generator) -> Frequencies:
+    """Returns other numbers of the same size, so that the files do not compress better than real ones."""
+    noise = rng.normal(1, 0.1, (2, VALUES))
+    estimate = found.estimate()
+    numbers = noise * (estimate.frequencies, estimate.standard_errors)
+    shares, errors = ([None if np.isnan(x) else x for x in row] for row in numbers.tolist())
+    return msgspec.structs.replace(found, frequencies=shares, standard_errors=errors)
+
+
+def _timed(survey: Survey, settings: Settings, folder: Path, fmt: Format, progress: Callable[[str], None]) -> tuple[int, float]:
+    progress(f"exporting to {fmt}")
+    start = time.perf_counter()
+    done = export(survey, settings, folder, fmt)
+    return done.publications, time.perf_counter() - start
+
+
+def export_table(rows: list[ExportRow]) -> Table:
+    """The result as a table for a terminal."""
+    title = f"Hourly estimates, steps and windows, of {ATTRIBUTES} attributes with {VALUES} values"
+    shown = table(title, "format", "estimates", "rows", "MB", "s", "one more step, s")
+    for r in rows:
+        shown.add_row(
+            r.format, f"{r.publications:,}", f"{r.rows:,}", f"{r.megabytes:.1f}", f"{r.seconds:.1f}", f"{r.again_s:.1f}"
+        )
+    return shown

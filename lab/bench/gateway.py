@@ -1,0 +1,245 @@
+"""Measures the gateway's processor time for a request, beside other servers that answer the same requests with nothing done.
+
+All servers run one after the other in one run, with the same load generator (`gateway_load.py`): keep-alive connections, with
+a fresh idempotency key and a bearer token in every request. The processor time is the server's own, user and system, of all its
+processes; neither the load generator's nor Kafka's counts. A run measures:
+
+- the gateway with one report in a request, and with a batch of `BATCH` envelopes of one report in a request; each answer comes
+  after Kafka's acknowledgement;
+- an empty endpoint of the gateway's framework (uvicorn with httptools and uvloop, and Starlette);
+- nginx's ``return 202`` and granian with an empty endpoint, if these programs are installed;
+- *overload*: twice as many connections as the gateway accepts. The log must hold at least one record for every 202.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+from kafka import KafkaConsumer, TopicPartition
+
+from lab.bench.gateway_load import TOKEN
+from lab.bench.service_load import ATTRIBUTES, SEED, random_reports
+from lab.bench.service_site import BenchError, Process, Site, free_port
+from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
+from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS
+from ldpstream.runtime import children
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import Survey, seal
+
+PARTITIONS, BATCH, POOL = 8, 100, 2000
+DAY_S = 86_400
+WARM_UP_S = 2.0
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; keepalive_requests 1000000000; client_body_temp_path {folder}; proxy_temp_path {folder};
+  fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen 127.0.0.1:{port}; location / {{ return 202; }} }}
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Seconds of a measurement; connections of a measurement; connections of the overload."""
+
+    seconds: float
+    connections: int
+    overload: int
+
+
+FULL = Sizes(8.0, 200, 2 * MAX_CONNECTIONS)
+QUICK = Sizes(0.5, 10, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Result for one server: requests, reports in each, seconds, processor seconds of the server, and times of an answer."""
+
+    server: str
+    requests: int
+    reports: int
+    seconds: float
+    cpu_s: float
+    p50_ms: float
+    p99_ms: float
+
+    @property
+    def cpu_us(self) -> float:
+        """Processor time of a request, in µs."""
+        return 1e6 * self.cpu_s / self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """Result of the overload: connections, seconds, answers by status, records in the log (without markers)."""
+
+    connections: int
+    seconds: float
+    statuses: dict[int, int]
+    records: int
+
+
+@dataclass(slots=True)
+class GatewayBench:
+    """All results; `missing` names the servers that are not installed."""
+
+    served: list[Served] = field(default_factory=list)
+    overload: Overload | None = None
+    missing: list[str] = field(default_factory=list)
+
+
+def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda _: None) -> GatewayBench:
+    """Runs all measurements on a topic of their own, and deletes the topic afterwards.
+
+    Args:
+        settings: addresses of Kafka and Redis, and how to log in.
+        sizes: `FULL` or `QUICK`.
+        seen: called with the name of each measurement.
+
+    Raises:
+        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
+        BenchError: if a process fails, a server refuses a request, or the log lacks an acknowledged report.
+    """
+    result = GatewayBench()
+    with TemporaryDirectory(prefix="ldpstream-bench-") as place:
+        folder = Path(place)
+        with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
+            single, batches = _bodies(site.survey, folder)
+            with _gateway(site, folder) as (process, port):
+                seen("the gateway, one report a request")
+                result.served.append(_measure("gateway", process.pid, port, sizes, ENVELOPE, single, 1))
+                seen(f"the gateway, batches of {BATCH}")
+                result.served.append(_measure("gateway, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
+                seen("the gateway under overload")
+                result.overload = _overload(site, port, sizes, single)
+        for name, command in _others(folder).items():
+            if shutil.which(command[0]) is None:
+                result.missing.append(name)
+                continue
+            seen(name)
+            port = free_port()
+            with _running([part.format(folder=folder, port=port) for part in command], folder, port) as pid:
+                result.served.append(_measure(name, pid, port, sizes, ENVELOPE, single, 1))
+    return result
+
+
+def _others(folder: Path) -> dict[str, list[str]]:
+    """Returns the commands of the other servers."""
+    endpoint, options = "lab.bench.empty_endpoint", ["--host", "127.0.0.1", "--port", "{port}"]
+    uvicorn = ["-m", "uvicorn", f"{endpoint}:asgi", *options, "--loop", "uvloop", "--http", "httptools", "--no-access-log"]
+    return {
+        "uvicorn, Starlette": [sys.executable, *uvicorn],
+        "granian": ["granian", "--interface", "rsgi", f"{endpoint}:rsgi", *options, "--loop", "uvloop"],
+        "nginx, return 202": ["nginx", "-c", "{folder}/nginx.conf"],
+    }
+
+
+def _bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
+    """Writes bodies with one report each and bodies with batches. Returns the two files."""
+    rng = np.random.default_rng(SEED)
+    reports = random_reports(survey, 0, POOL, rng)
+    envelopes = [seal(survey, 0, 0, 0, reports[index : index + 1]) for index in range(POOL)]
+    batches = [msgspec.msgpack.encode(envelopes[first : first + BATCH]) for first in range(0, POOL, BATCH)]
+    single, many = folder / "single", folder / "batches"
+    single.write_bytes(msgspec.msgpack.encode(envelopes))
+    many.write_bytes(msgspec.msgpack.encode(batches))
+    return single, many
+
+
+@contextmanager
+def _gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
+    """Runs `ldpstream gateway`, and yields it once it is ready."""
+    tokens, port = folder / "tokens", free_port()
+    tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
+    rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
+    given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}
+    process = site.gateway(**rates, **given, LDPSTREAM_GATEWAY_CONNECTIONS="100000")
+    site.until(lambda: _answers(port), [process], "the gateway is ready")
+    yield process, port
+    process.stop()
+
+
+def _answers(port: int) -> bool:
+    """True if the server answers 200 to `/ready`."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(b"GET /ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            return connection.recv(65536).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
+@contextmanager
+def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
+    """Runs another server, and yields its process id once it accepts connections."""
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+    with children.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=2).close()
+                    break
+                except OSError:
+                    if process.poll() is not None or time.monotonic() > deadline:
+                        raise BenchError(f"{command[0]} does not accept connections") from None
+                    time.sleep(0.05)
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+def _measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path, reports: int) -> Served:
+    _load(port, sizes.connections, min(WARM_UP_S, sizes.seconds), kind, file)
+    before = _cpu_s(pid)
+    told = _load(port, sizes.connections, sizes.seconds, kind, file)
+    cpu_s = _cpu_s(pid) - before
+    if set(told["statuses"]) != {"202"} or told["closed"]:
+        raise BenchError(f"{name}: answers by status {told['statuses']}, {told['closed']} connections closed")
+    return Served(name, told["statuses"]["202"], reports, told["seconds"], cpu_s, told["p50_ms"], told["p99_ms"])
+
+
+def _overload(site: Site, port: int, sizes: Sizes, file: Path) -> Overload:
+    before = _records(site)
+    told = _load(port, sizes.overload, sizes.seconds, ENVELOPE, file)
+    statuses, records = {int(status): count for status, count in told["statuses"].items()}, _records(site) - before
+    if statuses.get(202, 0) > records:
+        raise BenchError(f"{statuses.get(202, 0):,} reports acknowledged, {records:,} in the log")
+    return Overload(sizes.overload, told["seconds"], statuses, records)
+
+
+def _load(port: int, connections: int, seconds: float, kind: str, file: Path) -> dict[str, Any]:
+    command = ["-m", "lab.bench.gateway_load", str(port), str(connections), str(seconds), kind, str(file)]
+    done = subprocess.run([sys.executable, *command], capture_output=True, check=False)
+    if done.returncode:
+        raise BenchError(f"the load generator ended with status {done.returncode}\n{done.stderr.decode()[-1000:]}")
+    told: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return told
+
+
+def _records(site: Site) -> int:
+    with closing(KafkaConsumer(**site.settings.kafka_options())) as consumer:
+        ends = consumer.end_offsets([TopicPartition(site.survey.reports_topic, p) for p in range(PARTITIONS)])
+    return sum(ends.values())
+
+
+def _cpu_s(pid: int) -> float:
+    """Returns the processor seconds of a process and of its descendants so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return own + sum(_cpu_s(int(child)) for child in children)

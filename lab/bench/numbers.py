@@ -1,0 +1,237 @@
+"""Errors of the estimated distribution of a number, in the measures of Square Wave's paper: Square Wave beside OUE and OLH.
+
+The people's numbers, scaled to [0, 1], come from a fixed density and fall into k bins of equal width. Each person sends one
+report with the loss ε. All estimators of a mechanism see the same reports. The truth is the histogram of the people's numbers,
+so the errors contain no sampling error. With F the true and F̂ the estimated distribution function, linear within each bin:
+
+    wasserstein   ∫ |F̂ - F| dx
+    quantile      mean of |F̂⁻¹(β) - F⁻¹(β)| over β = 0.1, 0.2, …, 0.9
+    mean          |μ̂ - μ|
+    variance      |σ̂² - σ²|, of the bins' middles
+
+The densities are the paper's Beta(5, 2), and three that are generated here. Ages are a mixture of three generations. Weights
+are a mixture of two normal densities. Incomes are log-normal, and a quarter of them are rounded to one of ten numbers, so
+their histogram has spikes.
+
+Source: Li et al. 2020, arXiv:1912.01051, §6 (measures, Beta(5, 2), EM and EMS; norm-sub for other mechanisms).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import msgspec
+import numpy as np
+from rich.table import Table
+
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators import ibu, matrix_inversion, mle
+from ldpstream.estimators.empirical_bayes import empirical_bayes
+from ldpstream.estimators.ems import TOLERANCE, ems
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.ordered import ordered_empirical_bayes
+from ldpstream.mechanisms import CountTable, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.processes import worker_pool
+
+DECILES = np.arange(1, 10) / 10
+MEASURES = ("wasserstein", "quantile", "mean", "variance")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One population and privacy parameter.
+
+    Attributes:
+        density: a name of `DENSITIES`.
+        bins: number k of bins.
+        people: number n of people.
+        eps: loss of a report, in nats.
+    """
+
+    density: str
+    bins: int
+    people: int
+    eps: float
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Mean errors of one mechanism and estimator in one setting, over the runs.
+
+    Attributes:
+        setting: the setting.
+        method: mechanism and estimator, such as "SW ems".
+        wasserstein, quantile, mean, variance: as in the module's docstring; numbers are scaled to [0, 1].
+        wasserstein_error: standard error of `wasserstein`.
+    """
+
+    setting: Setting
+    method: str
+    wasserstein: float
+    quantile: float
+    mean: float
+    variance: float
+    wasserstein_error: float
+
+
+def _beta(n: int, rng: np.random.Generator) -> FloatArray:
+    return rng.beta(5, 2, n)
+
+
+def _ages(n: int, rng: np.random.Generator) -> FloatArray:
+    generation = rng.choice(3, n, p=[0.3, 0.45, 0.25])
+    years = rng.normal(np.array([14.0, 38.0, 66.0])[generation], np.array([8.0, 11.0, 10.0])[generation])
+    return _scaled(years, 0, 100)
+
+
+def _weights(n: int, rng: np.random.Generator) -> FloatArray:
+    heavier = rng.random(n) < 0.5
+    return _scaled(rng.normal(np.where(heavier, 82.0, 66.0), np.where(heavier, 13.0, 11.0)), 30, 150)
+
+
+def _incomes(n: int, rng: np.random.Generator) -> FloatArray:
+    thousands = rng.lognormal(math.log(35), 0.6, n)
+    rounded = rng.random(n) < 0.25
+    return _scaled(np.where(rounded, np.clip(np.round(thousands / 10), 1, 10) * 10, thousands), 0, 150)
+
+
+def _scaled(numbers: FloatArray, low: float, high: float) -> FloatArray:
+    return np.clip((numbers - low) / (high - low), 0, 1)
+
+
+DENSITIES: dict[str, Callable[[int, np.random.Generator], FloatArray]] = {
+    "Beta(5, 2)": _beta,
+    "ages": _ages,
+    "weights": _weights,
+    "incomes": _incomes,
+}
+
+Estimator = Callable[[Mechanism, CountTable], Estimate]
+UNORDERED: dict[str, Estimator] = {
+    "norm-sub": lambda m, table: matrix_inversion(m, table, "norm-sub"),
+    "ibu": lambda m, table: ibu(m, table, likelihood="support"),
+    "mle": lambda m, table: mle(m, table, likelihood="support"),
+    "eb": empirical_bayes,
+    "eb ordered": ordered_empirical_bayes,
+}
+WAVE: dict[str, Estimator] = {
+    "ems": ems,
+    "em": lambda m, table: ibu(m, table, delta=TOLERANCE * math.exp(m.eps_1) / table.n),  # the paper's rule for EM
+    "norm-sub": lambda m, table: matrix_inversion(m, table, "norm-sub"),
+}
+ESTIMATORS = {"SW": WAVE, "OUE": UNORDERED, "OLH": UNORDERED}
+
+
+def settings(quick: bool) -> list[Setting]:
+    """The whole grid, or a small part."""
+    bins, people, eps = ((32,), (10_000,), (1.0,)) if quick else ((32, 256), (10_000, 100_000), (0.5, 1.0, 2.0))
+    return [Setting(*one) for one in product(DENSITIES, bins, people, eps)]
+
+
+def errors(truth: FloatArray, found: FloatArray) -> tuple[float, ...]:
+    """The `MEASURES` of an estimated histogram; both (k,) with sum 1 and no negative entry.
+
+    >>> [round(error, 6) for error in errors(np.array([1.0, 0.0]), np.array([0.0, 1.0]))]
+    [0.5, 0.5, 0.5, 0.0]
+    """
+    k = truth.size
+    at = np.arange(k + 1) / k
+    middles = (at[1:] + at[:-1]) / 2
+    of_truth, of_found = (np.concatenate([[0.0], np.cumsum(f)]) for f in (truth, found))
+    gap = of_found - of_truth
+    left, right = np.abs(gap[:-1]), np.abs(gap[1:])
+    crosses = gap[:-1] * gap[1:] < 0
+    area = np.where(crosses, (left**2 + right**2) / np.maximum(left + right, 1e-300), left + right) / (2 * k)
+    moved = [abs(_quantile(of_found, at, beta) - _quantile(of_truth, at, beta)) for beta in DECILES]
+    means = [float(f @ middles) for f in (truth, found)]
+    spreads = [float(f @ (middles - mean) ** 2) for f, mean in zip((truth, found), means, strict=True)]
+    return float(area.sum()), float(np.mean(moved)), abs(means[1] - means[0]), abs(spreads[1] - spreads[0])
+
+
+def _quantile(reached: FloatArray, at: FloatArray, beta: float) -> float:
+    """The smallest x with F(x) >= β, for F linear between the edges."""
+    i = min(max(int(np.searchsorted(reached, beta)), 1), at.size - 1)
+    width = reached[i] - reached[i - 1]
+    return float(at[i] if width <= 0 else at[i - 1] + (at[i] - at[i - 1]) * min(1.0, (beta - reached[i - 1]) / width))
+
+
+def measure_one(setting: Setting, runs: int, seed: int) -> list[Row]:
+    """The errors of all methods in one setting, on the same people."""
+    place = list(DENSITIES).index(setting.density)
+    rng = np.random.default_rng([seed, place, setting.bins, setting.people, round(1000 * setting.eps)])
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for _ in range(runs):
+        numbers = DENSITIES[setting.density](setting.people, rng)
+        bins = np.minimum((numbers * setting.bins).astype(np.int64), setting.bins - 1)
+        people: IntArray = np.bincount(bins, minlength=setting.bins)
+        for name, estimators in ESTIMATORS.items():
+            m = mechanism(name, setting.bins, eps=setting.eps)
+            table = drawn_table(m, people, rng)
+            for estimator, estimate in estimators.items():
+                f = estimate(m, table).frequencies
+                found.setdefault(f"{name} {estimator}", []).append(errors(people / setting.people, f))
+    rows = []
+    for method, of_runs in found.items():
+        wasserstein, quantile, mean, variance = np.mean(of_runs, axis=0).tolist()
+        spread = float(np.std([one[0] for one in of_runs], ddof=1)) / math.sqrt(runs)
+        rows.append(Row(setting, method, wasserstein, quantile, mean, variance, spread))
+    return rows
+
+
+def measure(asked: list[Setting], runs: int, seed: int, seen: Callable[[str], None], processes: int | None = None) -> list[Row]:
+    """Measures every setting, on all cores.
+
+    Args:
+        asked: the settings.
+        runs: repetitions of each setting, at least 2.
+        seed: seed of all randomness; the result does not depend on the number of cores.
+        seen: called with each finished setting.
+        processes: number of worker processes; one for each core if left out.
+    """
+    rows: list[Row] = []
+    with worker_pool(processes, 0) as spread:
+        for made in spread(_job, [(setting, runs, seed) for setting in asked]):
+            rows += made
+            seen(f"{made[0].setting.density}, {made[0].setting.bins} bins, ε = {made[0].setting.eps:g}")
+    return rows
+
+
+def _job(task: tuple[Setting, int, int]) -> list[Row]:
+    return measure_one(*task)
+
+
+def ratios(rows: list[Row], measure: str) -> dict[str, float]:
+    """Geometric mean over the settings of each method's error, relative to the best method of the setting; best first."""
+    logs: dict[str, list[float]] = {}
+    for of_setting in _by_setting(rows):
+        best = min(getattr(row, measure) for row in of_setting)
+        for row in of_setting:
+            logs.setdefault(row.method, []).append(math.log(getattr(row, measure) / best))
+    means = {method: math.exp(float(np.mean(one))) for method, one in logs.items()}
+    return dict(sorted(means.items(), key=lambda item: item[1]))
+
+
+def _by_setting(rows: list[Row]) -> Iterator[list[Row]]:
+    for setting in dict.fromkeys(row.setting for row in rows):
+        yield [row for row in rows if row.setting == setting]
+
+
+def summary_table(rows: list[Row]) -> Table:
+    """The methods' geometric mean ratios to the best method of each setting, for every measure."""
+    columns = {measure: ratios(rows, measure) for measure in MEASURES}
+    n_settings = len(list(_by_setting(rows)))
+    table = Table("method", *MEASURES, title=f"Error relative to the best method; geometric mean of {n_settings} settings")
+    for method in columns["wasserstein"]:
+        table.add_row(method, *(f"{columns[measure][method]:.2f}" for measure in MEASURES))
+    return table
+
+
+def wasserstein_table(rows: list[Row]) -> Table:
+    """The Wasserstein distances of EMS and EM, and of the best estimator of OUE and OLH, in thousandths of the range."""
+    table = Table("density", "k", "n", "ε", "SW ems", "SW em", "OUE best", "OLH best")
+    table.title = "Wasserstein distance, 1/1000 of the range"
+    for of_setting in _by_setting(rows):
+        setting, found = of_setting[0].setting, {row.method: 1000 * row.wasserstein for row in of_setting}
+        best = [min(found[f"{name} {one}"] for one in UNORDERED) for name in ("OUE", "OLH")]
+        cells = [f"{distance:.2f}" for distance in (found["SW ems"], found["SW em"], *best)]
+        table.add_row(setting.density, str(setting.bins), f"{setting.people:,}", f"{setting.eps:g}", *cells)
+    return table

@@ -1,0 +1,74 @@
+"""Memory, threads and connections of processes, read from `/proc` (Linux only)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from ldpstream.runtime.settings import Settings
+
+ESTABLISHED = "01"  # state of a connection in /proc/net/tcp
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCosts:
+    """Costs of one process, or the sum over several processes.
+
+    Attributes:
+        resident_mib: resident memory, in MiB. A sum counts a page that two processes share twice.
+        share_mib: the same, but each shared page counts in equal parts for the processes that share it.
+        threads: number of threads.
+        kafka_connections, redis_connections: number of TCP connections to the ports of Kafka and of Redis.
+    """
+
+    resident_mib: float = 0.0
+    share_mib: float = 0.0
+    threads: int = 0
+    kafka_connections: int = 0
+    redis_connections: int = 0
+
+    @classmethod
+    def of(cls, pids: Iterable[int], settings: Settings) -> Self:
+        """Reads the present costs of running processes.
+
+        Raises:
+            OSError: if a process has ended, or without `/proc`.
+        """
+        kafka, redis = kafka_ports(settings), redis_ports(settings)
+        resident = share = 0.0
+        threads = to_kafka = to_redis = 0
+        for pid in pids:
+            memory = _numbers(Path(f"/proc/{pid}/smaps_rollup"))
+            resident, share = resident + memory["Rss"] / 2**10, share + memory["Pss"] / 2**10
+            threads += _numbers(Path(f"/proc/{pid}/status"))["Threads"]
+            ports = list(remote_ports(pid))
+            to_kafka += sum(port in kafka for port in ports)
+            to_redis += sum(port in redis for port in ports)
+        return cls(resident, share, threads, to_kafka, to_redis)
+
+
+def kafka_ports(settings: Settings) -> set[int]:
+    """Ports of the bootstrap servers. Brokers with other ports are not counted."""
+    return {int(address.rpartition(":")[2]) for address in settings.kafka.split(",")}
+
+
+def redis_ports(settings: Settings) -> set[int]:
+    """Ports in the URL of Redis; with Sentinels or a Cluster, of the servers that the URL names."""
+    return {port for _, port in settings.redis_url().addresses}
+
+
+def remote_ports(pid: int) -> Iterable[int]:
+    """Yields the remote port of each TCP connection of a process."""
+    links = [link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
+    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == ESTABLISHED and fields[9] in sockets:
+                yield int(fields[2].rpartition(":")[2], 16)
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    """The lines `name: number …` of a file."""
+    found = (line.partition(":") for line in file.read_text().splitlines())
+    return {name: int(text.split()[0]) for name, _, text in found if text.split()[:1] and text.split()[0].isdigit()}

@@ -1,0 +1,136 @@
+"""An agent that profiles itself.
+
+    python -m lab.bench.profiled_agent SURVEY FILE
+
+The command runs `ldpstream agent SURVEY`. When the agent stops, the command writes JSON to FILE: number of counted records,
+processor seconds by phase since the first chunk of records, and the duration of each commit. The agent reads the clock a few
+times for each chunk of records, never for a single record.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import ldpstream.agents.app
+import ldpstream.agents.report_keys
+from ldpstream.agents.consumer.chunks import ChunkThread
+from ldpstream.agents.fold import PartitionFold
+from ldpstream.agents.tally import tally
+from ldpstream.mechanisms import Mechanism
+from ldpstream.runtime.settings import load_settings
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.stores.redis_store import RedisCountStore
+
+
+class Account:
+    """Processor seconds by phase, and wall-clock seconds of every commit."""
+
+    def __init__(self) -> None:
+        self.phases: defaultdict[str, float] = defaultdict(float)
+        self.commits_s: list[float] = []
+        self.records = 0
+        self._lock = threading.Lock()
+        self._began: dict[str, float] = {}
+
+    def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a function so that the function's processor time is added to the phase."""
+
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._add(phase, time.thread_time() - began)
+
+        return call
+
+    def so_far(self, phase: str) -> None:
+        """Sets the phase's seconds to this thread's processor time since the thread's first chunk."""
+        now = time.thread_time()
+        self.phases[phase] = now - self._began.setdefault(phase, now)
+
+    def feeding(self, feed: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps `PartitionFold.feed`: counts the records and measures the processor time of the event loop's thread."""
+        timed = self.timed("feed", feed)
+
+        def call(fold: PartitionFold, records: Any) -> Any:
+            self.so_far("loop")
+            self._began.setdefault("process", time.process_time())
+            result = timed(fold, records)
+            self.records += result.records
+            self.so_far("loop")
+            return result
+
+        return call
+
+    def committing(self, commit: Callable[..., bool]) -> Callable[..., bool]:
+        """Wraps `CountStore.commit`: measures processor time and wall-clock time."""
+        timed = self.timed("commit", commit)
+
+        def call(*arguments: Any) -> bool:
+            began = time.perf_counter()
+            written: bool = timed(*arguments)
+            self.commits_s.append(time.perf_counter() - began)
+            return written
+
+        return call
+
+    def fetching(self, fetch: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Wraps `ChunkThread._fetch_records`: measures the processor time of the consumer's thread, which only fetches."""
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            chunks = await fetch(*arguments, **named)
+            if chunks or "fetch" in self._began:
+                self.so_far("fetch")
+            return chunks
+
+        return call
+
+    def as_json(self) -> dict[str, Any]:
+        """Number of records, seconds by phase (without overlap), and commits."""
+        spent = self.phases
+        whole = time.process_time() - self._began.get("process", time.process_time())
+        phases = {
+            "fetch": spent["fetch"],
+            "decode": spent["tally"] - spent["tabulate"],
+            "tabulate": spent["tabulate"],
+            "fold": spent["feed"] - spent["tally"],
+            "loop": spent["loop"] - spent["feed"],
+            "commit": spent["commit"],
+        }
+        phases["rest"] = max(0.0, whole - sum(phases.values()))
+        return {"records": self.records, "cpu_s": phases, "commits_s": self.commits_s}
+
+    def _add(self, phase: str, seconds: float) -> None:
+        with self._lock:
+            self.phases[phase] += seconds
+
+
+def main() -> None:
+    """Counts until the agent is stopped, then writes the profile."""
+    watch, file, account = SurveyWatch([Path(sys.argv[1])]), Path(sys.argv[2]), Account()
+    wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
+        (PartitionFold, "feed", account.feeding(PartitionFold.feed)),
+        (ldpstream.agents.report_keys, "tally", account.timed("tally", tally)),
+        (Mechanism, "tabulate", account.timed("tabulate", Mechanism.tabulate)),
+        (RedisCountStore, "commit", account.committing(RedisCountStore.commit)),
+    )
+    for owner, name, function in wrapped:
+        setattr(owner, name, function)
+    sys.argv = sys.argv[:1]  # otherwise Faust would parse our arguments
+    try:
+        ldpstream.agents.app.run(watch, load_settings())
+    finally:
+        file.write_text(json.dumps(account.as_json()))
+
+
+if __name__ == "__main__":
+    main()

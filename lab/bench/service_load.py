@@ -1,0 +1,144 @@
+"""Input of the service's benchmark: surveys, envelopes, and a topic that is filled faster than an agent reads it."""
+
+import asyncio
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiokafka import AIOKafkaProducer
+
+from ldpstream.agents import Record, tally
+from ldpstream.agents.report_keys import HEADER_BYTES
+from ldpstream.mechanisms import CountTable, Reports
+from ldpstream.producers.sinks import BATCH_BYTES
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores import PaneKey
+from ldpstream.surveys import Survey, load_survey, seal
+from ldpstream.surveys.envelope import reports_per_envelope
+
+SEED = 20260601
+POOL = 10_000  # largest number of different envelopes; the log repeats these envelopes
+POOL_BYTES = 32 * 2**20
+BATCHES_UNDER_WAY = 256
+
+Asked = tuple[str, int, str]  # name, k and mechanism of an attribute
+ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE"), ("app", 1000, "L-GRR"))
+
+
+def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked], start_s: float | None = None) -> Survey:
+    """Writes a survey to a file. Its step 0 begins at the second `start_s`, by default now, even if a step lasts a day."""
+    start = datetime.fromtimestamp((time.time() if start_s is None else start_s) // 1, UTC)
+    lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
+    lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']
+    share = len(attributes)  # `spl` (split) gives each attribute 1/share of the budget
+    for attribute, k, mechanism in attributes:
+        lines += ["[[attribute]]", f'name = "{attribute}"', f"size = {k}"]
+        lines += [f'level = [{{ name = "all", mechanism = "{mechanism}", eps_inf = {2.0 * share}, eps_1 = {1.0 * share} }}]']
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return load_survey(file)
+
+
+def random_reports(survey: Survey, attribute: int, n: int, rng: np.random.Generator) -> Reports:
+    """n reports of uniform values, as devices send them."""
+    m = survey.mechanisms[attribute][0]
+    return m.simulate(rng.integers(0, m.k, n), rng)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """A log of sealed envelopes: a pool of different envelopes, repeated.
+
+    Attributes:
+        pool: the envelopes.
+        rounds: number of times that the log holds each envelope.
+        reports: number of reports in the log.
+        counts: count tables of the whole log.
+    """
+
+    pool: list[bytes]
+    rounds: int
+    reports: int
+    counts: dict[PaneKey, CountTable]
+
+    @property
+    def records(self) -> int:
+        """Number of records in the log."""
+        return self.rounds * len(self.pool)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the envelopes in the log."""
+        return self.rounds * sum(map(len, self.pool))
+
+
+def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, records: int) -> Load:
+    """Makes envelopes of step 0 for a log of about `records` records.
+
+    Args:
+        survey: see `write_survey`.
+        attributes: attributes in the log; each attribute has the same number of envelopes.
+        envelope_bytes: approximate size of an envelope; 0 for one report in each envelope.
+        records: length of the log; rounded to a multiple of the pool's size.
+    """
+    rng = np.random.default_rng(SEED)
+    most = min(POOL, records, POOL_BYTES // max(envelope_bytes, 1))
+    each = max(1, most // len(attributes))
+    pool = []
+    for attribute in attributes:
+        row_bytes = survey.mechanisms[attribute][0].report_dtype.itemsize
+        size = reports_per_envelope(row_bytes, envelope_bytes) if envelope_bytes else 1
+        reports = random_reports(survey, attribute, each * size, rng)
+        pool += [seal(survey, attribute, 0, 0, reports[i : i + size]) for i in range(0, len(reports), size)]
+    shuffled = [pool[i] for i in rng.permutation(len(pool))]
+    once = tally(survey, [Record(i, survey.start_ms, envelope) for i, envelope in enumerate(shuffled)])
+    rounds = max(1, round(records / len(pool)))
+    counts = {key: CountTable(table.mechanism, rounds * table.n, rounds * table.counts) for key, table in once.counts.items()}
+    return Load(shuffled, rounds, rounds * once.reports, counts)
+
+
+async def fill(
+    settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None, keyed: bool = False
+) -> float:
+    """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken.
+
+    Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one. If `keyed`,
+    each record gets its own report key.
+    """
+    producer = AIOKafkaProducer(
+        **settings.kafka_options(),
+        acks="all",
+        max_batch_size=BATCH_BYTES,
+        max_request_size=2 * BATCH_BYTES,
+        compression_type=codec,
+    )
+    await producer.start()
+    try:
+        began, under_way = time.perf_counter(), deque[asyncio.Future[object]]()
+        limit = max(1, load.records // (2 * partitions))
+        for number, batch in enumerate(_batches(producer, load, limit, keyed)):
+            under_way.append(await producer.send_batch(batch, topic, partition=number % partitions))
+            if len(under_way) > BATCHES_UNDER_WAY:
+                await under_way.popleft()
+        await asyncio.gather(*under_way)
+        return time.perf_counter() - began
+    finally:
+        await producer.stop()
+
+
+def _batches(producer: AIOKafkaProducer, load: Load, limit: int, keyed: bool) -> Iterator[Any]:
+    """Yields the log as full batches of at most `limit` records, so that even a short log reaches every partition."""
+    batch = producer.create_batch()
+    for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
+        record: dict[str, Any] = {"key": None, "value": envelope, "timestamp": None}
+        record |= {"headers": [("key", os.urandom(HEADER_BYTES))]} if keyed else {}
+        while batch.record_count() >= limit or batch.append(**record) is None:
+            yield batch
+            batch = producer.create_batch()
+    yield batch

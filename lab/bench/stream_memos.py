@@ -1,0 +1,155 @@
+"""Compares the errors and privacy losses of memoized mechanisms and of the spaced level, for values that change often.
+
+The setting is the synthetic data set of LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262): 10 000
+people with uniform values in 0 … 359 over 120 steps. At every step, each person's value is replaced by a uniform random value
+with probability 0.25. The error is MSE_avg, the mean squared error over all steps and values.
+
+A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the spaced level everybody reports once in 24
+steps, by a one-time mechanism with ε = ε∞. The loss stated with the error is `eps_sequence`: the loss of all reports of the 120
+steps between any two sequences of values.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from lab.bench.stream_spaced import filtered
+from ldpstream.estimators import matrix_inversion
+from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.producers.memos import Memos
+
+SPACED_MECHANISMS = ("OUE", "OLH")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """People, values, steps, the chance that a value changes at a step, the window in steps, and the values of ε∞."""
+
+    people: int
+    k: int
+    steps: int
+    change: float
+    window: int
+    epsilons: tuple[float, ...]
+
+
+FULL = Setting(10_000, 360, 120, 0.25, 24, (1.0, 2.0, 4.0))
+QUICK = Setting(500, 20, 12, 0.25, 4, (2.0,))
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One mechanism.
+
+    Attributes:
+        mechanism: the mechanism's name; a one-time mechanism stands for the spaced level.
+        eps_inf: ε∞ of the memo, or the ε of every report of the spaced level.
+        eps_1: loss of one report.
+        mse_step: MSE_avg of each step's histogram.
+        mse_window: MSE_avg of the mean of the last w steps' histograms, compared with the last step's shares.
+        mse_filtered: MSE_avg of the filtered histograms; None for a memoized mechanism, because the noise of memos is not
+            independent from step to step.
+        eps_sequence: loss of a person's reports in all steps, for any values.
+        exact: False if `eps_sequence` is an upper bound.
+        guess_once: chance that an observer of one report guesses the value; before the report, the k values are equally likely.
+        guess_unchanged: chance of a right guess from all reports of an unchanged value; for the spaced level, an upper bound of
+            this chance.
+        guess_any: upper bound of the chance of a right guess from all reports, for any values.
+    """
+
+    mechanism: str
+    eps_inf: float
+    eps_1: float
+    mse_step: float
+    mse_window: float
+    mse_filtered: float | None
+    eps_sequence: float
+    exact: bool
+    guess_once: float
+    guess_unchanged: float
+    guess_any: float
+
+
+def evolving(s: Setting, rng: np.random.Generator) -> IntArray:
+    """(T, n) values of all people at every step."""
+    values = np.empty((s.steps, s.people), np.int64)
+    values[0] = rng.integers(0, s.k, s.people)
+    for t in range(1, s.steps):
+        values[t] = np.where(rng.random(s.people) < s.change, rng.integers(0, s.k, s.people), values[t - 1])
+    return values
+
+
+def memoized(m: Longitudinal, values: IntArray, rng: np.random.Generator) -> FloatArray:
+    """(T, k) histograms of the steps, from a memoized mechanism: one memo for each person and memo key."""
+    everybody = np.arange(values.shape[1])
+    memos, enrolment = Memos(m), m.enroll(everybody.size, rng)
+    shares = np.empty((len(values), m.k))
+    for t, now in enumerate(values):
+
+        def draw(new: IntArray, now: IntArray = now) -> np.ndarray:
+            return m.memoize(now[new], rng, enrolment[new])
+
+        reports = m.report(memos.recall(everybody, m.memo_keys(now, enrolment), draw), rng)
+        shares[t] = matrix_inversion(m, m.tabulate(reports)).frequencies
+    return shares
+
+
+def spaced_reports(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+    """(T, k) histograms and (T,) numbers of reports, if each person reports once in w steps, at a random phase."""
+    phase = rng.integers(0, w, values.shape[1])
+    tables = [m.tabulate(m.simulate(now[phase == t % w], rng)) for t, now in enumerate(values)]
+    return np.array([matrix_inversion(m, table).frequencies for table in tables]), np.array([table.n for table in tables])
+
+
+def last_mean(shares: FloatArray, w: int) -> FloatArray:
+    """(T, k) mean of the last w steps, or of all steps so far."""
+    return np.array([shares[max(0, t - w + 1) : t + 1].mean(axis=0) for t in range(len(shares))])
+
+
+def measure_memos(s: Setting, repeats: int, seed: int, seen: Callable[[str], None]) -> list[Row]:
+    """A row for every mechanism and ε∞.
+
+    Args:
+        s: the setting.
+        repeats: repetitions of each row, with fresh values.
+        seed: seed of all randomness.
+        seen: called with the name of every mechanism.
+    """
+    rows = []
+    for eps in s.epsilons:
+        for number, name in enumerate((*LONGITUDINAL, *SPACED_MECHANISMS)):
+            rows.append(_row(s, name, eps, repeats, np.random.default_rng([seed, number, int(1000 * eps)])))
+            seen(f"{name}, ε∞={eps:g}")
+    return rows
+
+
+def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generator) -> Row:
+    memo = name in LONGITUDINAL
+    m = LONGITUDINAL[name](k=s.k, eps_inf=eps, eps_1=eps / 2) if memo else ONE_TIME[name](k=s.k, eps=eps).spaced(s.window)
+    found = np.zeros(3)
+    for _ in range(repeats):
+        values = evolving(s, rng)
+        truth = np.array([np.bincount(now, minlength=s.k) for now in values]) / s.people
+        if isinstance(m, Longitudinal):
+            step = smooth = memoized(m, values, rng)
+        else:
+            step, counts = spaced_reports(m, values, s.window, rng)
+            smooth = filtered(step, counts, m.p, m.q)
+        found += [np.mean((x - truth) ** 2) / repeats for x in (step, last_mean(step, s.window), smooth)]
+    reports = m.reports_in(s.steps)
+    loss = m.eps_sequence(reports)
+    return Row(
+        mechanism=name,
+        eps_inf=eps,
+        eps_1=m.eps_1,
+        mse_step=float(found[0]),
+        mse_window=float(found[1]),
+        mse_filtered=None if memo else float(found[2]),
+        eps_sequence=loss.value,
+        exact=loss.exact,
+        guess_once=m.guess(1),
+        guess_unchanged=m.guess(reports),
+        guess_any=m.guess_any_values(reports),
+    )

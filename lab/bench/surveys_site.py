@@ -1,0 +1,155 @@
+"""Many surveys on a real Kafka and a real Redis, served together by one pair of processes, or each by a pair of its own."""
+
+import gc
+import os
+import time
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+import numpy as np
+
+from lab.bench.process_costs import ProcessCosts
+from lab.bench.service_load import SEED, Asked, write_survey
+from lab.bench.service_site import Agent, BaseSite, Process, delete_keys, free_port, random_name
+from lab.bench.surveys_results import Answer
+from ldpstream.publishing.results import RedisResults
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.redis_connection import Client
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
+
+STEP_S = 3600  # of a survey without topics
+PRESENT_STEP = 1000  # the losses of the first steps take less time
+MECHANISMS = ("L-GRR", "L-OUE", "L-OLH", "L-OSUE")
+ATTRIBUTES = len(MECHANISMS)
+SMALLEST_K, LARGEST_K = 8, 100
+
+
+def attributes(survey: int) -> tuple[Asked, ...]:
+    """The attributes of a survey. Their sizes differ between surveys, so surveys share no cached result of a mechanism."""
+    sizes = np.random.default_rng([SEED, survey]).integers(SMALLEST_K, LARGEST_K, ATTRIBUTES, endpoint=True)
+    return tuple((f"a{i}", int(k), mechanism) for i, (k, mechanism) in enumerate(zip(sizes, MECHANISMS, strict=True)))
+
+
+class Estimator(Process):
+    """A process of `ldpstream estimate`; `page_port` and `port` are the ports of its page and of its metrics."""
+
+    def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+        self.page_port, self.port = free_port(), free_port()
+        hosts = {f"LDPSTREAM_{name}_HOST": "127.0.0.1" for name in ("PAGE", "METRICS")}
+        ports = {"LDPSTREAM_PAGE_PORT": str(self.page_port), "LDPSTREAM_METRICS_PORT": str(self.port)}
+        super().__init__(module, arguments, environment | hosts | ports, log)
+
+
+class SurveysSite(BaseSite):
+    """New surveys, whose steps begin and end at the same times; close the site after use.
+
+    Args:
+        settings: addresses of Kafka and Redis, and how to log in.
+        folder: an existing folder for files.
+        n: number of surveys.
+        step_seconds: length of a step.
+        partitions: number of partitions of each reports topic.
+        step: the present step of all surveys.
+        apart: True if each survey has an agent and an estimator of its own.
+    """
+
+    patience_s = 900.0
+
+    def __init__(
+        self, settings: Settings, folder: Path, n: int, step_seconds: int, partitions: int, step: int, apart: bool
+    ) -> None:
+        name, start_s = random_name(), time.time() - step * step_seconds
+        self.files = folder / name
+        self.files.mkdir()
+        files = [self.files / f"{name}-{i}.toml" for i in range(n)]
+        surveys = [write_survey(file, file.stem, step_seconds, attributes(i), start_s) for i, file in enumerate(files)]
+        super().__init__(settings, folder, name, surveys, partitions)
+        self._served = [str(file) for file in files] if apart else [str(self.files)]
+        self._group = {"LDPSTREAM_GROUP": name}
+        self.stores = [RedisCountStore(survey, settings, client=self.redis) for survey in surveys]
+        self.results = [RedisResults(survey, self.redis) for survey in surveys]
+        self.agents: list[Agent] = []
+        self.estimators: list[Estimator] = []
+
+    def start_agents(self) -> None:
+        """Starts the agents."""
+        self.agents = [self.started(Agent, "ldpstream", "agent", served, **self._group) for served in self._served]
+
+    def all_read(self) -> bool:
+        """True if the agents read all partitions."""
+        wanted = self.partitions * len(self.surveys) // len(self.agents)
+        return all(len(agent.placed_s()) >= wanted for agent in self.agents)
+
+    def start_estimators(self) -> None:
+        """Starts the estimators."""
+        self.estimators = [self.started(Estimator, "ldpstream", "estimate", served) for served in self._served]
+
+    def uncounted(self, records: int) -> int:
+        """Number of records that are not counted yet, if each survey's log has this number of records."""
+        return sum(records - sum(store.positions().values()) for store in self.stores)
+
+    def next_steps(self) -> list[int]:
+        """The first step of each survey that is not published yet."""
+        return [0 if (found := results.progress()) is None else found.next_step for results in self.results]
+
+    def costs(self, processes: Iterable[Process]) -> ProcessCosts:
+        """The present costs of processes."""
+        return ProcessCosts.of([process.pid for process in processes], self.settings)
+
+    @property
+    def survey(self) -> Survey:
+        """The first survey."""
+        return self.surveys[0]
+
+
+class SimulatedSurveys:
+    """New surveys without topics, whose keys in Redis are deleted at the end. Step `PRESENT_STEP` begins now.
+
+    Args:
+        client: a client of Redis.
+        n: number of surveys.
+    """
+
+    def __init__(self, client: Client, n: int) -> None:
+        self._client, self._name = client, random_name()
+        with TemporaryDirectory(prefix="ldpstream-bench-") as folder:
+            files = [Path(folder) / f"{self._name}-{i}.toml" for i in range(n)]
+            start_s = time.time() - PRESENT_STEP * STEP_S
+            self.surveys = [write_survey(f, f.stem, STEP_S, attributes(i), start_s) for i, f in enumerate(files)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        delete_keys(self._client, self._name)
+
+
+def own_costs(settings: Settings) -> ProcessCosts:
+    """The present costs of this process."""
+    gc.collect()
+    return ProcessCosts.of([os.getpid()], settings)
+
+
+def cpu_s(processes: Iterable[Process]) -> float:
+    """Processor seconds of all processes so far."""
+    return sum(process.cpu_s or 0.0 for process in processes)
+
+
+def ask(port: int, path: str) -> Answer:
+    """Asks a server on this machine twice."""
+    times = list[float]()
+    for _ in range(2):
+        began = time.perf_counter()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as page:
+            body = page.read()
+        times.append(1000 * (time.perf_counter() - began))
+    return Answer(len(body), *times)
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,8 @@
+"""Every table and figure that `python -m lab.papers` reproduces, with one module or more for each paper."""
+
+from lab.papers import allomfree, free_will, ibu_mi, ldp3
+from lab.papers.reproduction import Target
+
+TARGETS: tuple[Target, ...] = (*ibu_mi.TARGETS, *ldp3.TARGETS, *free_will.TARGETS, *allomfree.TARGETS)
+
+__all__ = ["TARGETS"]

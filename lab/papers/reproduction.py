@@ -1,0 +1,275 @@
+"""Reproduces published tables and figures on every core, and resumes a run that was stopped.
+
+A paper's module in `lab.papers` offers a `Target` for each of its tables and figures. A target plans jobs and turns
+their results into rows and curves. A job is a call of a function with plain arguments; jobs can run anywhere and in any order.
+A job's result is stored under the hash of the job's function, arguments and code, so a stopped run can resume.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ldpstream.processes import cores, one_thread_each
+from ldpstream.runtime.children import process_pool
+from ldpstream.surveys.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+# the code that results depend on
+CODE = (
+    "mechanisms",
+    "estimators",
+    "lab/papers",
+    "lab/datasets.py",
+    "ldpstream/advice/error_measures.py",
+    "ldpstream/advice/drawn_tables.py",
+    "ldpstream/advice/populations.py",
+)
+WIDTH = 3.0  # a published and a reproduced value agree if they differ by at most this many standard deviations
+
+Seen = Callable[[int, int, str], None]
+"""(jobs done, jobs in all, target) -> None"""
+
+
+class ReproductionError(UserError):
+    """A reproduction cannot run; the message is one line with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a reproduction runs.
+
+    Attributes:
+        quick: True to run a small part in seconds; the numbers of such a run are rough.
+        best: True to run our own best method beside the paper's.
+        seed: seed of all randomness.
+        data: the folder of the real data sets, or None to generate all data sets.
+    """
+
+    quick: bool = False
+    best: bool = True
+    seed: int = 1
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call of a top-level function. JSON can represent the arguments and the result.
+
+    A job with `alone` measures time. Such jobs run after all other jobs, one at a time. Their results are not kept.
+    """
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    alone: bool = False
+
+    @property
+    def key(self) -> str:
+        """Hash of the job's function, the arguments, and all code that the job may run."""
+        what = [self.function.__module__, self.function.__qualname__, dict(self.arguments), _fingerprint()]
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A published value and our value.
+
+    Attributes:
+        label: name of the value: mechanism, parameters, metric.
+        published: as printed; None if the paper prints no number (figures).
+        ours: the value that we compute with the paper's method, in the paper's calibration.
+        spread: standard deviation of `published - ours` by chance alone, over the paper's runs and our runs; 0 for a computed
+            value.
+        digit: half a unit of the last printed digit.
+        best: value of our best method for this purpose, in the same metric; None if we have no such method or the method did
+            not run.
+        lower_is_better: True if a smaller value is better; `gain` uses this attribute.
+        note: the reason for a difference, or a remark that data were generated; "" if there is neither.
+    """
+
+    label: str
+    ours: float
+    published: float | None = None
+    spread: float = 0.0
+    digit: float = 0.0
+    best: float | None = None
+    lower_is_better: bool = True
+    note: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """Our value minus the published value."""
+        return None if self.published is None else self.ours - self.published
+
+    @property
+    def within(self) -> bool | None:
+        """True if the values agree up to three standard deviations and the printed digits; None without a published value."""
+        if self.difference is None:
+            return None
+        return abs(self.difference) <= WIDTH * self.spread + self.digit * (1 + 1e-9) + 1e-12
+
+    @property
+    def gain(self) -> float | None:
+        """Factor by which our best method is better than the paper's; None without `best`, or if the ratio is meaningless."""
+        if self.best is None or min(self.best, self.ours) <= 0 or not math.isfinite(self.best / self.ours):
+            return None
+        return self.ours / self.best if self.lower_is_better else self.best / self.ours
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve of a figure: its name, its x values, its y values, and the y values' standard deviations in one run (or None)."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    spread: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes of a figure; `names`, if any, replace the numbers at x = 0, 1, …"""
+
+    title: str
+    x: str
+    y: str
+    curves: Sequence[Curve]
+    log_x: bool = False
+    log_y: bool = False
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A target's result: rows, a picture's panels, and sentences that explain differences."""
+
+    rows: Sequence[Row]
+    panels: Sequence[Panel] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A published table or figure.
+
+    Attributes:
+        name: the target's name on the command line, such as `ldp3-table-1`.
+        title: the target's content, the paper, and the table's or figure's number in that paper.
+        plan: gives the jobs.
+        finish: gives rows and curves from the jobs' results, in the jobs' order.
+    """
+
+    name: str
+    title: str
+    plan: Callable[[Plan], Sequence[Job]]
+    finish: Callable[[Plan, Sequence[Any]], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """A target's outcome, and the number of the target's jobs that ran (the other jobs' results were cached)."""
+
+    target: Target
+    outcome: Outcome
+    ran: int
+    jobs: int = field(default=0)
+
+
+def reproduce(
+    targets: Iterable[Target], plan: Plan, kept: Path, seen: Seen = lambda *_: None, processes: int | None = None
+) -> list[Reproduced]:
+    """Run all targets' jobs on all cores; the number of cores does not change the results.
+
+    Args:
+        targets: the tables and figures to reproduce.
+        plan: how to run the jobs.
+        kept: folder of results, created if it is missing; a job whose result is in the folder does not run again.
+        seen: called with jobs done, jobs in all, and the last job's target.
+        processes: number of worker processes; one for each core if left out.
+
+    Raises:
+        ReproductionError: if a job fails; the results of other jobs are kept.
+    """
+    planned = [(target, list(target.plan(plan))) for target in targets]
+    owners = {job.key: (target, job) for target, jobs in planned for job in jobs}
+    kept.mkdir(parents=True, exist_ok=True)
+    keepable = [key for key, (_, job) in owners.items() if not job.alone]
+    found = {key: result for key in keepable if (result := _load(kept / f"{key}.json")) is not None}
+    todo = {key: owner for key, owner in owners.items() if key not in found}
+    with one_thread_each(), process_pool(processes or cores()) as pool:
+        waiting = {
+            pool.submit(_call, job.function, dict(job.arguments)): key for key, (_, job) in todo.items() if not job.alone
+        }
+        try:
+            for done in as_completed(waiting):
+                key = waiting[done]
+                target, job = owners[key]
+                error = done.exception()
+                if error is not None:
+                    raise _failed(target, job, error)
+                found[key] = [done.result()]
+                _save(kept / f"{key}.json", found[key])
+                seen(len(found), len(owners), target.name)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    for key, (target, job) in todo.items():
+        if job.alone:
+            try:
+                found[key] = [_call(job.function, dict(job.arguments))]
+            except Exception as error:
+                raise _failed(target, job, error) from error
+            seen(len(found), len(owners), target.name)
+    return [
+        Reproduced(
+            target,
+            target.finish(plan, [found[job.key][0] for job in jobs]),
+            sum(job.key in todo for job in jobs),
+            len(jobs),
+        )
+        for target, jobs in planned
+    ]
+
+
+def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    return function(**arguments)
+
+
+def _failed(target: Target, job: Job, error: BaseException) -> ReproductionError:
+    return ReproductionError(f"{target.name}: {job.function.__qualname__}({_shown(job.arguments)}): {error}")
+
+
+def _load(file: Path) -> Any:
+    """Returns the kept result in a one-element list, or None if no readable result is kept."""
+    try:
+        return json.loads(file.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
+def _save(file: Path, result: Any) -> None:
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(result))
+    part.replace(file)
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+
+
+@cache
+def _fingerprint() -> str:
+    """Hash of the code that results depend on, and of NumPy's version."""
+    digest = hashlib.sha256(np.__version__.encode())
+    for place in CODE:
+        path = ROOT / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

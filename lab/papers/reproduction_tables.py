@@ -1,0 +1,148 @@
+"""Reproduced tables and figures on the terminal, as Markdown, and as pictures."""
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from lab.papers.reproduction import Outcome, Panel, Reproduced, ReproductionError, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NONE = "–"
+VERDICTS = {True: "yes", False: "NO", None: NONE}
+COLUMNS = ("", "paper", "ours", "differs", "±", "agrees", "best", "gain")
+
+
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """The rows' notes, each once; a row refers to its note by the note's number in this list, from 1."""
+    return list(dict.fromkeys(row.note for row in rows if row.note))
+
+
+def cells(row: Row, notes: list[str]) -> list[str]:
+    """Texts of a row, in the order of `COLUMNS`."""
+    return [
+        row.label + (f" [{notes.index(row.note) + 1}]" if row.note else ""),
+        number(row.published),
+        number(row.ours),
+        number(row.difference, 2),
+        number(None if row.published is None else row.spread, 2),
+        VERDICTS[row.within],
+        number(row.best),
+        NONE if row.gain is None else f"×{number(row.gain, 3)}",
+    ]
+
+
+def number(x: float | None, digits: int = 4) -> str:
+    """A number with this many significant digits, in few characters."""
+    if x is None or math.isnan(x):
+        return NONE
+    return re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].replace("+", ""), f"{x:.{digits}g}")
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """A phrase with the number of published values that agree with our values."""
+    compared = [row.within for row in rows if row.published is not None]
+    return f"{sum(map(bool, compared))} of {len(compared)} published values agree" if compared else "no published numbers"
+
+
+def table(found: Reproduced) -> Table:
+    """Terminal table of a target's rows."""
+    shown = Table(*COLUMNS, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.title, shown.caption = f"{found.target.title} ({found.target.name})", summary(found.outcome.rows)
+    for column in shown.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    notes = reasons(found.outcome.rows)
+    for row in found.outcome.rows:
+        shown.add_row(*map(escape, cells(row, notes)))
+    return shown
+
+
+def sentences(outcome: Outcome) -> list[str]:
+    """Sentences below a table: the rows' notes by number, and the target's notes."""
+    return [*(f"[{i}] {note}" for i, note in enumerate(reasons(outcome.rows), 1)), *outcome.notes]
+
+
+def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
+    """A target as a section of a Markdown document, with its picture if there is one."""
+    lines = [f"### {title}", "", f"`python -m lab.papers {name}`: {summary(outcome.rows)}.", ""]
+    if outcome.rows:
+        notes = reasons(outcome.rows)
+        lines += ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row, notes)) + " |" for row in outcome.rows]
+        lines.append("")
+    if picture:
+        lines += [f"![{title}]({picture})", ""]
+    for sentence in sentences(outcome):
+        lines += [sentence, ""]
+    return "\n".join(lines)
+
+
+def document(found: Reproduced) -> dict[str, Any]:
+    """A target as a document for JSON; `outcome` reads this document."""
+    content: dict[str, Any] = msgspec.to_builtins(found.outcome)
+    for row, out in zip(found.outcome.rows, content["rows"], strict=True):
+        out |= {"difference": row.difference, "within": row.within, "gain": row.gain}
+    return {"name": found.target.name, "title": found.target.title, **content}
+
+
+def outcome(written: dict[str, Any]) -> Outcome:
+    """Reads what `document` wrote; a number that JSON cannot hold comes back as NaN."""
+    for curve in (curve for panel in written["panels"] for curve in panel["curves"]):
+        curve["y"] = [math.nan if y is None else y for y in curve["y"]]
+        curve["spread"] = curve["spread"] and [math.nan if y is None else y for y in curve["spread"]]
+    rows = [row if row["ours"] is not None else row | {"ours": math.nan} for row in written["rows"]]
+    return msgspec.convert({**written, "rows": rows}, Outcome)
+
+
+def draw(drawn: Outcome, title: str, path: Path) -> None:
+    """Draw a target's panels, at most three beside one another.
+
+    Raises:
+        ReproductionError: if Matplotlib is missing, or does not support the format of the file's ending.
+    """
+    try:
+        from matplotlib.figure import Figure  # imported here: Matplotlib is optional
+    except ImportError:
+        raise ReproductionError("pictures need Matplotlib: pip install matplotlib") from None
+    panels = drawn.panels
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(4.6 * across, 3.6 * down), layout="constrained")
+    figure.suptitle(title, fontsize="medium", wrap=True)
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for axis, panel in zip(axes, panels, strict=False):
+        _panel(axis, panel)
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
+    try:
+        figure.savefig(path, dpi=110)
+    except ValueError as error:
+        raise ReproductionError(f"{path}: {error}") from None
+
+
+def _panel(axis: "Axes", panel: Panel) -> None:
+    for i, curve in enumerate(panel.curves):
+        line, mark = ("-", "--", ":")[i // 10 % 3], "os^vD"[i % 5]
+        axis.errorbar(
+            curve.x, curve.y, yerr=curve.spread, label=curve.label,
+            linewidth=1, color=f"C{i % 10}", linestyle=line, marker=mark, markersize=3,
+        )  # fmt: skip
+    axis.set_title(panel.title, fontsize="small")
+    axis.set_xlabel(panel.x, fontsize="small")
+    axis.set_ylabel(panel.y, fontsize="small")
+    axis.set_xscale("log" if panel.log_x else "linear")
+    axis.set_yscale("log" if panel.log_y else "linear")
+    axis.tick_params(labelsize="small")
+    if panel.names:
+        axis.set_xticks(range(len(panel.names)), panel.names, rotation=60, ha="right", rotation_mode="anchor")
+    axis.grid(visible=True, alpha=0.3)
+    if any(curve.label for curve in panel.curves):
+        axis.legend(fontsize="x-small")

@@ -1,0 +1,270 @@
+"""Ranks combinations of mechanism, estimator and post-processing for a question: by exact variance, then by simulation.
+
+The adviser first ranks every mechanism by the exact variance of the mechanism's matrix inversion, averaged over the values. The
+adviser drops mechanisms that a survey or the question rules out, and gives the reason. The adviser simulates the best few
+mechanisms with every estimator and post-processing that the service publishes. The simulation draws people from the
+distribution of a sample. Without a sample, the simulation averages over the five population shapes of
+`ldpstream.advice.populations`; see `ldpstream.advice.runs`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ldpstream.advice.methods import DEFAULT
+from ldpstream.advice.populations import SHAPES
+from ldpstream.advice.question import AdviceError, Question
+from ldpstream.advice.runs import Combination, Source, inversion_variances, people, simulate
+from ldpstream.advice.windows import EqualPromise, equal_promises
+from ldpstream.mechanisms import Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
+from ldpstream.surveys import SurveyError, parse_survey
+
+FEW = 4  # number of mechanisms to simulate
+SURE = 3.0  # two combinations differ significantly if their paired difference exceeds this many standard errors
+MAX_BITS = 10**9  # limit on the bits of subset selection's reports in one repetition; drawing these reports takes a second
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A mechanism that the adviser considers.
+
+    Attributes:
+        mechanism, signature: the mechanism's name without its parameters, then with its parameters.
+        deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
+        report_bytes: length of a report in bytes, without the envelope.
+        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without bound, eps_t is the loss at the horizon.
+        eps_any: upper bound of the loss of `horizon` reports, for any two sequences of values.
+        dropped: the reason for not simulating the mechanism; "" if the mechanism is simulated.
+    """
+
+    mechanism: str
+    signature: str
+    deviation: float
+    report_bytes: int
+    eps_1: float
+    eps_inf: float | None
+    eps_t: float
+    eps_any: float
+    dropped: str = ""
+
+    def variance_ratio(self, other: "Candidate") -> float:
+        """Exact variance divided by the other mechanism's exact variance; infinite if the ratio is too large for a float."""
+        ratio = self.deviation / other.deviation
+        return ratio * ratio
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A simulated combination of mechanism, estimator and post-processing.
+
+    Attributes:
+        mechanism: the mechanism's name.
+        estimator: ``"eb"``, ``"mi"``, ``"ibu"`` or ``"mle"``, the name in publications.
+        post: a method of `estimators.post_processing` for mi; ``"none"`` for the other estimators.
+        error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
+        standard_error: standard error of the mean; NaN if the mean is infinite.
+        best: True for the first combination, and for each combination whose error is not significantly larger: the paired
+            difference is at most three standard errors.
+    """
+
+    mechanism: str
+    estimator: str
+    post: str
+    error: float
+    standard_error: float
+    best: bool
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error.
+
+    `first` is the advised combination: the default estimate if it is as good as the best, else the first of the ranking.
+    `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
+    """
+
+    question: Question
+    seed: int
+    repeats: int
+    sample: int | None
+    rare: float
+    candidates: list[Candidate]
+    ranking: list[Ranked]
+    first: Ranked
+    promises: list[EqualPromise]
+
+    def candidate(self, name: str) -> Candidate:
+        """The candidate whose mechanism has this name."""
+        return next(c for c in self.candidates if c.mechanism == name)
+
+
+def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
+    """A survey's attribute with this mechanism, as parsed from TOML; `domain` has its key `values`, `size` or `bins`."""
+    level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
+    level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
+    return {"name": name, **domain, "level": [level]}
+
+
+def check_attribute(k: int, name: str, labels: Sequence[str] | None) -> None:
+    """Raises AdviceError if a survey cannot have an attribute with this name and k values, or with these labels."""
+    try:
+        domain = {"size": k} if labels is None else {"values": list(labels)}
+        parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, domain)]})
+    except SurveyError as error:
+        raise AdviceError(f"not a valid survey attribute: {error}") from None
+
+
+SURVEY = {
+    "name": "advised", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": 24, "lateness_steps": 1,
+    "collection": "smp",
+}  # fmt: skip
+
+
+def advise(
+    question: Question,
+    sample: IntArray | None = None,
+    *,
+    repeats: int = 100,
+    seed: int = 1,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+    processes: int | None = None,
+) -> Advice:
+    """Ranks the mechanisms and estimators that can answer a question.
+
+    Args:
+        question: the question to answer.
+        sample: (k,) counts of a sample of people. The simulation draws people from this sample's distribution. Without a
+            sample, the simulation draws people from each of five shapes.
+        repeats: repetitions for each distribution, at least 10.
+        seed: seed of all randomness; the answer does not depend on the number of cores.
+        seen: called with the number of repetitions done, the total number of repetitions, and the current task.
+        processes: number of worker processes; one for each core if left out.
+
+    Raises:
+        AdviceError: if an argument is outside its range, or no mechanism is left.
+    """
+    try:
+        integer("repeats", repeats, 10, 10**6)
+        integer("seed", seed, 0, 2**63)
+    except ValueError as error:
+        raise AdviceError(str(error)) from None
+    if sample is not None and (sample.shape != (question.k,) or sample.min() < 0 or not sample.any()):
+        raise AdviceError(f"sample must be {question.k} counts of at least one person")
+    sources: list[Source] = list(SHAPES) if sample is None else [sample]
+    shares = [people(source, question, np.random.default_rng([seed, i])) / question.n for i, source in enumerate(sources)]
+    candidates = rank_by_variance(question, shares)
+    simulated = [c.mechanism for c in candidates if not c.dropped]
+    if not simulated:
+        raise AdviceError("no mechanism is left: " + "; ".join(f"{c.mechanism}: {c.dropped}" for c in candidates))
+    found = simulate(question, simulated, sources, repeats, seed, seen, processes)
+    errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # (repeats,) means over the distributions
+    noise = candidates[0].deviation
+    ranking = rank(errors)
+    first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
+    promises = []
+    if question.eps_inf is not None:
+        promises = equal_promises(question.build(first.mechanism), question.n, question.horizon, shares)
+    return Advice(
+        question=question,
+        seed=seed,
+        repeats=repeats,
+        sample=None if sample is None else int(sample.sum()),
+        rare=float(np.mean([(f < noise).mean() for f in shares])),
+        candidates=candidates,
+        ranking=ranking,
+        first=first,
+        promises=promises,
+    )
+
+
+# ---- the ranking by exact variance
+
+
+def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
+    """All mechanisms, sorted by exact variance, averaged over the distributions. The mechanisms to simulate come first.
+
+    A mechanism that cannot be built comes last, with infinite variance.
+    """
+    found = []
+    for name in question.names:
+        try:
+            m = question.build(name)
+        except ValueError as error:
+            found.append(_impossible(name, str(error)))
+            continue
+        found.append(Candidate(
+            mechanism=name,
+            signature=m.signature,
+            deviation=math.sqrt(np.mean([inversion_variances(m, f, question.n) for f in shares])),
+            report_bytes=m.report_dtype.itemsize,
+            eps_1=m.eps_1,
+            eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+            eps_t=m.eps_t(question.horizon),
+            eps_any=m.eps_sequence(question.horizon).value,
+            dropped=_refused(question, m),
+        ))  # fmt: skip
+    found.sort(key=lambda c: (bool(c.dropped), c.deviation, c.report_bytes))
+    return [
+        msgspec.structs.replace(c, dropped=f"its variance is {c.variance_ratio(found[0]):.3g} times the smallest")
+        if i >= FEW and not c.dropped
+        else c
+        for i, c in enumerate(found)
+    ]
+
+
+def _impossible(name: str, why: str) -> Candidate:
+    return Candidate(
+        mechanism=name, signature=name, deviation=math.inf, report_bytes=0, eps_1=math.nan, eps_inf=None, eps_t=math.nan,
+        eps_any=math.nan, dropped=why,
+    )  # fmt: skip
+
+
+def _refused(question: Question, m: Mechanism) -> str:
+    """The reason not to simulate a mechanism; "" if there is no such reason."""
+    if question.max_bytes is not None and m.report_dtype.itemsize > question.max_bytes:
+        return f"a report takes {m.report_dtype.itemsize} bytes, more than {question.max_bytes}"
+    if m.name == "SS" and question.n * question.k > MAX_BITS:
+        return f"its reports are too long to simulate: {question.n:,} people, {question.k:,} bits each"
+    try:
+        parse_survey(SURVEY | {"attribute": [document(m, "value", {"size": m.k})]})
+    except SurveyError as error:
+        return str(error).rpartition("standard): ")[2]
+    return ""
+
+
+def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
+    """Sorts combinations by their mean error, rounded to nine digits; combinations with equal errors keep the given order.
+
+    `errors` holds an array of shape (repeats,) for each combination. An index is the same repetition in all combinations.
+    """
+    order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
+    first = errors[order[0]]
+    return [
+        Ranked(
+            mechanism=name,
+            estimator=estimator,
+            post=post,
+            error=float(runs.mean()),
+            standard_error=standard_error(runs),
+            best=not worse(runs, first),
+        )
+        for name, estimator, post in order
+        for runs in [errors[name, estimator, post]]
+    ]
+
+
+def standard_error(runs: FloatArray) -> float:
+    """Standard error of the mean of (repeats,) numbers; NaN if one number is infinite."""
+    return float(runs.std(ddof=1) / math.sqrt(runs.size)) if np.isfinite(runs).all() else math.nan
+
+
+def worse(runs: FloatArray, than: FloatArray) -> bool:
+    """True if the mean of `runs` exceeds the mean of `than` by more than three standard errors of the paired difference."""
+    if not np.isfinite(runs).all():
+        return bool(np.isfinite(than).all())
+    if not np.isfinite(than).all():
+        return False
+    difference = runs - than
+    return bool(difference.mean() > SURE * standard_error(difference) and difference.any())

@@ -1,0 +1,256 @@
+"""Proposes how a survey asks for a column of a sample: as a list of values, as integers from 0, as bins, or not at all.
+
+A survey is public. No value of fewer than `least` people may therefore enter it:
+
+- A text or number is listed only if at least `least` people have it; the value "other" stands for the rest.
+- The range of the bins begins and ends at round numbers. At least `least` people are at or beyond each end before rounding.
+
+The least count is a rule of disclosure control, without a formal guarantee.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ldpstream.producers.table_file import (
+    OTHER,
+    DataError,
+    TableFile,
+    attribute_name,
+    has_steps,
+    is_missing,
+    number_text,
+    require_names,
+)
+
+LEAST = 10  # default of the least count; a usual threshold of disclosure control
+MAX_LISTED, MAX_NUMBERS = 500, 24  # numbers of values in a list of texts, and of numbers
+RARE_NUMBERS = 0.05  # largest share of people with rare numbers, if numbers are listed
+MOSTLY_NUMBERS = 0.8
+BINS = 10  # wanted number of bins of equal width
+MAX_LABEL = 200
+IDENTIFIERS = {
+    "id",
+    "uuid",
+    "guid",
+    "email",
+    "mail",
+    "phone",
+    "mobile",
+    "ssn",
+    "iban",
+    "passport",
+    "imei",
+    "surname",
+    "lastname",
+}
+
+
+@dataclass
+class Column:
+    """A column of a sample.
+
+    Attributes:
+        name: the attribute's name.
+        cells: number of people with each cell that is not missing. Numbers are in their shortest spelling.
+        missing: number of missing cells.
+        first_text: line of the first cell that is not a number; 0 if there is none.
+    """
+
+    name: str
+    cells: Counter[str] = field(default_factory=Counter)
+    missing: int = 0
+    first_text: int = 0
+    n_texts: int = 0
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The domain of an attribute, as a survey states it.
+
+    Attributes:
+        keys: the attribute's key `values`, `size` or `bins` with its value, as in TOML.
+        words: the domain in words that may be public.
+    """
+
+    keys: dict[str, Any]
+    words: str
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A column that the survey does not ask for, and the reason."""
+
+    why: str
+
+
+def read_columns(path: Path) -> tuple[int, list[Column]]:
+    """Returns the number of people and the columns of a sample with one row for each person.
+
+    Raises:
+        DataError: if the file is not a CSV file in UTF-8 with a header of different names and at least one row.
+    """
+    table = TableFile(path)
+    rows = table.rows()
+    header = next(rows)
+    require_names(table, header)
+    if has_steps(header):
+        table.refuse("the second column is the step; a sample has one row for each person, such as the rows of one step")
+    columns = [Column(attribute_name(name)) for name in header]
+    n_people = 0
+    for row in rows:
+        n_people += 1
+        for column, cell in zip(columns, row):
+            _add(column, cell.strip(), table.line)
+    if n_people == 0:
+        raise DataError(f"{path}: has a header and no rows; every row must be a person")
+    for i, (name, column) in enumerate(zip(header, columns), 1):
+        if name.strip() in column.cells:  # the name would be a person's value
+            raise DataError(
+                f"{path}, line 1: not a header, since the text of column {i} occurs again in a later row; "
+                "the first line must name the columns"
+            )
+    return n_people, columns
+
+
+def _add(column: Column, cell: str, line: int) -> None:
+    if is_missing(cell):
+        column.missing += 1
+        return
+    number = number_text(cell)
+    if number is None:
+        column.first_text = column.first_text or line
+        column.n_texts += 1
+    column.cells[number or cell] += 1
+
+
+def propose(column: Column, least: int) -> Domain | Dropped:
+    """Returns the domain of a column's attribute, or the reason to drop the column."""
+    n = column.cells.total()
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name).lower()))
+    if n == 0:
+        return Dropped("all cells are empty")
+    if len(column.cells) == 1:
+        return Dropped("everybody has the same value")
+    if words & IDENTIFIERS and len(column.cells) > MAX_NUMBERS:
+        return Dropped("its name says that it identifies people")
+    if n < 2 * least:
+        return Dropped(f"only {n} people have a value, fewer than twice the least count {least}")
+    if column.n_texts == 0:
+        return _numbers(column, least)
+    return _texts(column, least)
+
+
+def _texts(column: Column, least: int) -> Domain | Dropped:
+    n = column.cells.total()
+    kept = sorted(text for text, count in column.cells.items() if count >= least)
+    rare = n - sum(column.cells[text] for text in kept)
+    if all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in column.cells) and any("," in text for text in column.cells):
+        return Dropped("numbers with a comma; write a decimal point, and no separators of thousands")
+    if 2 * rare > n or any(len(text) > MAX_LABEL for text in kept):
+        if column.n_texts < (1 - MOSTLY_NUMBERS) * n:
+            return Dropped(f"numbers mixed with texts; the first text is in line {column.first_text}")
+        return Dropped(f"fewer than {least} people share most of its values: names, identifiers, dates or free text")
+    return _listed(kept, rare, least)
+
+
+def _listed(kept: list[str], rare: int, least: int) -> Domain | Dropped:
+    """The list of these values, with "other" if there are rare values."""
+    if len(kept) > MAX_LISTED:
+        return Dropped(f"more than {MAX_LISTED} values that at least {least} people share")
+    values = kept if not rare or OTHER in kept else [*kept, OTHER]
+    if len(values) < 2 or (len(kept) == 1 and rare < least):
+        return Dropped(f"at least {least} people share only one value")
+    rest = f'; "{OTHER}" stands for all others' if rare else ""
+    return Domain({"values": values}, f"{len(kept)} values, each of at least {least} people of the sample{rest}")
+
+
+def _numbers(column: Column, least: int) -> Domain | Dropped:
+    counts = {Decimal(text): count for text, count in column.cells.items()}
+    n, integers = column.cells.total(), all(number == int(number) for number in counts)
+    ordered = sorted(counts)
+    if integers and len(counts) == n and (ordered[-1] - ordered[0] < 2 * n or _equal_lengths(column)):
+        return Dropped("different integers for everybody: row numbers or identifiers")
+    kept = [number for number in ordered if counts[number] >= least]
+    rare = n - sum(counts[number] for number in kept)
+    if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
+        top = _end_of_run(kept)
+        above = sum(count for number, count in counts.items() if number > top)
+        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # a count, of which large numbers are rare
+            return Domain({"size": top + 1}, f"integers 0 … {top}; a device reports the nearest for any other number")
+        return _listed([f"{number:f}" for number in kept], rare, least)
+    lowest, highest = _rank(ordered, counts, least), _rank(ordered[::-1], counts, least)
+    if lowest >= highest:
+        return Dropped(f"fewer than {least} people differ from the most frequent values")
+    middle = _rank(ordered, counts, (n + 1) // 2)
+    skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
+    edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers)
+    kind = "integers" if integers else "numbers"
+    return Domain({"bins": edges}, f"{kind} in {len(edges) - 1} bins; a device reports the nearest bin for a number outside")
+
+
+def _end_of_run(kept: Sequence[Decimal]) -> int:
+    """Returns the last of the consecutive integers from 0 or 1 at the beginning of `kept`; -1 if other numbers begin it."""
+    first = kept[0]
+    if first not in (0, 1):
+        return -1
+    return int(first) + sum(number == first + i for i, number in enumerate(kept)) - 1
+
+
+def _equal_lengths(column: Column) -> bool:
+    lengths = {len(text) for text in column.cells}
+    return len(lengths) == 1 and lengths.pop() >= 7
+
+
+def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> Decimal:
+    """Returns the value of the person with this rank, counted from 1 in the given order."""
+    seen = 0
+    for number in ordered:
+        seen += counts[number]
+        if seen >= rank:
+            return number
+    raise AssertionError("the rank is at most the number of people")
+
+
+def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | float]:
+    """Returns edges at multiples of 1, 2 or 5 times a power of ten that enclose the range: about ten bins of equal width.
+
+    >>> even_edges(Decimal("18"), Decimal("87"), True)
+    [10, 20, 30, 40, 50, 60, 70, 80, 90]
+    """
+    step = _round_up((highest - lowest) / BINS)
+    if integers:
+        step = max(step, Decimal(1))
+    first, last = math.floor(lowest / step), math.ceil(highest / step)
+    last = max(last, first + 2)
+    return [_number(i * step) for i in range(first, last + 1)]
+
+
+def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
+    """Returns edges 0 and 1, 2, 5, 10, 20, 50 … up to the range's end, for numbers of which most are small.
+
+    The first edge above 0 is the first round number from a tenth of the median, or from the smallest number if that is larger.
+
+    >>> skewed_edges(Decimal("0"), Decimal("930"), Decimal("21"))
+    [0, 5, 10, 20, 50, 100, 200, 500, 1000]
+    """
+    smallest = max(lowest, middle / 10) or highest / 1000
+    edges = [_round_up(smallest)]
+    while edges[-1] < highest or len(edges) < 2:
+        edges.append(_round_up(edges[-1] * Decimal("1.5")))
+    return [0, *map(_number, edges)]
+
+
+def _round_up(number: Decimal) -> Decimal:
+    """The smallest of 1, 2 and 5 times a power of ten that is not below a positive number."""
+    unit = Decimal(1).scaleb(number.adjusted())
+    return next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= number)
+
+
+def _number(number: Decimal) -> int | float:
+    return int(number) if number == int(number) else float(number)

@@ -1,0 +1,25 @@
+"""Synthetic populations: the five of Arcolezi, Cerna and Palamidessi 2023, §4.1. n samples, cut into k bins of equal width."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+
+SHAPES: dict[str, Callable[[np.random.Generator, int], FloatArray]] = {
+    "gaussian": lambda rng, n: rng.normal(1000, 10, n),
+    "exponential": lambda rng, n: rng.exponential(1, n),
+    "uniform": lambda rng, n: rng.uniform(100, 10_000, n),
+    "poisson": lambda rng, n: rng.poisson(5, n).astype(float),
+    "triangular": lambda rng, n: rng.triangular(100, 4500, 10_000, n),
+}
+
+
+def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
+    """(n,) values in [0, k): samples of a shape, cut into k bins of equal width from the smallest to the largest.
+
+    If all samples are equal, they are all in the first bin.
+    """
+    samples = SHAPES[shape](rng, n)
+    width = np.ptp(samples) / k or 1.0
+    return np.asarray(np.minimum((samples - samples.min()) / width, k - 1).astype(np.int64))

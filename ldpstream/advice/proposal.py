@@ -1,0 +1,176 @@
+"""Proposes a whole survey from a sample of people: the columns to ask for, and a level for each attribute by the adviser.
+
+The survey's text has a comment for each choice. The comments contain nothing about single people, since a survey is public.
+"""
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ldpstream.advice.advise import SURVEY, Advice, advise, document
+from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns
+from ldpstream.advice.methods import DEFAULT
+from ldpstream.advice.question import MAX_N, AdviceError, Question
+from ldpstream.advice.tables import reasons, toml_lines, use
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.people_file import value_of
+from ldpstream.surveys import Survey, parse_survey
+
+HEADER = """\
+# A survey is public: devices and service read this file. Read it before you publish it.
+# The attributes' names come from the sample's first line. Check that this line is a header and not a person's answers.
+# Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
+# At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change them.
+# All levels are memoized: the promise eps_inf is for values that hardly ever change. For values that change, write a one-time
+# mechanism with eps and every_steps.
+name = "{name}"
+start = {start}   # beginning of step 0
+step_seconds = 3600            # length of a time step
+window_steps = 24              # estimates are also published for the last 24 steps together
+lateness_steps = 1             # a report may arrive one step late
+collection = "smp"             # {collection}
+"""
+REPEATS = 25  # repetitions of each attribute's simulation: a survey of ten attributes takes a quarter of a minute
+SAMPLED = "every device samples one attribute, once, and answers only that one"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The attributes of a survey, before the adviser has chosen the levels.
+
+    Attributes:
+        n_people: number of people in the sample.
+        kept: the attributes, in the order of the columns: column, domain, counts (k,) of the values, question for the adviser.
+        dropped: the other columns, each with its reason.
+    """
+
+    n_people: int
+    kept: list[tuple[Column, Domain, IntArray, Question]]
+    dropped: list[tuple[Column, Dropped]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A column that the survey asks for, its domain, and the advice for its level."""
+
+    column: Column
+    domain: Domain
+    advice: Advice
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposed survey: its text, TOML with comments; the same survey, checked; and its attributes."""
+
+    text: str
+    survey: Survey
+    asked: list[Asked]
+
+
+def plan_survey(path: Path, *, eps_inf: float, least: int, n: int | None = None) -> Plan:
+    """Decides what a survey asks for, from a CSV file with one row for each person.
+
+    Args:
+        path: the sample.
+        eps_inf: loss of any number of reports of an unchanged value, in nats; a report loses at most half of it.
+        least: least number of people of the sample who share a value that the survey lists, at least 2.
+        n: number of devices expected; the number of people in the sample if left out.
+
+    Raises:
+        DataError: if the file cannot be used.
+        AdviceError: if the survey can ask for no column, or a number is outside its range.
+    """
+    n_people, columns = read_columns(path)
+    proposals = [(column, propose(column, least)) for column in columns]
+    domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
+    dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
+    if not domains:
+        whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
+        raise AdviceError(f"{path}: no column is suitable: {whys}")
+    devices = max(2, min(n or n_people, MAX_N) // len(domains))  # every device answers one attribute
+    kept = []
+    for column, domain in domains:
+        counts = _counts(column, domain)
+        kept.append((column, domain, counts, Question(k=counts.size, n=devices, eps_inf=eps_inf)))
+    return Plan(n_people, kept, dropped)
+
+
+def propose_survey(
+    plan: Plan,
+    name: str,
+    start: datetime,
+    *,
+    least: int,
+    repeats: int = REPEATS,
+    seed: int = 1,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+) -> Proposal:
+    """Asks the adviser for the level of each attribute, and writes the survey.
+
+    Args:
+        plan: what to ask for.
+        name: name of the survey.
+        start: beginning of step 0.
+        least: as in `plan_survey`, for the comments.
+        repeats, seed, seen: as in `advise`.
+    """
+    asked: list[Asked] = []
+    for i, (column, domain, counts, question) in enumerate(plan.kept):
+
+        def advised(done: int, total: int, _: str, i: int = i, name: str = column.name) -> None:
+            seen(i * total + done, len(plan.kept) * total, name)
+
+        advice = advise(question, counts, repeats=repeats, seed=seed, seen=advised, processes=1)
+        asked.append(Asked(column, domain, _smallest_variance(advice)))
+    text = _text(name, start, least, asked)
+    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
+
+
+def _smallest_variance(advice: Advice) -> Advice:
+    """Advises the mechanism with the smallest exact variance, with the default estimate.
+
+    With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error: an
+    estimate that is pulled to equal shares looks good for a noisy mechanism. The exact variance depends on neither.
+    """
+    of_default = [row for row in advice.ranking if row.estimator == DEFAULT]
+    return msgspec.structs.replace(advice, first=min(of_default, key=lambda row: advice.candidate(row.mechanism).deviation))
+
+
+def _counts(column: Column, domain: Domain) -> IntArray:
+    """(k,) number of people of the sample with each value."""
+    asked = document(mechanism("GRR", 2, eps=1.0), column.name, domain.keys)
+    attribute = parse_survey(SURVEY | {"attribute": [asked]}).attributes[0]
+    counts = np.zeros(attribute.k, np.int64)
+    for cell, people in column.cells.items():
+        value, _ = value_of(attribute, cell)
+        if value is not None:
+            counts[value] += people
+    return counts
+
+
+def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
+    collection = SAMPLED if len(asked) > 1 else "with one attribute, every device answers it"
+    header = HEADER.format(name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection)
+    return "\n".join([header, *(_attribute(one) for one in asked)])
+
+
+def _attribute(asked: Asked) -> str:
+    advice = asked.advice
+    keys = document(advice.question.build(advice.first.mechanism), asked.column.name, asked.domain.keys)
+    (level,) = keys.pop("level")
+    lines = [
+        "[[attribute]]",
+        f"# {asked.domain.words}",
+        *toml_lines(keys),
+        "[[attribute.level]]",
+        f"# {reasons(advice)[0]}",
+        f"# use this published estimate: {use(advice)}",
+        *toml_lines(level),
+    ]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,132 @@
+"""Simulated errors of every mechanism, estimator and post-processing, with reduced noise.
+
+Every repetition draws one population for all mechanisms, and one count table for each mechanism. All estimators of a mechanism
+use the same table. Differences between combinations are therefore far more precise than the errors themselves.
+
+The expected squared error of the raw inversion is known exactly for each value. A run's deviation from this expectation is due
+to chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors.
+The mean squared error (mse) of the raw inversion becomes exact.
+
+An error compares the estimate of one time step with the histogram of the people who report. Each person sends one report.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.advice.methods import default_estimates, estimates, powered_estimates
+from ldpstream.advice.populations import population
+from ldpstream.advice.question import METRICS, Question
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.processes import worker_pool
+
+UNLIKELY = 6.0  # limit on a mean luck that chance can explain, in standard errors
+Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
+Source = str | IntArray
+"""A shape's name, or (k,) counts. Counts that sum to n are the population. Other counts are a sample, from whose distribution n
+people are drawn."""
+
+
+def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
+    """(k,) exact mean squared error of each value's raw inversion, against the histogram of the n people who report.
+
+        (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)²)
+
+    `Mechanism.variance` is larger by f (1 - f) / n, the variance of the histogram of n people drawn at random.
+    """
+    return np.asarray((shares * m.p * (1 - m.p) + (1 - shares) * m.q * (1 - m.q)) / (n * (m.p - m.q) ** 2))
+
+
+def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
+    """(k,) number of people with each value, n people in all."""
+    if isinstance(source, str):
+        return np.bincount(population(source, question.k, question.n, rng), minlength=question.k)
+    total = int(source.sum())
+    return source if total == question.n else rng.multinomial(question.n, source / total)
+
+
+def simulate(
+    question: Question,
+    names: Sequence[str],
+    sources: Sequence[Source],
+    repeats: int,
+    seed: int,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+    processes: int | None = None,
+) -> dict[Combination, FloatArray]:
+    """Returns the metric of every (mechanism, estimator, post-processing), as an array (distributions, repeats)."""
+    built = [question.build(name) for name in names]
+    tasks = [(i, r) for i in range(len(sources)) for r in range(repeats)]
+    runs: list[Run] = []
+    with worker_pool(processes, tasks=len(tasks)) as spread:
+        for run in spread(partial(repetition, question, built, list(sources), seed), tasks):
+            runs.append(run)
+            seen(len(runs), len(tasks), "repetitions")
+    shape = len(sources), repeats
+    chance = {m.name: np.array([run.luck[m.name] for run in runs]).reshape(*shape, 2) for m in built}
+    found = {key: np.array([run.errors[key] for run in runs]).reshape(shape) for key in runs[0].errors}
+    return {key: without_luck(errors, chance[key[0]]) for key, errors in found.items()}
+
+
+class Run(NamedTuple):
+    """A repetition: the metric of every combination, and each mechanism's `luck`."""
+
+    errors: dict[Combination, float]
+    luck: dict[str, tuple[float, float]]
+
+
+def repetition(
+    question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
+) -> Run:
+    """Draws a population and each mechanism's count table. Returns every estimate's metric, infinite if an estimate is missing.
+
+    A mechanism's noise depends only on the seed, the task and the mechanism's name, not on the other mechanisms.
+    """
+    counts = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
+    truth, metric = counts / question.n, METRICS[question.metric]
+    run = Run({}, {})
+    for m in built:
+        table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
+        for name, frequencies in (*default_estimates(m, table), *estimates(m, table), *powered_estimates(m, table)):
+            estimator, _, post = name.partition(" ")
+            known = np.isfinite(frequencies).all()  # the likelihood of bit reports gives no estimate if all bits are 0
+            run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf
+            if name == "mi":
+                run.luck[m.name] = luck(m, truth, frequencies, question.n)
+    return run
+
+
+def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
+    """Mean squared error of a raw inversion, minus the expected error for these people, as a sum of two parts.
+
+    The first part comes from the values with shares below the noise, the second part from the other values. Each part has mean
+    0 over many repetitions.
+    """
+    expected = inversion_variances(m, truth, n)
+    excess, rare = ((inverted - truth) ** 2 - expected) / m.k, truth**2 < expected
+    return float(excess[rare].sum()), float(excess[~rare].sum())
+
+
+def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
+    """Errors (distributions, repeats) minus the part that a regression on `luck` (distributions, repeats, 2) explains.
+
+    All errors are unchanged if one error is infinite. A distribution's errors are also unchanged if the distribution's mean
+    luck is farther from 0 than chance allows. In this case, the events that cause most noise are so rare that none occurred in
+    these repetitions.
+    """
+    if not np.isfinite(runs).all():
+        return runs
+    rest = runs.copy()
+    for i, (errors, parts) in enumerate(zip(runs, luck, strict=True)):
+        mean, deviation = parts.mean(axis=0), parts.std(axis=0)
+        if (np.abs(mean) <= UNLIKELY * deviation / math.sqrt(len(parts))).all() and deviation.any():
+            scale = deviation.max()
+            slopes = np.linalg.lstsq((parts - mean) / scale, errors - errors.mean(), rcond=1e-10)[0]
+            rest[i] -= parts / scale @ slopes
+    return rest

@@ -1,0 +1,227 @@
+"""Output of `advise`: tables, a survey's stanza, the reasons, and the data for a picture."""
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+
+from lab.bench.advice import INFORMED, KINDS, Compared, Gain, gains
+from lab.bench.mechanisms_tables import table
+from lab.papers.reproduction import Curve, Outcome, Panel
+from ldpstream.advice.advise import Advice, Candidate, Ranked, document
+from ldpstream.advice.methods import DEFAULT
+from ldpstream.advice.windows import EVERY_STEPS
+
+SHOWN = 15
+KNOWLEDGE = {"sample": "with a sample of 5 %", "shapes": "with no data"}
+ESTIMATORS = {
+    "eb": "empirical Bayes (eb), the default estimate", "mi": "matrix inversion (mi)",
+    "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)",
+}  # fmt: skip
+
+
+def candidate_table(advice: Advice) -> Table:
+    """Table of all mechanisms, the simulated mechanisms first; the caption states why the others were not simulated."""
+    t = advice.question.horizon
+    shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
+                  "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
+    for c in advice.candidates:
+        losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
+        shown.add_row(c.mechanism, number(c.deviation), str(c.report_bytes or "–"), *losses, style="dim" if c.dropped else None)
+    dropped = [f"{c.mechanism}, {c.dropped}" for c in advice.candidates if c.dropped]
+    if dropped:
+        shown.caption = f"not simulated: {'; '.join(dropped)}"
+        shown.caption_justify = "left"
+    return shown
+
+
+def ranking_table(advice: Advice) -> Table:
+    """Table of the first 15 simulated combinations, and of all combinations that are as good as the first."""
+    shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
+                  "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
+    for i, row in enumerate(advice.ranking):
+        if i < SHOWN or row.best:
+            spread = "exact" if row.standard_error < 1e-9 * row.error else number(row.standard_error)
+            length = str(advice.candidate(row.mechanism).report_bytes)
+            shown.add_row(
+                f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, number(row.error), spread, length,
+                style="bold" if row.best else None,
+            )  # fmt: skip
+    shown.caption = "* the best row, and each row whose paired difference from the best is at most three standard errors"
+    shown.caption_justify = "left"
+    return shown
+
+
+def promise_table(advice: Advice) -> Table:
+    """Table of the advised memoized mechanism beside spaced reports, at equal promises."""
+    shown = table(f"{advice.first.mechanism}, or reports every {EVERY_STEPS} steps, at equal promises", "equal promise",
+                  "nats", "spaced", "sd of a step: memo, spaced", f"sd of {EVERY_STEPS} steps: memo, spaced")  # fmt: skip
+    for row in advice.promises:
+        of_step = f"{row.memoized_step:.2g}, {row.spaced_step:.2g}"
+        of_window = f"{row.memoized_window:.2g}, {row.spaced_window:.2g}"
+        shown.add_row(row.promise, number(row.loss), f"{row.mechanism}, ε = {row.eps:.3g}", of_step, of_window)
+    shown.caption = (
+        f"spaced: a one-time mechanism with every_steps = {EVERY_STEPS}, so a step counts one device in {EVERY_STEPS}.\n"
+        "sd: exact, for values that do not change. If values change, read the row with any values."
+    )
+    shown.caption_justify = "left"
+    return shown
+
+
+def number(x: float | None) -> str:
+    """A number as text with four digits; None stands for infinity, as in JSON."""
+    if x is None or math.isinf(x):
+        return "∞"
+    return "–" if math.isnan(x) else f"{x:.4g}"
+
+
+def reasons(advice: Advice) -> list[str]:
+    """Sentences about the choice of mechanism, the choice of estimate, a report's length, and the loss at the horizon."""
+    first, c = advice.first, advice.candidate(advice.first.mechanism)
+    return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c)]
+
+
+def _why_mechanism(advice: Advice, c: Candidate) -> str:
+    others = [o for o in advice.candidates if not o.dropped and o is not c]
+    ratios = ", ".join(f"{o.mechanism} {o.variance_ratio(c):.3g} times" for o in others)
+    dropped: dict[str, list[str]] = {}
+    for o in advice.candidates:
+        if o.dropped and o.deviation < c.deviation:
+            dropped.setdefault(o.dropped, []).append(o.mechanism)
+    lost = "".join(f" Smaller variance, but not simulated: {', '.join(names)} ({why})." for why, names in dropped.items())
+    if all(o.deviation >= c.deviation for o in others):
+        return (
+            f"{c.mechanism}: the smallest exact variance of the simulated mechanisms{f' ({ratios})' if ratios else ''}.{lost}"
+        )
+    return f"{c.mechanism}: the smallest simulated error, but not the smallest exact variance ({ratios} as large).{lost}"
+
+
+def _why_estimate(advice: Advice, first: Ranked) -> str:
+    raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, "mi", "none"))
+    name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
+    if raw is first:
+        return f"{name[0].upper()}{name[1:]} without post-processing: no other estimate has a smaller error here."
+    if math.isfinite(raw.error):
+        gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, like that"
+    else:
+        gain = "finite, unlike that"
+    if first.estimator == DEFAULT:
+        why = "this estimate learns from the counts how the shares are distributed"
+    elif advice.rare >= 0.05:
+        why = f"{advice.rare:.0%} of the values have shares below the noise, and this estimate moves them towards zero"
+    else:
+        why = "this estimate assumes that shares are not negative and sum to one"
+    return f"{name[0].upper()}{name[1:]}: its {advice.question.metric} is {gain} of the raw inversion; {why}."
+
+
+def _cost(advice: Advice, c: Candidate) -> str:
+    best = [advice.candidate(r.mechanism) for r in advice.ranking if r.best]
+    shortest = min(best, key=lambda o: o.report_bytes)
+    text = f"A report takes {c.report_bytes} byte{'s' if c.report_bytes > 1 else ''} in an envelope"
+    if shortest.report_bytes < c.report_bytes:
+        return f"{text}; {shortest.mechanism} is as good and takes {shortest.report_bytes}."
+    longest = max((o for o in advice.candidates if o.report_bytes), key=lambda o: o.report_bytes)
+    more = f"; {longest.mechanism} would take {longest.report_bytes}" if longest.report_bytes > c.report_bytes else ""
+    return f"{text}{more}."
+
+
+def _horizon(advice: Advice, c: Candidate) -> str:
+    t = advice.question.horizon
+    if c.eps_inf is None:
+        return f"Losses add up: {t} reports lose {number(c.eps_t)} nats. For repeated reports give eps_inf (memoized)."
+    half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
+    return (
+        f"{t} reports of an unchanged value lose {number(c.eps_t)} nats; "
+        f"any number of reports loses at most {number(c.eps_inf)} nats{half}."
+        f" Between any two sequences of values the loss of {t} reports is at most {number(c.eps_any)} nats."
+    )
+
+
+def _people(advice: Advice) -> str:
+    n = f"{advice.question.n:,} people"
+    return f"{n} for each of five shapes" if advice.sample is None else f"{n} like the {advice.sample:,} of the sample"
+
+
+def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
+    """An attribute to paste into a survey; a comment names the estimate to use and the estimator's setting."""
+    domain = {"size": advice.question.k} if labels is None else {"values": list(labels)}
+    asked = document(advice.question.build(advice.first.mechanism), name, domain)
+    (level,) = asked.pop("level")
+    keys = "[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)
+    return "\n".join([f"# use this published estimate: {use(advice)}", *keys])
+
+
+def use(advice: Advice) -> str:
+    """The advised estimate, and how to read it from the API."""
+    first = advice.first
+    return first.estimator if first.post == "none" else f"mi; in the API, estimator=mi&post={first.post}"
+
+
+def toml_lines(keys: dict[str, object]) -> list[str]:
+    """Keys and values as TOML. JSON strings, numbers and lists are valid TOML if DEL is escaped."""
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
+
+
+def picture(advice: Advice) -> Outcome:
+    """Two panels: the simulated error of every estimate, the best first; and the loss of up to `horizon` reports."""
+    finite = [row for row in advice.ranking if math.isfinite(row.error)]
+    names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
+    estimates = list(dict.fromkeys(_estimate(row) for row in finite))
+    errors = []
+    for name in names:
+        own = {estimates.index(_estimate(row)): row for row in finite if row.mechanism == name}
+        rows = [own[x] for x in sorted(own)]
+        errors.append(Curve(name, sorted(own), [r.error for r in rows], [2 * r.standard_error for r in rows]))
+    times = np.unique(np.geomspace(1, advice.question.horizon, 30).astype(np.int64)).tolist()
+    built = [advice.question.build(name) for name in names]
+    losses = [Curve(m.name, times, [m.eps_t(t) for t in times]) for m in built]
+    metric = f"{advice.question.metric} ± 2 standard errors"
+    bounded = advice.question.eps_inf is not None
+    return Outcome((), (
+        Panel("simulated error", "estimator, post-processing", metric, errors, log_y=True, names=estimates),
+        Panel("loss of an unchanged value", "reports t", "ε_t in nats", losses, log_x=True, log_y=not bounded),
+    ))  # fmt: skip
+
+
+def title(advice: Advice) -> str:
+    """Title of the picture: the question's size and the advice."""
+    first = advice.first
+    return f"k = {advice.question.k:,}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
+
+
+def _estimate(row: Ranked) -> str:
+    return row.estimator if row.post == "none" else f"{row.estimator} {row.post}"
+
+
+# ---- comparison with fixed choices
+
+
+def gain_tables(rows: Sequence[Compared]) -> list[Table]:
+    """Tables that compare the advice with every fixed choice, one table for each kind of reports and of knowledge."""
+    found = []
+    for kind in KINDS:
+        n = sum(row.kind == kind for row in rows)
+        for by in INFORMED:
+            title = f"{kind}, {KNOWLEDGE[by]}: {n} settings"
+            shown = table(title, "against", "kept", "near", "gain", "least", "where, ε")
+            shown.columns[-1].justify = "left"
+            for g in gains(rows, kind, by):
+                shown.add_row(*gain_cells(g))
+            found.append(shown)
+    return found
+
+
+def gain_cells(g: Gain) -> list[str]:
+    """Texts of a row of a gain table."""
+    return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
+
+
+GAIN_NOTE = (
+    "The tables compare mean squared errors. Gain is the geometric mean of the choice's error divided by the advice's; least is"
+    " the smallest value of this ratio. A choice wins a setting if the advice's error is more than 1 % above the choice's, and"
+    " the paired difference is more than three standard errors. Kept: share of settings that the choice does not win. Near:"
+    " share of settings in which the advice's error is at most 1 % above the choice's. †: the best of all fixed choices, in"
+    " hindsight."
+)

@@ -1,0 +1,76 @@
+"""A memoized mechanism beside a one-time mechanism whose devices report every w steps, at equal promises.
+
+A promise is a loss in nats: of one report; of all steps of a horizon if the value never changes; or of all these steps for any
+values. The one-time mechanism gets the ε with which its possible reports lose exactly as much.
+"""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ldpstream.mechanisms import ONE_TIME, Mechanism
+from ldpstream.mechanisms.arguments import MAX_EPS, MIN_EPS, FloatArray
+
+EVERY_STEPS = 24  # w, and the length of the window that the errors are for
+
+
+class EqualPromise(msgspec.Struct, frozen=True, kw_only=True):
+    """The errors of both kinds of reports at one promise: root mean squared errors of the raw matrix inversion.
+
+    Attributes:
+        promise: the promise in words.
+        loss: the promised loss, in nats.
+        mechanism: the one-time mechanism with the smallest variance.
+        eps: its ε, in nats, of each report.
+        memoized_step, memoized_window: errors of the memoized mechanism, for a step and for a window of w steps, if the same
+            people report unchanged values at every step.
+        spaced_step, spaced_window: errors of the one-time mechanism: a step counts one device in w, a window each device once.
+    """
+
+    promise: str
+    loss: float
+    mechanism: str
+    eps: float
+    memoized_step: float
+    memoized_window: float
+    spaced_step: float
+    spaced_window: float
+
+
+def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[FloatArray]) -> list[EqualPromise]:
+    """Compares a memoized mechanism with one-time mechanisms every `EVERY_STEPS` steps.
+
+    Args:
+        memoized: the memoized mechanism.
+        n: number of people.
+        horizon: number of steps, at least 1.
+        shares: (k,) true distributions; the errors are means over these.
+
+    Returns:
+        A row for each promise that some ε in [1e-9, 700] meets.
+    """
+    reports = -(-horizon // EVERY_STEPS)  # `Mechanism.reports_in`
+    promises = [
+        ("one report", memoized.eps_1, memoized.eps_1),
+        (f"unchanged, {horizon} steps", loss := memoized.eps_t(horizon), loss / reports),
+        (f"any values, {horizon} steps", loss := memoized.eps_sequence(horizon).value, loss / reports),
+    ]
+    rows = []
+    for promise, loss, eps in promises:
+        if not MIN_EPS <= eps <= MAX_EPS:
+            continue
+        spaced = [build(k=memoized.k, eps=eps) for build in ONE_TIME.values()]
+        best = min(spaced, key=lambda m: _error(m, n, shares))
+        rows.append(EqualPromise(
+            promise=promise, loss=loss, mechanism=best.name, eps=eps,
+            memoized_step=_error(memoized, n, shares), memoized_window=_error(memoized, n, shares, EVERY_STEPS),
+            spaced_step=_error(best, max(1, n // EVERY_STEPS), shares), spaced_window=_error(best, n, shares),
+        ))  # fmt: skip
+    return rows
+
+
+def _error(m: Mechanism, n: int, shares: Sequence[FloatArray], reports: int = 1) -> float:
+    """Root mean squared error of the inversion of n people with so many reports of an unchanged value each."""
+    return math.sqrt(np.mean([m.inversion_variances(f, n, reports) for f in shares]))

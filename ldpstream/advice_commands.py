@@ -1,0 +1,185 @@
+"""The commands `audit`, `reproduce`, `advise` and `init`. They import the experiments late, for a fast `--help`."""
+
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from ldpstream import tables
+from ldpstream.advice.columns import LEAST
+from ldpstream.mechanisms import NAMES
+from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
+from ldpstream.producers.table_file import attribute_name
+from ldpstream.terminal import activity, console, job_bar, tell
+
+app = typer.Typer()
+
+
+@app.command(name="audit")
+def audit_command(
+    mechanism: Annotated[
+        list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all but SW")
+    ] = None,
+    reports: Annotated[int, typer.Option(min=1000, max=10**7, help="number of vectorised reports of each value")] = 500_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Attack real reports, and print a lower bound of ε beside each claimed ε. Exit status 1 if a bound exceeds its claim."""
+    from lab.bench.mechanisms_tables import audit_tables, audit_verdict
+    from ldpstream.checks.audit.audit import AUDITED, K, audit
+    from ldpstream.checks.audit.samplers import code_paths
+    from ldpstream.checks.audit.spaced import SPACED_SHARE
+
+    names = list(NAMES) if mechanism is None else mechanism
+    for name in names:
+        if name not in AUDITED:
+            raise typer.BadParameter(f"must be one of {', '.join(AUDITED)}, got {name!r}", param_hint="--mechanism")
+    with activity() as progress:
+        result = audit(names, code_paths(reports, K), seed, progress, reports // SPACED_SHARE)
+    for table in audit_tables(result):
+        console.print(table)
+    console.print(audit_verdict(result), highlight=False)
+    write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+@app.command(name="reproduce")
+def reproduce_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="names of tables and figures", show_default="all")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="small parts only, in under three minutes")] = False,
+    best: Annotated[bool, typer.Option("--best/--paper", help="also our best methods, or only the papers' methods")] = True,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="also draw the figures, as PNG")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="only list the names of the tables and figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Reproduce the papers' tables and figures, with the published numbers beside ours."""
+    from lab.papers import TARGETS
+    from lab.papers.reproduction import Plan, reproduce
+    from lab.papers.reproduction_tables import document, draw, sentences, table
+    from ldpstream.runtime.cache import cache_dir
+
+    known = {target.name: target for target in TARGETS}
+    if listed:
+        for target in TARGETS:
+            console.print(f"{target.name:24} {target.title}", highlight=False, soft_wrap=True)
+        return
+    for name in names or ():
+        if name not in known:
+            raise typer.BadParameter(f"must be one of those that --list names, got {name!r}", param_hint="NAME")
+    if data is not None and not data.is_dir():
+        raise typer.BadParameter(f"must be a folder, got {str(data)!r}", param_hint="--data")
+    plan = Plan(quick=quick, best=best, seed=seed, data=data and data.resolve())
+    with job_bar() as progress:
+        found = reproduce([known[name] for name in names or known], plan, cache_dir() / "reproduced", progress)
+    for one in found:
+        if one.outcome.rows:
+            console.print(table(one))
+        for sentence in sentences(one.outcome):
+            console.print(sentence, highlight=False, markup=False)
+        if pictures is not None and one.outcome.panels:
+            pictures.mkdir(parents=True, exist_ok=True)
+            draw(one.outcome, one.target.title, pictures / f"{one.target.name}.png")
+    write_json(json, [document(one) for one in found])
+
+
+@app.command(name="advise")
+def advise_command(
+    n: Annotated[int, typer.Option(help="number of people who report at a step")],
+    k: Annotated[int | None, typer.Option(help="domain size", show_default="the sample's")] = None,
+    eps: Annotated[float | None, typer.Option(help="loss of each report, in nats (one-time mechanisms)")] = None,
+    eps_inf: Annotated[float | None, typer.Option(help="loss of any number of reports, in nats (memoized)")] = None,
+    eps_1: Annotated[float | None, typer.Option(help="loss of one report, in nats", show_default="half of eps_inf")] = None,
+    horizon: Annotated[int, typer.Option(help="number of reports whose loss is shown")] = 365,
+    budget: Annotated[float | None, typer.Option(help="in place of eps_1: limit for the horizon's reports, in nats")] = None,
+    metric: Annotated[str, typer.Option(help="mse, mae, l1, l2, kl or emd (values on a line)")] = "mse",
+    max_bytes: Annotated[int | None, typer.Option(help="largest size of a report, without its envelope")] = None,
+    sample: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="one value per line, or CSV", show_default="five shapes")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="column of the values, if the sample is a CSV file")] = None,
+    name: Annotated[str, typer.Option(help="name of the attribute in the survey")] = "value",
+    repeats: Annotated[int, typer.Option(help="repetitions for each distribution")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw it (PNG, SVG or PDF)")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Find the best mechanism, estimator and post-processing: by exact variance, then by simulation."""
+    from lab.papers.reproduction_tables import draw
+    from ldpstream.advice import tables as advice_tables
+    from ldpstream.advice.advise import advise, check_attribute
+    from ldpstream.advice.question import AdviceError, Question
+    from ldpstream.advice.sample_file import read_sample
+
+    counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
+    if labels is not None and metric == "emd":
+        raise AdviceError("emd needs values on a line: use numbers in the sample, because labels have no order")
+    size = k if counts is None else counts.size
+    if size is None:
+        raise AdviceError("give --k, or a --sample that determines it")
+    if column is not None and sample is None:
+        raise AdviceError("--column needs --sample")
+    question = Question(k=size, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, metric=metric,
+                        max_bytes=max_bytes)  # fmt: skip
+    known = labels if labels is not None and len(labels) == size else None
+    check_attribute(size, name, known)
+    with job_bar() as progress:
+        advice = advise(question, counts, repeats=repeats, seed=seed, seen=progress)
+    survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
+    for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
+        console.print(table)
+    if advice.promises:
+        console.print(advice_tables.promise_table(advice))
+    for line in why:
+        console.print(line, markup=False, highlight=False)
+    console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
+    if picture is not None:
+        draw(advice_tables.picture(advice), advice_tables.title(advice), picture)
+    write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
+
+
+@app.command(name="init")
+def init_command(
+    sample: Annotated[
+        Path, typer.Option("--from", metavar="FILE", help="a CSV file with a header and one row for each person")
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", callback=writable, help="the survey file to write")
+    ] = Path("survey.toml"),
+    eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
+    least: Annotated[
+        int, typer.Option(min=2, help="list only values that at least so many people of the sample share")
+    ] = LEAST,
+    n: Annotated[int | None, typer.Option(min=2, help="number of devices expected", show_default="the sample's people")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+) -> None:
+    """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
+    from ldpstream.advice.proposal import plan_survey, propose_survey
+
+    if out.exists():
+        raise OutputError(f"{out}: exists already; give another file with -o")
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    name = attribute_name(sample.stem)
+    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n)
+    with job_bar() as progress:
+        found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
+    with out.open("x", encoding="utf-8") as file:
+        file.write(found.text)
+    console.print(tables.proposal_table(plan, found))
+    tell(f"{out}: {len(found.asked)} attributes. A survey is public: read it before you publish it.")
+    tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
+    tell(f"It lists only values that at least {least} people of the sample share (--least).")
+    tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")
+    tell("Type next:\n")
+    file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
+    for command in (f"check {file_name}", f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
+        tell(f"    ldpstream {command}")

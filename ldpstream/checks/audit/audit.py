@@ -1,0 +1,248 @@
+"""Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
+
+For every mechanism and ε the audit draws reports of every value of a small domain and carries out a distinguishing attack. The
+attack computes an exact likelihood ratio from the values that the reports support (`ldpstream.checks.audit.likelihoods`). As in a
+Neyman-Pearson test, an event of the attack is "the ratio is at least c". There is one event for each c and each ordered pair of
+values. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
+event among the reports of each of the two values a and b:
+
+    ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
+
+with Clopper-Pearson bounds. The second half tests only one event, so the choice among many events does not weaken the bound.
+The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability 0.999 no
+bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t), the
+memo (ε∞), and the three losses of a spaced level (`ldpstream.checks.audit.spaced`).
+
+The audit of the device's code path covers the device's randomizers (`secure_random`), but not the device's memo file. Only the
+audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor the
+mechanisms for locations. From each report, the audit only uses whether the report supports each of the two values.
+`tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit finds
+faults.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from ldpstream.checks.audit.clopper_pearson import loss_bound
+from ldpstream.checks.audit.finding import Control, Finding, Loss
+from ldpstream.checks.audit.likelihoods import (
+    Supports,
+    channel_loss,
+    enumerated_loss,
+    log_ratios,
+    memo_chain,
+    report_chain,
+    supports,
+)
+from ldpstream.checks.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
+from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
+from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+
+K = 9  # nine bits need two bytes; the second byte has padding
+EPS = (0.5, 1.0, 2.0, 4.0)
+HORIZONS = (1, 2, 3, 10)
+AUDITED = (*NAMES, *NUMERIC)
+T = 3  # number of audited reports of an unchanged value
+JOINT_ALPHA = 0.001
+CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
+CONTROL_REPORTS = 20_000  # reports of each value; enough to catch every control
+Counts = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One mechanism's claims, with the results of enumeration and of the attacks.
+
+    Attributes:
+        mechanism: the mechanism's signature.
+        eps_1, eps_inf: claimed losses; eps_inf is None for a one-time mechanism.
+        enumerated_eps_1: loss of a report, from the dense channel.
+        enumerated_eps_inf: loss of the memo, by enumeration.
+        eps_t: claimed losses of t reports, for t in `HORIZONS`; t · eps_1 for a one-time mechanism.
+        enumerated_eps_t: losses of t reports, by enumeration of all classes of reports.
+        findings: audited losses, by code path and loss.
+    """
+
+    mechanism: str
+    eps_1: float
+    enumerated_eps_1: float
+    eps_inf: float | None
+    enumerated_eps_inf: float | None
+    eps_t: tuple[float, ...]
+    enumerated_eps_t: tuple[float, ...]
+    findings: list[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Results of a whole run.
+
+    Attributes:
+        seed: seed of the vectorised reports and of the controls; devices use the operating system's randomness.
+        k: domain size.
+        joint_confidence: probability that no bound exceeds a claim if every claim holds.
+        n_bounds: number of bounds that share the error probability.
+    """
+
+    seed: int
+    k: int
+    joint_confidence: float
+    n_bounds: int
+    rows: list[Audited]
+    controls: list[Control]
+    spaced: list[Finding] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """True if no bound is above its claim and every broken mechanism is caught."""
+        return all(f.kept for f in self.findings) and all(c.caught for c in self.controls)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The audited losses of all mechanisms and of the spaced level."""
+        return [f for row in self.rows for f in row.findings] + self.spaced
+
+
+def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
+    """The mechanism with eps_1 = ε. A memoized mechanism has eps_inf = 2ε, so every second round can reach eps_1 = ε."""
+    if name in ONE_TIME or name in NUMERIC:
+        return mechanism(name, K, eps=eps, **options)
+    return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
+
+
+def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tuple[int, int], int, int]:
+    """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
+
+    Args:
+        counts: support counts by value; every value has the same number of rows.
+        ratios: (t+1, t+1) from `likelihoods.log_ratios`.
+        alpha: probability with which the bound may exceed the true loss.
+
+    Returns:
+        bound in nats, the pair of values, hits and false hits of the event in the second half.
+    """
+    side, half = len(ratios), min(map(len, counts.values())) // 2
+    order = np.argsort(-ratios, axis=None, kind="stable")
+
+    def cumulated(rows: Supports, a: int, b: int) -> IntArray:
+        """Counts of each event "(i, j) is among the first e+1 outcomes, sorted by likelihood ratio"."""
+        cells = rows[:, a].astype(np.intp) * side + rows[:, b]
+        return np.cumsum(np.bincount(cells, minlength=side * side)[order])
+
+    best, a, b, event = -1.0, 0, 1, 0
+    for x, y in permutations(counts, 2):
+        bounds = loss_bound(cumulated(counts[x][:half], x, y), cumulated(counts[y][:half], x, y), half, alpha)
+        if bounds.max() > best:
+            best, a, b, event = float(bounds.max()), x, y, int(bounds.argmax())
+    hits, false_hits = (int(cumulated(counts[v][half : 2 * half], a, b)[event]) for v in (a, b))
+    return float(loss_bound(hits, false_hits, half, alpha)), (a, b), hits, false_hits
+
+
+def losses(m: Mechanism) -> tuple[Loss, ...]:
+    """Names of the losses that the audit covers for a mechanism."""
+    return ("eps_1", "eps_t", "eps_inf") if isinstance(m, Longitudinal) else ("eps_1",)
+
+
+def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
+    """Audits every loss of a mechanism on one code path. All bounds use one sample; each has error probability alpha."""
+    longitudinal = isinstance(m, Longitudinal)
+    firsts: Counts = {}
+    totals: Counts = {}
+    memos: Counts = {}
+    for value in path.values:
+        observed = path.sample(m, value, path.n, T if longitudinal else 1, rng)
+        firsts[value] = supports(m, observed.reports[0])
+        totals[value] = _total_supports(m, observed)
+        if observed.memos is not None:
+            memos[value] = supports(m, observed.memos)
+    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, log_ratios(m, report_chain(m), 1), alpha), path.n)]
+    if isinstance(m, Longitudinal):
+        at_t = attack(totals, log_ratios(m, report_chain(m), T), alpha)
+        of_memo = attack(memos, log_ratios(m, memo_chain(m), 1), alpha)
+        found.append(Finding(path.name, "eps_t", T, m.eps_t(T), *at_t, path.n))
+        found.append(Finding(path.name, "eps_inf", 0, m.eps_inf, *of_memo, path.n))
+    return found
+
+
+def _total_supports(m: Mechanism, observed: Observed) -> Supports:
+    """For each device and value, the number of the device's reports that support the value."""
+    total = supports(m, observed.reports[0])
+    for reports in observed.reports[1:]:
+        total += supports(m, reports)
+    return total
+
+
+def controls(n: int, seed: int, alpha: float) -> list[Control]:
+    """Audits mechanisms broken on purpose, each for the loss that the fault increases, from n reports of each value."""
+    found: list[Control] = []
+
+    def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
+        rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
+        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(m.k)}
+        result = attack(counts, log_ratios(m, report_chain(m), t), alpha)
+        found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
+
+    for name in ("OUE", "L-OSUE"):
+        m = audited_mechanism(name, 1.0)
+        add("last bit never randomized", m, last_bit_in_clear, 1, m.eps_1)
+    for name in ("GRR", "SS", "OLH", "L-OSUE"):
+        m = audited_mechanism(name, 1.0)
+        same = {key: getattr(m, key) for key in ("g", "omega") if hasattr(m, key)}
+        add("p and q of 1.5 ε", m, reports_of(audited_mechanism(name, 1.5, **same)), 1, m.eps_1)
+    for name in ("L-GRR", "L-OSUE", "L-OLH"):
+        m = audited_mechanism(name, 1.0)
+        add("memo drawn again for each of 10 reports", m, fresh_memos, 10, m.eps_inf)
+    return found
+
+
+def audit(
+    names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None], devices: int = 0
+) -> Report:
+    """Audits mechanisms at every ε of `EPS`, and a spaced level.
+
+    Args:
+        names: names of registered mechanisms.
+        paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
+        seed: at least 0; every mechanism, ε and path has its own random stream.
+        progress: called with the signature of each mechanism before its audit.
+        devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
+
+    Returns:
+        All bounds, and the controls. If all claims hold, then with probability 0.999 no bound exceeds its claim.
+    """
+    audited = [(audited_mechanism(name, eps), AUDITED.index(name), i) for name in names for i, eps in enumerate(EPS)]
+    n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)
+    alpha = JOINT_ALPHA / max(n_bounds, 1)
+    rows = []
+    for m, *place in audited:
+        progress(m.signature)
+        found: list[Finding] = []
+        for i, path in enumerate(paths):
+            found += findings(m, path, np.random.default_rng([seed, i, *place]), alpha)
+        rows.append(_row(m, found))
+    progress("spaced level")
+    spaced = spaced_findings(devices, alpha) if devices else []
+    progress("controls")
+    n = max(paths[0].n, CONTROL_REPORTS)
+    caught = controls(n, seed, alpha)
+    caught += spaced_controls(n, np.random.default_rng([seed, *CONTROLS_PLACE, len(caught)]), alpha)
+    return Report(seed, K, 1 - JOINT_ALPHA, n_bounds, rows, caught, spaced)
+
+
+def _row(m: Mechanism, found: list[Finding]) -> Audited:
+    chain = report_chain(m)
+    return Audited(
+        m.signature,
+        m.eps_1,
+        channel_loss(m),
+        m.eps_inf if isinstance(m, Longitudinal) else None,
+        enumerated_loss(m, memo_chain(m), 1) if isinstance(m, Longitudinal) else None,
+        tuple(m.eps_t(t) for t in HORIZONS),
+        tuple(enumerated_loss(m, chain, t) for t in HORIZONS),
+        found,
+    )

@@ -1,0 +1,107 @@
+"""Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
+
+A sampler draws t reports of each of n devices that hold the same value. The audit has no other information about a sampler.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldpstream.mechanisms import Longitudinal, Mechanism, Reports
+from ldpstream.producers.device import secure_random
+from ldpstream.producers.device.secure_random import SecureRandom
+from ldpstream.surveys.parameters import parameters
+
+DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is a thousand times slower
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Output of n devices that hold one value.
+
+    Attributes:
+        reports: t arrays of n rows of the mechanism's `report_dtype`; row i of each array is from device i.
+        memos: the n devices' memos, which no server ever sees; None for a one-time mechanism.
+    """
+
+    reports: list[Reports]
+    memos: Reports | None = None
+
+
+Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], Observed]
+"""(mechanism, value, n, t, rng) -> t reports of each of n devices that hold the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodePath:
+    """An audited path through the code.
+
+    Attributes:
+        name: name shown in the tables.
+        sample: the sampler that runs the path.
+        n: reports of each value, at least 2.
+        values: two or more values, which the attack tries to distinguish.
+    """
+
+    name: str
+    sample: Sampler
+    n: int
+    values: tuple[int, ...]
+
+
+def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
+    """The simulations' path, with n reports of each of k values, and the devices' path, with fewer reports of two values: the
+    first and the last."""
+    return (
+        CodePath("vectorised", vectorised, n, tuple(range(k))),
+        CodePath("device", device, max(n // DEVICE_SHARE, 2), (0, k - 1)),
+    )
+
+
+def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+    """Runs the simulations' code."""
+    values = np.full(n, value)
+    if isinstance(m, Longitudinal):
+        memos = m.memoize(values, rng)
+        return Observed([m.report(memos, rng) for _ in range(t)], memos)
+    return Observed(np.split(m.simulate(values, rng, t), t))
+
+
+def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+    """Runs the code of `producers.device.Device`: `secure_random`, with the operating system's randomness and no seed."""
+    p, random = parameters(m), SecureRandom()
+    if not isinstance(m, Longitudinal):
+        return Observed([_rows(m, [secure_random.report_once(p, value, random) for _ in range(n)]) for _ in range(t)])
+    functions = [secure_random.enroll(p, random) for _ in range(n)]
+    memos = [secure_random.memoize(p, secure_random.memo_key(p, value, f), f, random) for f in functions]
+    reports = [_rows(m, [secure_random.report_memo(p, memo, random) for memo in memos]) for _ in range(t)]
+    return Observed(reports, _rows(m, memos))
+
+
+def _rows(m: Mechanism, single: list[bytes]) -> Reports:
+    return np.frombuffer(b"".join(single), m.report_dtype.base).reshape(-1, *m.report_dtype.shape)
+
+
+# ---- broken on purpose
+
+
+def last_bit_in_clear(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+    """Sends the last bit without randomizing it."""
+    observed = vectorised(m, value, n, t, rng)
+    bit = 1 << (m.k - 1) % 8
+    for rows in observed.reports:
+        rows[:, -1] = rows[:, -1] | bit if value == m.k - 1 else rows[:, -1] & (255 - bit)
+    return observed
+
+
+def reports_of(other: Mechanism) -> Sampler:
+    """A sampler that draws the reports from another mechanism, which has a larger ε."""
+    return lambda m, value, n, t, rng: vectorised(other, value, n, t, rng)
+
+
+def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+    """Draws a new memo for every report."""
+    assert isinstance(m, Longitudinal)
+    values, enrolment = np.full(n, value), m.enroll(n, rng)
+    return Observed([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])

@@ -1,0 +1,94 @@
+"""The file that a foreign device's test program writes: one JSON object per line, for one call of the device.
+
+    {"device": "17", "attribute": "mode", "value": 3, "step": 12, "envelope": "9701c408…", "key": "3q2-7wAAAAAAAAAAAAAAAA"}
+    {"device": "17", "attribute": "mode", "value": 3, "step": 13, "envelope": null}
+
+The lines of one device are in the order of its calls. `docs/conformance.md` explains the fields.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+
+MAX_STEP = 2**53  # the largest integer that every JSON library keeps
+
+
+class ConformanceError(UserError):
+    """The file of calls cannot be used. The message is one line: the file, the line, what was expected."""
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    device: str | int
+    attribute: str
+    value: int
+    step: int
+    envelope: str | None
+    key: str | None = None
+
+
+class Call(NamedTuple):
+    """One call of a device.
+
+    Attributes:
+        place: file and line.
+        device: name of the device, unique within the files.
+        attribute: index of the attribute in the survey.
+        value: index of the true value.
+        step: time step.
+        envelope: the envelope that the device returned; None if the device made no report.
+        key: the envelope's idempotency key.
+    """
+
+    place: str
+    device: str | int
+    attribute: int
+    value: int
+    step: int
+    envelope: bytes | None
+    key: str | None
+
+
+def read_calls(survey: Survey, path: Path) -> Iterator[Call]:
+    """Yields the calls of a file, or of all files of a folder whose names end in ``.jsonl``, sorted by name.
+
+    Raises:
+        ConformanceError: if a file cannot be read or a line is not a call. The message never shows a value.
+    """
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files:
+        raise ConformanceError(f"{path}: has no files that end in .jsonl")
+    decode = msgspec.json.Decoder(_Line).decode
+    for file in files:
+        try:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    place = f"{file} line {number}"
+                    try:
+                        yield _call(survey, place, decode(line))
+                    except (ValueError, msgspec.MsgspecError) as error:
+                        raise ConformanceError(f"{place}: {error}") from None
+        except OSError as error:
+            raise ConformanceError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _call(survey: Survey, place: str, line: _Line) -> Call:
+    attribute = survey.index(line.attribute)
+    k = survey.attributes[attribute].k
+    if not 0 <= line.value < k:
+        raise ValueError(f"value must be the index of a value of {line.attribute}, 0 to {k - 1}")
+    if not 0 <= line.step <= MAX_STEP:
+        raise ValueError(f"step must be 0 to {MAX_STEP}, got {line.step}")
+    if line.envelope is None:
+        return Call(place, line.device, attribute, line.value, line.step, None, None)
+    if line.key is None:
+        raise ValueError("a call with an envelope needs its key")
+    try:
+        envelope = bytes.fromhex(line.envelope)
+    except ValueError:
+        raise ValueError("envelope must be hexadecimal digits, or null for no report") from None
+    return Call(place, line.device, attribute, line.value, line.step, envelope, line.key)

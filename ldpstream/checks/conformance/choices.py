@@ -1,0 +1,64 @@
+"""The choices that a device makes once, and its keys, compared with their distributions."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from ldpstream.checks.conformance.binomial import Counts, by_probability, counts, uniform
+from ldpstream.checks.conformance.rules import Observed, Rows
+from ldpstream.checks.conformance.supports import support_chances, support_one
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.surveys import Survey
+
+
+def choice_counts(survey: Survey, observed: Observed) -> list[Counts]:
+    """Compares the sampled attributes, phases, dependence between attributes, and the bits of keys with the claim."""
+    bits = np.unpackbits(observed.keys, axis=1)
+    return [
+        uniform("all devices", "sampled attribute", observed.sampled, len(survey.attributes)),
+        *_phases(survey, observed),
+        *_attributes_together(survey, observed.rows),
+        counts("all envelopes", "bits of keys, for each bit", bits.sum(axis=0), len(bits), 0.5),
+    ]
+
+
+def _phases(survey: Survey, observed: Observed) -> list[Counts]:
+    found = []
+    for (a, level), phases in observed.phases.items():
+        place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
+        found.append(uniform(place, "phase", phases[:, 1], survey.mechanisms[a][level].every_steps))
+    for (first, one), (second, two) in pairwise(sorted(observed.phases.items())):
+        w = survey.mechanisms[first[0]][first[1]].every_steps
+        if first[0] == second[0] or w != survey.mechanisms[second[0]][second[1]].every_steps:
+            continue
+        left, right = _joined(one[:, 0], two[:, 0])
+        place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
+        found.append(counts(place, "equal phases", (one[left, 1] == two[right, 1]).sum(), left.size, 1 / w))
+    return found
+
+
+def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[Counts]:
+    """Two attributes of a device: independent under spl; under rs+fd one of them at most has true values."""
+    found = []
+    for (first, one), (second, two) in pairwise(sorted(rows.items())):
+        m1, m2 = survey.mechanisms[first[0]][first[1]], survey.mechanisms[second[0]][second[1]]
+        if first[0] == second[0] or survey.collection == "smp":
+            continue
+        i, j = (np.unique(reports.devices, return_index=True)[1] for reports in (one, two))
+        left, right = _joined(one.devices[i], two.devices[j])
+        i, j = i[left], j[right]
+        both = support_one(m1, one.rows[i], one.values[i]) & support_one(m2, two.rows[j], two.values[j])
+        d = m1.fakes
+        (own1, fake1), (own2, fake2) = (
+            (own[held], fake[held])
+            for (own, fake), held in ((support_chances(m1), one.values[i]), (support_chances(m2), two.values[j]))
+        )
+        expected = (own1 * fake2 + fake1 * own2 + (d - 2) * fake1 * fake2) / d if d > 1 else own1 * own2
+        place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
+        found.append(by_probability(place, "both attributes support the device's values", both, expected))
+    return found
+
+
+def _joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
+    """The positions of the devices that are in both arrays; each array has a device once."""
+    return np.intersect1d(left, right, assume_unique=True, return_indices=True)[1:]

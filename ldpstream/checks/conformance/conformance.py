@@ -1,0 +1,152 @@
+"""The conformance check of a foreign device: is its behaviour that of the survey's devices?
+
+A correct device fails with probability at most `FALSE_ALARM`: half of it is divided evenly among the binomial tests, the other
+half among the audited losses. The rules have no false alarms.
+
+A sample is large enough for a verdict if, for each attribute and level, single tests detect two faults with probability 0.9:
+p that is a quarter of p - q too small, and (for memoized levels) a fresh memo for every report.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldpstream.checks.conformance.binomial import Counts, detectable, trials_needed
+from ldpstream.checks.conformance.calls import Call, ConformanceError
+from ldpstream.checks.conformance.choices import choice_counts
+from ldpstream.checks.conformance.privacy import Bound, audit_rows
+from ldpstream.checks.conformance.rows import FIRST_TWO, HELD, channel_counts
+from ldpstream.checks.conformance.rules import Fault, check_rules
+from ldpstream.checks.conformance.waves import wave_counts
+from ldpstream.mechanisms import Longitudinal
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.surveys import Survey
+
+FALSE_ALARM = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """The tests of one check: the worst of them, and what they can detect.
+
+    Attributes:
+        place, check: as in `Counts`.
+        tests: number of tests.
+        expected, observed: claimed probability and observed share of the test with the smallest p-value.
+        trials: its number of trials.
+        p_value: its two-sided p-value.
+        detectable: the change of its probability that it detects with probability 0.9.
+        needed: the number of trials for which it detects its rival with probability 0.9; None without a rival.
+        passed: false if the p-value shows a fault.
+    """
+
+    place: str
+    check: str
+    tests: int
+    expected: float
+    observed: float
+    trials: int
+    p_value: float
+    detectable: float
+    needed: int | None
+    passed: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: {self.check}: a share of {self.observed:.5f}, expected {self.expected:.5f}"
+            f" (n = {self.trials}, p-value {self.p_value:.1e})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """Results of a check.
+
+    Attributes:
+        calls, devices, reports: their numbers.
+        faults: broken rules.
+        tested: the tests of the distribution.
+        bounds: the audited losses.
+        false_alarm: probability that a correct device fails, at most.
+        test_alpha: error probability of one binomial test.
+    """
+
+    calls: int
+    devices: int
+    reports: int
+    faults: list[Fault]
+    tested: list[Tested]
+    bounds: list[Bound]
+    false_alarm: float
+    test_alpha: float
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for each broken rule, failed check and exceeded claim."""
+        exceeded = [
+            f"{b.place}: at least {b.bound:.3f} nats from {b.t} reports of an unchanged value, claimed {b.claimed:.3f}"
+            for b in self.bounds
+            if not b.kept
+        ]
+        return [*map(str, self.faults), *(str(tested) for tested in self.tested if not tested.passed), *exceeded]
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+
+def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
+    """Checks the calls of a foreign device.
+
+    Raises:
+        ConformanceError: if there are too few calls for a verdict and no fault is visible.
+    """
+    observed = check_rules(survey, calls)
+    if not observed.calls:
+        raise ConformanceError("there are no calls")
+    groups, bounds = choice_counts(survey, observed), []
+    for (a, level), rows in sorted(observed.rows.items()):
+        place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
+        m = survey.mechanisms[a][level]
+        groups += wave_counts(place, m, rows) if isinstance(m, SquareWave) else channel_counts(place, m, rows)
+        bounds += audit_rows(place, m, rows, FALSE_ALARM / 2 / sum(map(len, survey.mechanisms)))
+    alpha = FALSE_ALARM / 2 / max(sum(group.trials.size for group in groups), 1)
+    tested = [_tested(group, alpha) for group in groups if group.trials.size]
+    devices = np.unique(np.concatenate([rows.devices for rows in observed.rows.values()])).size if observed.rows else 0
+    n_reports = sum(rows.values.size for rows in observed.rows.values())
+    found = Conformance(observed.calls, devices, n_reports, observed.faults, tested, bounds, FALSE_ALARM, alpha)
+    if found.passed:
+        _require_enough(survey, found)
+    return found
+
+
+def _tested(group: Counts, alpha: float) -> Tested:
+    p_values = group.p_values
+    worst = int(np.argmin(p_values))
+    n, expected = int(group.trials[worst]), float(group.probabilities[worst])
+    needed = None if group.rival is None else trials_needed(abs(expected - float(group.rival[worst])), expected, alpha)
+    return Tested(
+        group.place, group.check, p_values.size, expected, float(group.successes[worst] / n), n, float(p_values[worst]),
+        detectable(n, expected, alpha), needed, bool(p_values[worst] >= alpha),
+    )  # fmt: skip
+
+
+def _require_enough(survey: Survey, found: Conformance) -> None:
+    """Raises the error of a sample that could miss a wrong device."""
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            place = f"{attribute.name}, {level.name}"
+            _require(found, place, HELD, "independent reports")
+            if isinstance(m, Longitudinal):
+                _require(found, place, FIRST_TWO, "repeated reports of one value by one device")
+
+
+def _require(found: Conformance, place: str, check: str, what: str) -> None:
+    """Raises the error if no test of this check has the trials that it needs."""
+    tests = [one for one in found.tested if one.place == place and one.check.startswith(check)]
+    having = [(one.trials, one.needed) for one in tests if one.needed]
+    if not any(trials >= needed for trials, needed in having):
+        trials, needed = min(having, key=lambda one: one[1] / one[0], default=(0, 0))
+        known = f": {trials:,}, needs about {needed:,}" if having else ""
+        raise ConformanceError(f"no fault found, but too few {what} of {place} for a verdict{known}")

@@ -1,0 +1,94 @@
+"""The empirical privacy audit of a device's reports: attacks as in `ldpstream.checks.audit`, on the rows that the device emitted."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldpstream.checks.audit.audit import attack
+from ldpstream.checks.audit.likelihoods import Supports, log_ratios, report_chain
+from ldpstream.checks.conformance.rules import Rows
+from ldpstream.checks.conformance.supports import support_one
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import IntArray
+
+VALUES = 4  # values that the attack distinguishes: those that most devices hold
+MOST = 10  # reports of one value
+LEAST = 200  # devices for each of two values
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One audited loss.
+
+    Attributes:
+        place: attribute and level.
+        t: number of reports of an unchanged value.
+        claimed: the claimed loss, in nats.
+        bound: audited lower bound, in nats; None if the sample is too small for an attack.
+        n: devices with the two values of the attack.
+    """
+
+    place: str
+    t: int
+    claimed: float
+    bound: float | None
+    n: int
+
+    @property
+    def kept(self) -> bool:
+        """True if the bound is not above the claim."""
+        return self.bound is None or self.bound <= self.claimed
+
+
+def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bound]:
+    """Bounds the loss of one report and of several reports of an unchanged value, each with error probability alpha / 2."""
+    device, found = m.device, []
+    for t in sorted({1, _reports_of_a_value(m, reports)}):
+        counts = _supports(m, reports, t)
+        claimed = device.eps_1 if t == 1 else device.eps_t(t)
+        if len(counts) < 2:
+            found.append(Bound(place, t, claimed, None, 0))
+            continue
+        bound, (a, b), *_ = attack(counts, log_ratios(device, report_chain(device), t), alpha / 2)
+        found.append(Bound(place, t, claimed, bound, len(counts[a]) + len(counts[b])))
+    return found
+
+
+def _groups(m: Mechanism, reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
+    """The calls sorted by device and value, the beginnings of these groups, and their sizes."""
+    groups = reports.devices * m.k + reports.values
+    order = np.argsort(groups, kind="stable")
+    begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    return order, begins, np.diff(begins, append=order.size)
+
+
+def _reports_of_a_value(m: Mechanism, reports: Rows) -> int:
+    """The number of reports that half of the devices have made of their most reported value, at most `MOST`."""
+    order, begins, sizes = _groups(m, reports)
+    most = np.zeros(int(reports.devices.max()) + 1, np.int64)
+    np.maximum.at(most, reports.devices[order[begins]], sizes)
+    return int(min(np.median(most[most > 0]), MOST))
+
+
+def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
+    """For some values, numbered from 0: how many of the first t reports of each device support each of these values.
+
+    A device counts once, for the first value of which it has t reports.
+    """
+    order, begins, sizes = _groups(m, reports)
+    begins = begins[sizes >= t]
+    devices = reports.devices[order[begins]]
+    begins = begins[np.sort(np.unique(devices, return_index=True)[1])]
+    held = reports.values[order[begins]]
+    number = np.bincount(held, minlength=m.k)
+    chosen = [v for v in np.argsort(-number, kind="stable")[:VALUES].tolist() if number[v] >= LEAST]
+    counts: dict[int, Supports] = {}
+    for place, value in enumerate(chosen):
+        mine = begins[held == value]
+        total = np.zeros((mine.size, len(chosen)), np.uint8)
+        for i in range(t):
+            rows = reports.rows[order[mine + i]]
+            for column, other in enumerate(chosen):
+                total[:, column] += support_one(m, rows, np.full(mine.size, other))
+        counts[place] = total
+    return counts

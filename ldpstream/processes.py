@@ -1,0 +1,52 @@
+"""Spreads work over all cores: one process for each core, with single-threaded linear algebra."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ldpstream.runtime.children import process_pool
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""(function, tasks) -> the function's results in the order of the tasks."""
+
+
+@contextmanager
+def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
+    """Yields a `map` that runs in worker processes, or in this process if one process is enough.
+
+    Args:
+        processes: number of processes; one for each core if left out.
+        tasks: expected number of tasks, which sets how many tasks are sent to a process at once; 0 for one task at once.
+    """
+    n = processes or cores()
+    if n == 1:
+        yield lambda function, items: map(function, items)
+        return
+    with one_thread_each(), process_pool(n) as pool:
+        yield lambda function, items: pool.map(function, items, chunksize=max(1, min(10, tasks // (8 * n))))
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Limits numerical libraries to one thread in every process that is started inside the context; each core runs one process.
+
+    The libraries read their number of threads when they are loaded, before a pool's initializer runs. The number must therefore
+    be in the environment that the process inherits. The context manager restores this process's environment afterwards.
+    """
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

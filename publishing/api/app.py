@@ -1,0 +1,123 @@
+"""The HTTP API of the published estimates, and the live page that shows them.
+
+The API reads the results that the schedule saved, so any number of servers may run beside any number of estimators.
+The API serves only published aggregates of randomized reports. The page contacts no other host.
+
+    GET /                                             the page
+    GET /table                                        the latest estimates as a page without scripts
+    GET /api/v1/survey                                the attributes and their privacy levels
+    GET /api/v1/status                                summary: each attribute's latest estimate and privacy loss; rejections
+    GET /api/v1/attributes/{attribute}/histogram      one estimate with its intervals (also histogram.csv)
+    GET /api/v1/attributes/{attribute}/series         some values over time (also series.csv)
+    GET /api/v1/attributes/{attribute}/numbers        mean and percentiles over time (also numbers.csv)
+    GET /api/v1/attributes/{attribute}/comparison     differences between two times (also comparison.csv)
+    GET /api/v1/events                                server-sent events: `published` after every publication
+    GET /openapi.json                                 OpenAPI description of these requests
+
+A process with several surveys serves all this below `/surveys/NAME`, for example `/surveys/NAME/api/v1/status`, and besides:
+
+    GET /                                             the start page: all surveys
+    GET /api/v1/surveys                               summary of all surveys
+    GET /openapi.json                                 OpenAPI description of the requests for all surveys
+
+Errors are problem documents (RFC 9457): status 404 if something does not exist (yet), 422 if a parameter is not allowed, and
+503 while the store of results does not answer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from fastapi import Path
+from fastapi.responses import FileResponse, HTMLResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.gzip import GZipMiddleware
+
+from ldpstream.publishing.api.earlier import Replaced
+from ldpstream.publishing.api.errors import Api, describe, handle_errors
+from ldpstream.publishing.api.responses import NotFound, Source, Truths
+from ldpstream.publishing.api.routes import PAGE, Served, routes
+from ldpstream.publishing.page.surveys_page import surveys_page
+from ldpstream.publishing.summaries import Surveys
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.security_headers import SecurityHeaders
+from ldpstream.surveys import Reason, Survey
+
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+def create_api(
+    survey: Survey,
+    source: Source,
+    rejected: Callable[[], dict[Reason, int]],
+    truth: Truths | None = None,
+    clock: Callable[[], int] = now_ms,
+    replaced: Callable[[], Sequence[Replaced]] = tuple,
+) -> Api:
+    """Returns the ASGI application of one survey. The arguments are those of `Served`."""
+    only = Served(survey, source, rejected, truth, clock, replaced)
+
+    async def served() -> Served:
+        return only
+
+    api = _api(f"ldpstream: {survey.name}")
+    api.include_router(routes(served))
+    return api
+
+
+def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int] = now_ms) -> Api:
+    """Returns the ASGI application of several surveys.
+
+    Args:
+        all_served: the surveys by name. The mapping may change at any time.
+        clock: returns the Unix time in milliseconds.
+    """
+
+    async def served(survey: Annotated[str, Path(description="name of a survey", max_length=64)]) -> Served:
+        try:
+            return all_served[survey]
+        except KeyError:
+            raise NotFound(f"no survey {survey!r} here") from None
+
+    def summaries() -> Surveys:
+        found, at_ms = sorted(all_served.items()), clock()
+        return Surveys([served.summarizer.summary(at_ms) for _, served in found])
+
+    api = _api("ldpstream")
+    api.include_router(routes(served, home=True), prefix="/surveys/{survey}")
+
+    @api.get("/api/v1/surveys", responses=describe(Surveys))
+    def get_surveys() -> Response:
+        """Summary of all surveys, by name."""
+        return Response(msgspec.json.encode(summaries()), media_type="application/json")
+
+    @api.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    def page() -> HTMLResponse:
+        return HTMLResponse(surveys_page(summaries()))
+
+    return api
+
+
+def _api(title: str) -> Api:
+    """Returns an application without routes of surveys."""
+    api = Api(
+        title=title, version="1", docs_url=None, redoc_url=None,
+        description="Histograms estimated from locally private reports, and their privacy losses.",
+    )  # fmt: skip
+    api.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
+    api.add_middleware(SecurityHeaders, headers=SECURITY)
+    handle_errors(api)
+
+    @api.get("/favicon.ico", include_in_schema=False)
+    def favicon() -> FileResponse:
+        return FileResponse(PAGE / "favicon.svg")
+
+    api.mount("/page", StaticFiles(directory=PAGE))
+    return api

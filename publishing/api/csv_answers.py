@@ -1,0 +1,115 @@
+"""CSV tables of the HTTP API. Times are in UTC. With a time zone, two more columns have the local times."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from fastapi.responses import Response
+
+from ldpstream.publishing.api.responses import NotAllowed
+from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series
+
+HISTOGRAM_COLUMNS = (
+    "value", "label", "frequency", "standard_error", "low", "high", "truth",
+    "step", "start", "end", "reports", "complete", "interval_withheld", "cohort",
+)  # fmt: skip
+SERIES_COLUMNS = (
+    "step", "reports", "complete", "value", "label", "frequency", "low", "high", "start", "end", "interval_withheld",
+    "cohort",
+)  # fmt: skip
+COMPARISON_COLUMNS = (
+    "value", "label", "before", "after", "difference", "standard_error", "low", "high", "clear", "truth",
+    "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld", "cohort",
+)  # fmt: skip
+NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end", "cohort")
+
+
+class Csv(Response):
+    media_type = "text/csv"
+
+
+def time_zone(name: str | None) -> ZoneInfo | None:
+    """Returns the time zone with this IANA name; None for None.
+
+    Raises:
+        NotAllowed: if this computer knows no such time zone.
+    """
+    try:
+        return None if name is None else ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise NotAllowed(f"zone must be the IANA name of a time zone, such as Europe/Berlin, got {name!r}") from None
+
+
+def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
+    """Returns one line per value."""
+    columns: list[Sequence[Any]] = [
+        h.values, h.labels, h.frequencies, h.standard_errors, h.low, h.high, h.truth or [None] * len(h.values),
+    ]  # fmt: skip
+    same = (h.step, utc(h.start_ms), utc(h.end_ms), h.reports, h.complete, h.interval_withheld, h.cohort)
+    times = _local(zone, h.start_ms, h.end_ms)
+    return _csv(_header(HISTOGRAM_COLUMNS, zone, "start", "end"), ((*row, *same, *times) for row in zip(*columns, strict=True)))
+
+
+def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
+    """Returns one line per step and value."""
+    rows = (
+        (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
+         utc(s.start_ms[i]), utc(s.end_ms[i]), s.interval_withheld[i], s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
+        for i, step in enumerate(s.steps)
+        for line in s.lines
+    )  # fmt: skip
+    return _csv(_header(SERIES_COLUMNS, zone, "start", "end"), rows)
+
+
+def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
+    """Returns one line per value."""
+    columns: list[Sequence[Any]] = [
+        c.values, c.labels, c.before.frequencies, c.after.frequencies, c.differences, c.standard_errors, c.low, c.high, c.clear,
+        c.truth or [None] * len(c.values),
+    ]  # fmt: skip
+    same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld, c.cohort)
+    times = _local(zone, c.before.end_ms, c.after.end_ms)
+    header = _header(COMPARISON_COLUMNS, zone, "before_end", "after_end")
+    return _csv(header, ((*row, *same, *times) for row in zip(*columns, strict=True)))
+
+
+def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
+    """Returns one line per step and number."""
+    rows = (
+        (step, s.reports[i], s.complete[i], line.name, line.values[i], line.low[i], line.high[i],
+         utc(s.start_ms[i]), utc(s.end_ms[i]), s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
+        for i, step in enumerate(s.steps)
+        for line in s.lines
+    )  # fmt: skip
+    return _csv(_header(NUMBER_COLUMNS, zone, "start", "end"), rows)
+
+
+def utc(time_ms: int) -> str:
+    """Formats a Unix time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _local(zone: ZoneInfo | None, *times_ms: int) -> list[str]:
+    if zone is None:
+        return []
+    return [datetime.fromtimestamp(time_ms / 1000, zone).isoformat(timespec="milliseconds") for time_ms in times_ms]
+
+
+def _header(columns: tuple[str, ...], zone: ZoneInfo | None, *times: str) -> tuple[str, ...]:
+    return columns if zone is None else (*columns, *(f"{name}_local" for name in times))
+
+
+def _csv(header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Response:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(header)
+    writer.writerows(("" if cell is None else _inert(cell) for cell in row) for row in rows)
+    return Csv(text.getvalue())
+
+
+def _inert(cell: Any) -> Any:
+    """Marks a label as text if a spreadsheet would read it as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

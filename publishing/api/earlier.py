@@ -1,0 +1,181 @@
+"""The history before a survey's start: the estimates of the surveys that it replaces, where their values mean the same.
+
+`surveys.lineage.join` decides what means the same. A part that is not joined has no numbers, and says why.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ldpstream.publishing.api.schema import EarlierPart, Line
+from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.publication import Publication, Span, publication_key
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import Survey
+from ldpstream.surveys.lineage import join
+
+if TYPE_CHECKING:
+    from ldpstream.publishing.api.responses import Source
+
+
+MOST_STEPS = 1000  # of a longer series, a part of the steps is read
+
+
+class Replaced(NamedTuple):
+    """A survey that another survey replaces, and the reader of its saved publications."""
+
+    survey: Survey
+    source: "Source"
+
+
+class Shown(NamedTuple):
+    """A value of a series.
+
+    Attributes:
+        value: its index in the attribute.
+        label: its label.
+        place: its index in the estimates; None if the estimates do not have the value.
+    """
+
+    value: int
+    label: str
+    place: int | None
+
+
+def kept_steps(survey: Survey, progress: Progress | None, latest: int, last: int) -> range:
+    """The steps of a series, in order: of the last `last` steps up to `latest`, those whose estimates are kept.
+
+    If these are more than `MOST_STEPS`, the range has one step in n (`range.step`), and the latest step.
+    """
+    if progress is None:
+        return range(0)
+    first = max(progress.first_step, progress.next_step - survey.retention_steps, latest - last + 1)
+    steps = range(latest, first - 1, -1)
+    return steps[:: max(1, math.ceil(len(steps) / MOST_STEPS))][::-1]
+
+
+def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: float) -> list[Line]:
+    """One line for each value, with one number for each estimate; None where there is no estimate."""
+    estimates = [result.estimate() for result in results]
+    ends = [estimate.interval(confidence) for estimate in estimates]
+    return [
+        Line(
+            value=value, label=label,
+            frequencies=[None if place is None else plain(e.frequencies[place]) for e in estimates],
+            low=[None if place is None else plain(low[place]) for low, _ in ends],
+            high=[None if place is None else plain(high[place]) for _, high in ends],
+        )
+        for value, label, place in values
+    ]  # fmt: skip
+
+
+def chain(survey: Survey, served: Mapping[str, Replaced]) -> list[Replaced]:
+    """The survey that `survey` replaces, then the one that that survey replaces, and so on, as far as `served` has them.
+
+    Args:
+        survey: the survey.
+        served: surveys by fingerprint, as hexadecimal digits.
+    """
+    found: list[Replaced] = []
+    seen, before = {survey.fingerprint.hex()}, survey.replaces
+    while before is not None and before in served and before not in seen:
+        found.append(served[before])
+        seen.add(before)
+        before = found[-1].survey.replaces
+    return found
+
+
+def earlier_parts(
+    survey: Survey,
+    replaced: Sequence[Replaced],
+    name: str,
+    span: Span,
+    estimator: str,
+    values: Sequence[int],
+    confidence: float,
+    n_steps: int,
+    cohort: str | None = None,
+) -> list[EarlierPart]:
+    """The parts of a series from the replaced surveys, the oldest part first.
+
+    A part has the steps that end at or before the start of the next survey. After a part that is not joined there is no
+    earlier part: a chain of meanings ends there. A part without estimates by this estimator is not joined.
+
+    Args:
+        survey: the survey of the series.
+        replaced: the survey that `survey` replaces, then the one that that survey replaces, and so on, as from `chain`.
+        name, span, estimator, values, confidence: as in the series.
+        n_steps: the largest number of steps of all parts together.
+        cohort: as in the series. The history of a cohort ends at a survey that does not have it under the same names.
+    """
+    parts: list[EarlierPart] = []
+    attribute = survey.attributes[survey.index(name)]
+    shown, later = [Shown(v, attribute.label(v), v) for v in values], survey
+    for old, source in replaced:
+        if n_steps <= 0:
+            break
+        joined = join(old, later, name)
+        if not joined.joined or (span == "window" and not joined.windows):
+            parts.append(_part(old, span, False, joined.reason, [], [], []))
+            break
+        if cohort is not None and not _has_cohort(old, survey, cohort):
+            parts.append(_part(old, span, False, f"{old.name} has no such cohort", [], [], []))
+            break
+        shown = [Shown(v, label, None if place is None else joined.places[place]) for v, label, place in shown]
+        progress = source.progress()
+        end = 0 if progress is None else min(progress.next_step, old.step_at(later.start_ms))
+        steps = kept_steps(old, progress, end - 1, n_steps)  # those that end at or before the next survey's start
+        published = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
+        found = [p for p in published if p.below_least or estimator in p.estimators]
+        if published and not found:
+            others = " and ".join(published[-1].estimators)
+            parts.append(_part(old, span, False, f"its estimates are by {others}, not by {estimator}", [], [], []))
+            break
+        k = old.attributes[old.index(name)].k
+        results = [p.estimators.get(estimator) or Frequencies.nothing(k) for p in found]
+        drawn = lines(results, shown, confidence)
+        parts.append(_part(old, span, True, joined.reason, found, results, drawn, steps.step))
+        n_steps, later = n_steps - steps.step * len(found), old
+    else:
+        if later.replaces is not None and n_steps > 0:
+            parts.append(_missing(later.replaces))
+    return parts[::-1]
+
+
+def _missing(fingerprint: str) -> EarlierPart:
+    """The part of a survey that is not served here, or that replaces one of the surveys after it."""
+    return EarlierPart(
+        survey="", fingerprint=fingerprint, joined=False, reason="no earlier survey with this fingerprint is served here",
+        every=1, steps=[], start_ms=[], end_ms=[], reports=[], complete=[], interval_withheld=[], lines=[],
+    )  # fmt: skip
+
+
+def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
+    """True if both surveys have the cohort, as the same kind of fact."""
+    if old.cohort is None or new.cohort is None:
+        return False
+    return old.cohort.name == new.cohort.name and cohort in old.cohort.values
+
+
+def _part(
+    survey: Survey,
+    span: Span,
+    joined: bool,
+    reason: str,
+    found: Sequence[Publication],
+    results: Sequence[Frequencies],
+    drawn: list[Line],
+    every: int = 1,
+) -> EarlierPart:
+    width = survey.window_steps if span == "window" else 1
+    return EarlierPart(
+        survey=survey.name, fingerprint=survey.fingerprint.hex(), joined=joined, reason=reason, every=every,
+        steps=[p.step for p in found], start_ms=[survey.opens_ms(max(0, p.step - width + 1)) for p in found],
+        end_ms=[survey.opens_ms(p.step + 1) for p in found], reports=[p.reports for p in found],
+        complete=[p.complete for p in found], interval_withheld=[result.interval_withheld for result in results], lines=drawn,
+    )  # fmt: skip
+
+
+def plain(x: float) -> float | None:
+    """The number; None for NaN, which JSON does not have."""
+    return None if math.isnan(x) else float(x)

@@ -1,0 +1,85 @@
+"""Errors of the HTTP API as problem documents (RFC 9457), and the parts of its OpenAPI description."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from ldpstream.publishing.api.responses import NotAllowed, NotFound
+from ldpstream.runtime.openapi import with_formats
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
+
+
+class Api(FastAPI):
+    """FastAPI with the width of every number in the OpenAPI document. Without a width, client generators assume 32 bits."""
+
+    def openapi(self) -> dict[str, Any]:
+        document: dict[str, Any] = with_formats(super().openapi())
+        return document
+
+
+def handle_errors(api: FastAPI) -> None:
+    @api.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> Response:
+        return _problem(error.status_code, str(error.detail))
+
+    @api.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return _problem(422, f"{first['loc'][-1]}: {first['msg']}")
+
+    @api.exception_handler(NotFound)
+    async def missing(_: Request, error: NotFound) -> Response:
+        return _problem(404, str(error))
+
+    @api.exception_handler(NotAllowed)
+    async def not_allowed(_: Request, error: NotAllowed) -> Response:
+        return _problem(422, str(error))
+
+    @api.exception_handler(StoreUnavailable)
+    async def away(_: Request, error: StoreUnavailable) -> Response:
+        return _problem(503, "the store of results does not answer")
+
+    @api.exception_handler(StoreDamaged)
+    async def damaged(_: Request, error: StoreDamaged) -> Response:
+        return _problem(503, str(error))
+
+
+def _problem(status: int, detail: str) -> Response:
+    body = msgspec.json.encode({"type": "about:blank", "status": status, "detail": detail})
+    return Response(body, status, media_type="application/problem+json")
+
+
+_PROBLEM: dict[str, Any] = {
+    "content": {
+        "application/problem+json": {
+            "schema": {
+                "type": "object",
+                "required": ["type", "status", "detail"],
+                "properties": {"type": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}},
+            }
+        }
+    }
+}
+FAILURES: dict[int | str, dict[str, Any]] = {
+    404: {"description": "There is no such attribute, or no such estimate yet.", **_PROBLEM},
+    422: {"description": "A parameter is not allowed.", **_PROBLEM},
+    503: {"description": "The store of results does not answer.", **_PROBLEM},
+}
+
+
+def describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI description of a response, with every reference replaced by its schema."""
+    (schema,), parts = msgspec.json.schema_components([answer])
+    return {200: {"content": {"application/json": {"schema": _resolve(schema, parts)}}}, **FAILURES}
+
+
+def _resolve(schema: Any, parts: dict[str, Any]) -> Any:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return _resolve(parts[schema["$ref"].rpartition("/")[2]], parts)
+        return {key: _resolve(inner, parts) for key, inner in schema.items()}
+    return [_resolve(inner, parts) for inner in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,405 @@
+"""Bodies of the HTTP API's responses, built from the survey and the publications that the schedule saved."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from scipy.stats import norm
+
+from ldpstream.estimators.differences import difference_errors
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
+from ldpstream.estimators.post_processing import post_process
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.location import ChannelMechanism
+from ldpstream.publishing.api.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, plain
+from ldpstream.publishing.api.schema import (  # fmt: skip
+    AttributeInfo,
+    Chances,
+    CohortInfo,
+    Comparison,
+    Histogram,
+    Level,
+    NumberLine,
+    NumberSeries,
+    Outlook,
+    Overview,
+    Series,
+    Share,
+    Side,
+    Status,
+    SurveyInfo,
+)
+from ldpstream.publishing.frequencies import NUMBERS, Frequencies
+from ldpstream.publishing.publication import (
+    COHORT_SPANS,
+    MAX_FILTERED,
+    LevelEstimate,
+    Publication,
+    Span,
+    edges_of,
+    estimators,
+    publication_key,
+    spans,
+    spent,
+)
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import Attribute, Reason, Survey
+
+MAX_LINES = 20
+Truths = Callable[[Publication], list[float] | None]
+
+
+class NotFound(Exception):
+    """The attribute is unknown, or the estimate does not exist yet."""
+
+
+class NotAllowed(Exception):
+    """An argument that is not allowed."""
+
+
+class Source(Protocol):
+    """Reader of saved publications, implemented by `publishing.results`. Methods may raise StoreUnavailable."""
+
+    def progress(self) -> Progress | None:
+        """Returns the progress last saved; None before the first save."""
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """Returns the publications with these keys (`Publication.key`); None for a missing publication."""
+
+
+class ApiResponses:
+    """Builds the bodies of responses from the saved publications.
+
+    Args:
+        survey: the survey.
+        source: reads the survey's publications.
+        truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
+        replaced: returns the survey that `survey` replaces, then the one that that survey replaces, and so on.
+
+    Raises (all methods):
+        NotFound: if the attribute is unknown, or the estimate does not exist yet.
+        NotAllowed: if an argument is not allowed.
+        StoreUnavailable: if the source raises this error.
+    """
+
+    def __init__(
+        self, survey: Survey, source: Source, truth: Truths | None, replaced: Callable[[], Sequence[Replaced]] = tuple
+    ) -> None:
+        self._survey, self._source, self._truth, self.replaced = survey, source, truth, replaced
+        self._attributes = {attribute.name: attribute for attribute in survey.attributes}
+
+    def survey_info(self) -> SurveyInfo:
+        s = self._survey
+        attributes = [
+            AttributeInfo(
+                name=a.name,
+                k=a.k,
+                levels=[
+                    Level(
+                        name=level.name, mechanism=m.signature,
+                        eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+                        every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
+                        eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
+                        guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
+                        guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
+                    )
+                    for level, m in zip(a.levels, mechanisms, strict=True)
+                ],
+                estimators=list(estimators(a, mechanisms)),
+                spans=list(spans(a)),
+                numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
+            )
+            for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
+        ]  # fmt: skip
+        return SurveyInfo(
+            name=s.name, fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
+            window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
+            collection=s.collection, attributes=attributes,
+            cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
+            post_methods=list(POST_NAMES), simulated=self._truth is not None,
+        )  # fmt: skip
+
+    def latest_step(self) -> int | None:
+        progress = self._source.progress()
+        return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
+
+    def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
+        """Returns the summary. Without `outlook`, the attributes have none: it may take a tenth of a second for each level."""
+        s, progress, latest = self._survey, self._source.progress(), self.latest_step()
+        due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
+        return Status(
+            attributes=[] if latest is None else self._overviews(span, latest, outlook),
+            rejected=rejected,
+            first_step=None if progress is None or latest is None else max(progress.first_step, latest - s.retention_steps + 1),
+            latest_step=latest,
+            now_ms=now_ms,
+            due_ms=None if self._truth or s.ended(due) else s.closes_ms(due),
+        )
+
+    def _overviews(self, span: Span, step: int, outlook: bool) -> list[Overview]:
+        counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
+        found = {s: self._of_all_attributes(s, step) for s in dict.fromkeys((counted, "step", "filtered"))}
+        overviews = []
+        for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
+            shown = (curve or of_step) if span == "filtered" else of_span
+            if shown is not None:
+                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook))
+        return overviews
+
+    def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
+        return self._source.get([publication_key(name, span, step) for name in self._attributes])
+
+    def _overview(
+        self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool
+    ) -> Overview:
+        label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
+        change = None if curve is None else curve.change
+        return Overview(
+            attribute=p.attribute, span=p.span, step=p.step,
+            reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
+            step_reports=of_step.reports, step_complete=of_step.complete,
+            outlook=self.outlook(p.attribute, p.step) if outlook else {},
+            top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3)],
+            fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
+            drift_label=None if said.drift_value is None else label(said.drift_value),
+            levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
+            levels_label=None if levels.levels_value is None else label(levels.levels_value),
+            change=change, change_label=None if change is None else label(change.value),
+        )  # fmt: skip
+
+    def outlook(self, name: str, step: int) -> dict[str, Outlook]:
+        """Returns the privacy losses after this step and a year later, or after the survey's last step, by level."""
+        attribute = self._survey.index(name)
+        steps, last = step + 1, self._survey.n_steps
+        later = steps + self._survey.steps_a_year
+        later = later if last is None else max(steps, min(later, last))  # devices stop after the last step
+        levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
+        return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, later)) for level, m in levels}
+
+    def histogram(
+        self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None,
+        cohort: str | None = None,
+    ) -> Histogram:  # fmt: skip
+        attribute = self._known(name, span, cohort)
+        p = self._published(name, span, step, cohort)
+        chosen = self._estimator(p, estimator)
+        result = _result(p, chosen, attribute)
+        estimate = result.estimate()
+        frequencies = estimate.frequencies
+        if post != "none":
+            if chosen != "mi" or post not in POST_NAMES:
+                allowed = POST_NAMES if chosen == "mi" else ("none",)
+                raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
+            if post.startswith("power") and result.interval_withheld:
+                raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
+            frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
+        low, high = estimate.interval(confidence)
+        truth = self._truth(p) if self._truth else None
+        shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
+        return Histogram(
+            survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, below_least=p.below_least,
+            panes=p.panes, reports=p.reports,
+            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self.people(p)),
+            complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
+            iterations=estimate.iterations, converged=estimate.converged, gap=plain(estimate.gap),
+            interval_withheld=result.interval_withheld, privacy=p.privacy,
+            diagnostics=p.diagnostics,
+            values=shown.tolist(), labels=[attribute.label(v) for v in shown],
+            frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
+            low=_plains(low[shown]), high=_plains(high[shown]),
+            truth=None if truth is None else [truth[v] for v in shown],
+            others=plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
+            numbers=p.numbers, change=p.change,
+            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
+        )  # fmt: skip
+
+    def comparison(
+        self, name: str, before: int, after: int | None, span: Span, estimator: str | None, confidence: float, top: int | None,
+        cohort: str | None = None,
+    ) -> Comparison:  # fmt: skip
+        attribute = self._known(name, span, cohort)
+        first, second = self._published(name, span, before, cohort), self._published(name, span, after, cohort)
+        if first.step == second.step:
+            raise NotAllowed(f"before and after must be different steps, got {before} twice")
+        chosen = self._estimator(second, estimator)
+        results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
+        one, other = (result.estimate() for result in results)
+        mechanisms = self._survey.mechanisms[self._survey.index(name)]
+        exact = chosen == "mi" and len(mechanisms) == 1
+        exact = exact and not isinstance(mechanisms[0], ChannelMechanism)  # its inversion may be biased
+        people = max(self.people(first), self.people(second))
+        errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
+        differences = other.frequencies - one.frequencies
+        half, wide = (float(norm.isf((1 - confidence) / 2 / n)) * errors for n in (1, attribute.k))
+        shown = np.arange(attribute.k) if top is None else np.argsort(-np.abs(differences), kind="stable")[:top]
+        truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
+        truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
+        return Comparison(
+            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
+            basis="inversion" if exact else "any",
+            interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
+            overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
+            before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
+            values=shown.tolist(), labels=[attribute.label(v) for v in shown],
+            differences=_plains(differences[shown]), standard_errors=_plains(errors[shown]),
+            low=_plains((differences - half)[shown]), high=_plains((differences + half)[shown]),
+            clear=(np.abs(differences) > wide)[shown].tolist(), truth=truth,
+        )  # fmt: skip
+
+    def _side(self, p: Publication, frequencies: FloatArray) -> Side:
+        return Side(
+            step=p.step, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
+            people_at_least=math.ceil(self.people(p)), complete=p.complete, below_least=p.below_least,
+            frequencies=_plains(frequencies),
+        )  # fmt: skip
+
+    def series(
+        self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float, step: int | None,
+        cohort: str | None = None,
+    ) -> Series:  # fmt: skip
+        attribute = self._known(name, span, cohort)
+        found, every = self._last(name, span, last, step, cohort)
+        chosen = self._estimator(found[-1], estimator)
+        # an older software version published fewer estimators
+        found = [p for p in found if p.below_least or chosen in p.estimators]
+        if values is None:
+            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
+        else:
+            shown = _indices(values, attribute.k)
+        results = [_result(p, chosen, attribute) for p in found]
+        drawn = lines(results, [Shown(v, attribute.label(v), v) for v in shown], confidence)
+        changes = [p.change for p in found if p.change is not None]
+        before = last - (found[-1].step + 1)  # steps before this survey's first step
+        return Series(
+            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, every=every,
+            steps=[p.step for p in found],
+            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
+            reports=[p.reports for p in found], complete=[p.complete for p in found],
+            below_least=[p.below_least for p in found],
+            interval_withheld=[result.interval_withheld for result in results], lines=drawn,
+            changes=changes, change_labels=[attribute.label(change.value) for change in changes],
+            eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
+            earlier=earlier_parts(self._survey, self.replaced(), name, span, chosen, shown, confidence, before, cohort),
+        )  # fmt: skip
+
+    def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
+        attribute = self._known(name, span, cohort)
+        if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)]) is None:
+            raise NotFound(f"attribute {name} has no published mean and no percentiles: it needs bins or ordered numbers")
+        found, every = self._last(name, span, last, step, cohort)
+        lines = []
+        for number in NUMBERS:
+            of_steps = [p.numbers.get(number) for p in found]
+            lines.append(
+                NumberLine(
+                    name=number, values=[None if x is None else x.value for x in of_steps],
+                    low=[None if x is None else x.low for x in of_steps],
+                    high=[None if x is None else x.high for x in of_steps],
+                )
+            )  # fmt: skip
+        return NumberSeries(
+            attribute=name, span=span, cohort=cohort, every=every, steps=[p.step for p in found],
+            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
+            reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
+        )  # fmt: skip
+
+    def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> tuple[list[Publication], int]:
+        """Returns the publications of `kept_steps` up to `step` or the latest step, at least one; and n for one step in n."""
+        progress, latest = self._source.progress(), self.latest_step() if step is None else step
+        steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, last)
+        keys = [publication_key(name, span, step, cohort) for step in steps]
+        found = [p for p in self._source.get(keys) if p is not None]
+        if not found:
+            raise NotFound(f"no estimate of {name} yet")
+        return found, steps.step
+
+    def people(self, p: Publication | Overview) -> float:
+        """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""
+        width = self._survey.window_steps if p.span == "window" else 1
+        most = max(m.reports_in(width) for m in self._survey.mechanisms[self._survey.index(p.attribute)])
+        return p.reports / max(1, min(most, p.panes))
+
+    def _published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
+        if step is None:
+            step = self.latest_step()
+        p = self._source.get([publication_key(name, span, step, cohort)])[0] if step is not None else None
+        if p is None:
+            raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
+        return p
+
+    def _start_ms(self, p: Publication) -> int:
+        width = self._survey.window_steps if p.span == "window" else 1
+        return self._survey.opens_ms(max(0, p.step - width + 1))
+
+    def _end_ms(self, p: Publication) -> int:
+        return self._survey.opens_ms(p.step + 1)
+
+    def _known(self, name: str, span: Span, cohort: str | None) -> Attribute:
+        if name not in self._attributes:
+            raise NotFound(f"no attribute {name!r} in this survey")
+        attribute = self._attributes[name]
+        if span not in spans(attribute):
+            raise NotFound(f"attribute {name} has {attribute.k} values; at most {MAX_FILTERED} have a filtered curve")
+        if cohort is not None:
+            try:
+                self._survey.cohort_index(cohort)
+            except ValueError as error:
+                raise NotAllowed(str(error)) from None
+            if span not in COHORT_SPANS:
+                raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
+        return attribute
+
+    def _estimator(self, p: Publication, wanted: str | None) -> str:
+        attribute = self._survey.index(p.attribute)
+        default = estimators(self._survey.attributes[attribute], self._survey.mechanisms[attribute])[0]
+        known = [default] if p.below_least else list(p.estimators)
+        if wanted is None:
+            return known[0]
+        if wanted not in known:
+            raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}")
+        return wanted
+
+
+@lru_cache(maxsize=4096)  # may take a tenth of a second
+def _chances(m: Mechanism, steps: int) -> Chances:
+    t, loss = m.reports_in(steps), spent(m, steps)
+    return Chances(
+        t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact,
+        guess=m.guess(t), guess_any_values=m.guess_any_values(t),
+    )  # fmt: skip
+
+
+def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
+    """Returns an estimator's result, without any number for a cohort below its least size."""
+    return Frequencies.nothing(attribute.k) if p.below_least else p.estimators[estimator]
+
+
+def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
+    return LevelEstimate(
+        reports=level.reports,
+        frequencies=[level.frequencies[v] for v in values],
+        standard_errors=[level.standard_errors[v] for v in values],
+    )
+
+
+def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
+    """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate."""
+    if p.below_least:
+        return []
+    frequencies = p.estimators[p.main].estimate().frequencies
+    order = np.argsort(-frequencies, kind="stable")[:n]
+    return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
+
+
+def _indices(values: str, k: int) -> list[int]:
+    parts = values.split(",")
+    if len(parts) > MAX_LINES or not all(part.isascii() and part.isdigit() and int(part) < k for part in parts):
+        raise NotAllowed(f"values must be at most {MAX_LINES} comma-separated indices below {k}, got {values!r}")
+    return [int(part) for part in parts]
+
+
+def _plains(numbers: Iterable[float]) -> list[float | None]:
+    return [plain(x) for x in numbers]

@@ -1,0 +1,352 @@
+"""Responses of the API, one struct each. None stands for NaN and infinity, since JSON has no such numbers."""
+
+from typing import Literal
+
+import msgspec
+
+from ldpstream.publishing.frequencies import NumberEstimate, Withheld
+from ldpstream.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span
+from ldpstream.surveys import Reason
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
+
+    A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
+    value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
+    all reports between any two value sequences (None: no bound).
+
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports.
+    The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of the chance of a right
+    guess of the value at one step, from all reports of a year, even if the value changes.
+    """
+
+    name: str
+    mechanism: str
+    eps_1: float
+    eps_inf: float | None
+    every_steps: int
+    lifetime_reports: int | None
+    eps_window: float | None
+    eps_lifetime: float | None
+    guess_1: float
+    guess_inf: float
+    guess_year: float
+
+
+class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute: its k values, its levels, and what is published about it.
+
+    `estimators`: the estimators of the spans "step" and "window", the default estimator first. The only estimator of the span
+    "filtered" is "filter". `spans`: the published spans; an attribute with more than 10 000 values has no span "filtered".
+    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers.
+    """
+
+    name: str
+    k: int
+    levels: list[Level]
+    estimators: list[str]
+    spans: list[Span]
+    numbers: list[str]
+
+
+class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey's cohorts: the name of the public fact, the cohorts, and the least number of reports of a histogram."""
+
+    name: str
+    values: list[str]
+    least: int
+
+
+class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey. `post_methods`: post-processings of "mi" that requests may name. `simulated`: the truth is known.
+
+    `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
+    """
+
+    name: str
+    fingerprint: str
+    start_ms: int
+    step_seconds: int
+    window_steps: int
+    lateness_steps: int
+    retention_steps: int
+    collection: str
+    cohort: CohortInfo | None
+    attributes: list[AttributeInfo]
+    post_methods: list[str]
+    simulated: bool
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and its estimated frequency."""
+
+    label: str
+    frequency: float | None
+
+
+class Chances(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy loss of t reports, in nats, and the chance of a right guess of a value.
+
+    The guesser sees the t reports and considers all values equally likely beforehand. `eps_t` and `guess`: the value never
+    changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step; both are upper
+    bounds, but eps_sequence is exact if `eps_sequence_exact`.
+    """
+
+    t: int
+    eps_t: float
+    eps_sequence: float
+    eps_sequence_exact: bool
+    guess: float
+    guess_any_values: float
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy loss at one level: `now`, after the latest step, and `year`, 365 days later.
+
+    `year` is the loss after the survey's last step, if the survey ends within these days.
+    """
+
+    now: Chances
+    year: Chances
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """Summary of an attribute's latest estimate: its three most frequent values (none without an estimate) and privacy loss.
+
+    `span` is the requested span, or "step" if the request is for the filtered curve and the attribute has none. fit_z (by
+    level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for all spans.
+    `step_reports` and `step_complete` are the number of reports and the completeness of the latest step alone. levels_sigma,
+    levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
+    `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
+    the label of the value that jumped. `outlook` is by level.
+    """
+
+    attribute: str
+    span: Span
+    step: int
+    reports: int
+    panes: int
+    complete: bool
+    step_reports: int
+    step_complete: bool
+    privacy: dict[str, Privacy]
+    outlook: dict[str, Outlook]
+    top: list[Share]
+    fit_z: dict[str, float | None]
+    drift_sigma: float | None
+    drift_p: float | None
+    drift_label: str | None
+    levels_sigma: float | None
+    levels_p: float | None
+    levels_label: str | None
+    levels_pair: list[str] | None
+    change: Jump | None
+    change_label: str | None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Summary of all attributes. `rejected` counts envelopes by reason.
+
+    `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
+    next step is published at `due_ms` or soon after (None after the last step, and in a simulation, whose clock is virtual).
+    `now_ms` is the server's time. Times are Unix times.
+    """
+
+    attributes: list[Overview]
+    rejected: dict[Reason, int]
+    first_step: int | None
+    latest_step: int | None
+    now_ms: int
+    due_ms: int | None
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
+
+    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered" this applies until
+    the first step with reports; a later step without reports is predicted. `interval_withheld` is the reason why an
+    estimate has no standard errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms`
+    and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
+    intervals are computed before post-processing. `change` and `numbers`: see `publication.Publication`.
+
+    The intervals of "eb" are published for a confidence of 0.95. For another confidence, each end's distance from the share is
+    scaled as for a normal distribution, which is an approximation. The intervals of `numbers` always have a confidence of 0.95.
+
+    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span: at
+    least so many people reported. `others` is the sum of the frequencies of the values that are not shown; None if all values
+    are shown or there is no estimate.
+
+    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its least size:
+    then only the number of reports is known, and all numbers of the estimate are None.
+    """
+
+    survey: str
+    attribute: str
+    step: int
+    span: Span
+    cohort: str | None
+    below_least: bool
+    start_ms: int
+    end_ms: int
+    panes: int
+    reports: int
+    people_at_least: int
+    complete: bool
+    estimator: str
+    post: str
+    confidence: float
+    iterations: int
+    converged: bool
+    gap: float | None
+    interval_withheld: Withheld | None
+    privacy: dict[str, Privacy]
+    diagnostics: Diagnostics
+    values: list[int]
+    labels: list[str]
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    truth: list[float] | None
+    others: float | None
+    numbers: dict[str, NumberEstimate]
+    levels: dict[str, LevelEstimate]
+    change: Jump | None
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two estimates of a comparison. Fields as in `Histogram`."""
+
+    step: int
+    start_ms: int
+    end_ms: int
+    panes: int
+    reports: int
+    people_at_least: int
+    complete: bool
+    below_least: bool
+    frequencies: list[float | None]
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Differences of the frequencies at two times, `after` minus `before`, one entry per value shown.
+
+    `standard_errors` are upper bounds (`estimators.differences`). `basis` names the bound. "inversion": the raw inversion of
+    one level; the bound allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence
+    between the two estimates. `low` and `high` are the ends of each value's own interval. `clear` is true if the interval
+    excludes 0 although it is widened for all k values (Bonferroni). If an estimate has no intervals, the difference has none:
+    the numbers are None, `clear` is false, and `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is
+    below the least size, all numbers are None. `overlap` is true if both spans contain a
+    common step. `truth` is the true difference in a simulation.
+    """
+
+    attribute: str
+    span: Span
+    cohort: str | None
+    estimator: str
+    confidence: float
+    basis: Literal["inversion", "any"]
+    interval_withheld: Withheld | None
+    overlap: bool
+    before: Side
+    after: Side
+    values: list[int]
+    labels: list[str]
+    differences: list[float | None]
+    standard_errors: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    clear: list[bool]
+    truth: list[float] | None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One value over the steps of its series."""
+
+    value: int
+    label: str
+    frequencies: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of a series from a survey that the series' survey replaces. The steps are the earlier survey's steps.
+
+    `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
+    no steps. `survey` is "" if the earlier survey is not served here. `lines` has the values of the series; the numbers of an
+    added value are None. Other names are as in `Series`.
+    """
+
+    survey: str
+    fingerprint: str
+    joined: bool
+    reason: str
+    every: int
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
+    interval_withheld: list[Withheld | None]
+    lines: list[Line]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
+
+    The numbers of a step without an estimate are None. If the request names no values, the lines are the five most frequent
+    values of the last step with an estimate. If no step has an estimate, there are no lines. For the span "filtered", `changes`
+    has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
+    other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
+    survey replaces, the oldest first, if the series has fewer steps than the request allows. `every`: the series has one step
+    in `every`; it is above 1 if the request covers more than 1000 kept steps. The jumps of the other steps are then missing.
+    """
+
+    attribute: str
+    span: Span
+    cohort: str | None
+    estimator: str
+    confidence: float
+    every: int
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
+    below_least: list[bool]
+    interval_withheld: list[Withheld | None]
+    lines: list[Line]
+    changes: list[Jump]
+    change_labels: list[str]
+    eps_t: dict[str, list[float]]
+    earlier: list[EarlierPart]
+
+
+class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One number over the steps, such as the mean or a percentile, with the ends of its 95 % intervals."""
+
+    name: str
+    values: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
+
+    The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
+    only their ends are None. `every` is as in `Series`. Times and `cohort` are as in `Histogram`.
+    """
+
+    attribute: str
+    span: Span
+    cohort: str | None
+    every: int
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
+    lines: list[NumberLine]

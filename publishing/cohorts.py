@@ -1,0 +1,70 @@
+"""The histograms of cohorts: of the reports of one app version, channel or country alone.
+
+The count tables of a cohort are part of the tables of all people. A cohort's histogram comes from the default estimator. There
+is no histogram below the survey's least size. The reports of a person who changes the cohort count for each cohort in which the
+person reported. The standard errors allow for a person who reports in the cohort at every step of the span.
+"""
+
+from ldpstream.estimators.ems import combined_ems
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.levels import levels_difference
+from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.finite import Attempts, finite
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
+from ldpstream.publishing.publication import (
+    LEVELS_CHANCE,
+    Diagnostics,
+    Publication,
+    empirical_bayes,
+    estimators,
+    is_numeric,
+    pooled,
+)
+from ldpstream.surveys import Survey
+
+
+def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: list[list[CountTable]]) -> Publication:
+    """Estimates one attribute of one cohort over the panes of a span.
+
+    Args:
+        survey: a survey with cohorts.
+        cohort: index of the cohort.
+        everybody: the publication of the same attribute, step and span for all people.
+        panes: for each step of the span, the cohort's count table of every level.
+    """
+    assert survey.cohort is not None
+    attribute = survey.index(everybody.attribute)
+    asked, mechanisms = survey.attributes[attribute], survey.mechanisms[attribute]
+    groups, most_reports = pooled(mechanisms, panes)
+    reports = sum(table.n for _, table in groups)
+    found: dict[str, Frequencies] = {}
+    numbers: dict[str, NumberEstimate] = {}
+    attempts = Attempts()
+    if reports >= survey.cohort.least:
+        differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
+        chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
+        withheld: Withheld | None = "levels" if any(p is not None and p < LEVELS_CHANCE for p in chances) else None
+        nothing = Estimate.of_nothing(asked.k, reports)
+        if is_numeric(mechanisms):
+            estimate, withheld = attempts.of("ems", lambda: combined_ems(groups), nothing), withheld or "bias"
+        else:
+            estimate = attempts.of("eb", lambda: empirical_bayes(asked, groups, most_reports), nothing)
+            numbers = attempts.of("numbers", lambda: numbers_of(estimate, asked.edges, withheld), numbers)
+        found = {estimators(asked, mechanisms)[0]: Frequencies.of(estimate, withheld)}
+    made = Publication(
+        survey=everybody.survey,
+        fingerprint=everybody.fingerprint,
+        attribute=everybody.attribute,
+        step=everybody.step,
+        span=everybody.span,
+        cohort=survey.cohort.values[cohort],
+        below_least=not found,
+        panes=sum(any(table.n for table in pane) for pane in panes),
+        reports=reports,
+        complete=everybody.complete,
+        estimators=found,
+        numbers=numbers,
+        privacy=everybody.privacy,
+        diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+    )
+    return finite(made, attempts.failed)

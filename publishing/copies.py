@@ -1,0 +1,136 @@
+"""Restores the results in Redis from the topic of estimates, and the topic from the results, if one of them lost its copies.
+
+Both hold the publications of the kept steps (`retention_steps`). If somebody deletes the results alone, the progress stays, and
+the schedule itself would never look at these steps again. If somebody deletes the topic, only Redis has the history.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from ldpstream.publishing.filtering import replay
+from ldpstream.publishing.publication import Publication, publication_key, publication_keys, spans
+from ldpstream.surveys import Survey
+
+if TYPE_CHECKING:
+    from ldpstream.publishing.schedule import EstimatesTopic, Progress, PublicationSummary, Results
+
+log = structlog.get_logger("ldpstream.estimator")
+
+COMPARE_MS = 10_000  # time between two comparisons of the results with the progress
+REFILLING = -1  # value of `Progress.topic_end` until the topic has all publications of the results again
+
+
+class Copies:
+    """Compares the two copies of the publications. Only the leading estimator may call the methods.
+
+    Args:
+        survey: the survey.
+        results: the copy in Redis.
+        topic: the copy in Kafka; None if there is none.
+        leads: renews the lease, and returns False if another estimator leads.
+    """
+
+    def __init__(self, survey: Survey, results: "Results", topic: "EstimatesTopic | None", leads: Callable[[], bool]) -> None:
+        self._survey, self._results, self._topic, self._leads = survey, results, topic, leads
+        self._compared_ms: int | None = None
+        self._in_neither: set[str] = set()  # publications, and attributes' filters, that could not be restored
+
+    def publish(
+        self, publications: list[Publication], after: "Progress", in_topic: Iterable["PublicationSummary"]
+    ) -> "Progress":
+        """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`.
+
+        Args:
+            publications: the publications of the step.
+            after: the progress after the step.
+            in_topic: the publications in the topic that the results may lack.
+        """
+        if self._topic is None:
+            return after
+        end = self._topic.publish(publications)
+        if after.topic_end == REFILLING or end <= after.topic_end:
+            return msgspec.structs.replace(after, topic_end=REFILLING)  # the topic is another one than before
+        made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
+        if any(found.step >= first_open and found.key not in made for found in in_topic):
+            return after
+        return msgspec.structs.replace(after, topic_end=end)
+
+    def compare(self, saved: "Progress", now_ms: int, taken_over: bool) -> "Progress | None":
+        """Restores lost copies. Does nothing for `COMPARE_MS` after a comparison, unless `taken_over`.
+
+        Returns:
+            The progress that is saved now; None if another estimator has continued.
+        """
+        if self._topic is None:
+            return saved
+        if saved.topic_end == REFILLING or (taken_over and self._topic.end() < saved.topic_end):
+            if (refilled := self._refill(self._topic, saved)) is None:
+                return None
+            saved = refilled
+        if taken_over or self._compared_ms is None or not 0 <= now_ms - self._compared_ms < COMPARE_MS:
+            if not (self._restore(self._topic, saved) and self._restore_filters(saved)):
+                return None
+            self._compared_ms = now_ms
+        return saved
+
+    def _kept(self, saved: "Progress") -> range:
+        return range(max(saved.first_step, saved.next_step - self._survey.retention_steps), saved.next_step)
+
+    def _refill(self, topic: "EstimatesTopic", saved: "Progress") -> "Progress | None":
+        """Publishes all kept publications that the topic lacks."""
+        marked = msgspec.structs.replace(saved, topic_end=REFILLING)
+        if not self._results.save([], saved, marked):
+            return None
+        told, n = topic.take_over(0, self._leads), 0
+        for step in self._kept(saved):
+            found = self._results.get([key for key in publication_keys(self._survey, step) if key not in told])
+            if lost := [p for p in found if p is not None]:
+                topic.publish(lost)
+                n += len(lost)
+        after = msgspec.structs.replace(saved, topic_end=topic.end())
+        log.warning("the topic of estimates was filled again", survey=self._survey.name, publications=n)
+        return after if self._results.save([], marked, after) else None
+
+    def _restore(self, topic: "EstimatesTopic", saved: "Progress") -> bool:
+        """Saves the kept publications that the results lack and the topic has, if the first or last kept step lacks one.
+
+        Returns:
+            False if another estimator has continued.
+        """
+        steps = self._kept(saved)
+        if not any(self._lacking(step) for step in {*steps[:1], *steps[-1:]}):
+            return True
+        told, n = topic.take_over(0, self._leads), 0
+        for step in steps:
+            lacking = self._lacking(step)
+            found = topic.read([key for key in lacking if key in told])
+            self._in_neither.update(set(lacking) - {p.key for p in found})
+            if found and not self._results.save(found, saved, saved):
+                return False
+            n += len(found)
+        log.warning("estimates were restored from the topic", survey=self._survey.name, publications=n)
+        return True
+
+    def _lacking(self, step: int) -> list[str]:
+        keys = [key for key in publication_keys(self._survey, step) if key not in self._in_neither]
+        return [key for key, found in zip(keys, self._results.get(keys), strict=True) if found is None]
+
+    def _restore_filters(self, saved: "Progress") -> bool:
+        """Replays the kept final steps for each filter whose state is lost. Returns as `_restore`."""
+        steps = range(self._kept(saved).start, min((saved.next_step, *saved.incomplete)))
+        states = self._results.filters()
+        for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
+            name, state = attribute.name, None
+            if name in states or name in self._in_neither or "filtered" not in spans(attribute) or not steps:
+                continue
+            for step in steps:
+                [found] = self._results.get([publication_key(name, "step", step)])
+                state = state if found is None else replay(mechanisms, found, state)
+            if state is None:
+                self._in_neither.add(name)
+            elif not self._results.save([], saved, saved, {name: state}):
+                return False
+        return True

@@ -1,0 +1,140 @@
+"""The filtered curve of an attribute: every share, estimated from all steps so far, and the jumps that the filter detects.
+
+The filter (`estimators.local_level`) sees each step once and in order, when the counts of the step and of all earlier steps are
+final. The schedule saves the filter's state together with its progress, so a restarted estimator continues with the same bits.
+While the counts of the step or of an earlier step may still change, the publication is preliminary: the filter starts from the
+last final step, passes over the steps between, and sees the published step. The state is not saved then, and the schedule
+publishes the step again later.
+
+If the state is lost or belongs to a later step, the filter starts anew at the published step. If the schedule restores a step
+from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
+publication lacks the reports of each level, or if its matrix inversion may be post-processed.
+
+The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
+The projection never increases the squared error. The filter's state is not projected: a filter needs unbiased observations. An
+interval is the filter's interval within [0, 1], extended to the published share.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ldpstream.estimators.changes import Change
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.local_level import Filtered, LocalLevel
+from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.ordered import smoothed_shares
+from ldpstream.estimators.post_processing import post_process
+from ldpstream.estimators.step_noise import step_noise
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.finite import Attempts, finite
+from ldpstream.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of
+from ldpstream.publishing.publication import LEVELS_CHANCE, Diagnostics, Jump, Publication
+
+
+def conclude_filtered(
+    mechanisms: tuple[Mechanism, ...],
+    tables: list[CountTable],
+    made: list[Publication],
+    state: bytes | None,
+    final: bool = True,
+    edges: Sequence[float] | None = None,
+) -> tuple[Publication, bytes]:
+    """Returns the publication of the span "filtered" and the filter's state after the step.
+
+    Args:
+        mechanisms: each level's mechanism.
+        tables: each level's count table of the step.
+        made: the publications of the step and of its window.
+        state: the filter's state after an earlier step; None if there is no state.
+        final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
+        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
+    """
+    step = made[0]
+    raw = combined_inversion(list(zip(mechanisms, tables, strict=True))).frequencies
+    level = _restored(state, mechanisms[0].k, step.step)
+    found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
+    biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)
+    withheld: Withheld | None = "levels" if biased else None
+    attempts = Attempts()
+    publication = Publication(
+        survey=step.survey,
+        fingerprint=step.fingerprint,
+        attribute=step.attribute,
+        step=step.step,
+        span="filtered",
+        panes=level.observed,
+        reports=step.reports,
+        complete=step.complete,
+        estimators={"filter": Frequencies.of(_projected(found, step.reports), withheld)},
+        numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, withheld), {}),
+        privacy=step.privacy,
+        diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+        change=_jump(found.change) if final and found.change is not None else None,
+    )
+    return finite(publication, attempts.failed), level.to_bytes()
+
+
+def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:
+    """Returns the filter's state after a step whose publication was restored.
+
+    Args:
+        mechanisms: each level's mechanism.
+        step: the publication of the step alone.
+        state: the filter's state after an earlier step; None if there is no state.
+    """
+    reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
+    # Publications without a default estimator come from versions that could post-process "mi" before its publication.
+    known = len(reports) == len(mechanisms) and step.main in ("eb", "ems")
+    raw = step.estimators["mi"].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
+    level = _restored(state, mechanisms[0].k, step.step)
+    _observe(level, step.step, mechanisms, raw, reports)
+    return level.to_bytes()
+
+
+def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], raw: FloatArray, reports: list[int]) -> Filtered:
+    """Passes over the steps before `step`, and observes `step`. A NaN in `raw` means that nobody reported."""
+    if step > level.next_step:
+        level.skip(step - level.next_step)
+    if np.isnan(raw).any():
+        return level.skip()
+    expected = level.predicted if level.observed else raw
+    noise = step_noise(list(zip(mechanisms, reports, strict=True)), expected)
+    return level.step(raw, noise.fresh, noise.lasting, noise.skewness)
+
+
+def _projected(found: Filtered, reports: int) -> Estimate:
+    """Returns the shares to publish, with their intervals; all numbers are NaN before the first observation."""
+    levels, half = found.frequencies, NORMAL * found.standard_errors
+    shares = post_process(levels, "norm-sub")
+    ends = Ends(shares, np.clip(levels - half, 0, 1), np.clip(levels + half, 0, 1))
+    return Estimate(shares, found.standard_errors, reports, converged=not np.isnan(levels).any(), posterior=ends)
+
+
+def _numbers(
+    found: Filtered, reports: int, edges: Sequence[float] | None, withheld: Withheld | None
+) -> dict[str, NumberEstimate]:
+    """Returns the mean and percentiles of the filtered shares, after the shares of neighbouring bins are smoothed."""
+    if edges is None:
+        return {}
+    shares = smoothed_shares(found.frequencies, found.standard_errors, reports, np.diff(edges))
+    return numbers_of(shares, edges, withheld)
+
+
+def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
+    """Returns the filter with this state, or a new filter if there is no usable state."""
+    if state is not None:
+        try:
+            level = LocalLevel.from_bytes(state)
+        except ValueError:  # written by another software version
+            pass
+        else:
+            if level.k == k and level.next_step <= step:
+                return level
+    return LocalLevel(k, next_step=step)
+
+
+def _jump(change: Change) -> Jump:
+    low, high = change.interval()
+    return Jump(changed_at=change.step, value=change.value, size=change.size, low=low, high=high, sigma=change.score)

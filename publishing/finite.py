@@ -1,0 +1,105 @@
+"""Only finite numbers are published: what could not be calculated is left out, and the publication names it.
+
+Forged reports can make any counts. If an estimator raises an error or returns a number that is not finite, the publication has
+none of this estimator's numbers, but all others. `Diagnostics.failed` names what is missing. No step is held back.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+import structlog
+
+from ldpstream.publishing.frequencies import Frequencies
+
+if TYPE_CHECKING:
+    from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication
+
+log = structlog.get_logger("ldpstream.estimator")
+T = TypeVar("T")
+
+
+class Attempts:
+    """Calculates the parts of a publication, and goes on if one raises an error.
+
+    Attributes:
+        failed: the names of the parts that raised an error.
+    """
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def of(self, name: str, make: Callable[[], T], otherwise: T) -> T:
+        """Returns what `make` returns, or `otherwise` if `make` raises an error of arithmetic."""
+        try:
+            return make()
+        except (ArithmeticError, ValueError):
+            log.exception("estimate failed", part=name)
+            self.failed.append(name)
+            return otherwise
+
+
+def finite(p: "Publication", failed: Sequence[str] = ()) -> "Publication":
+    """Returns the publication without numbers that are not finite.
+
+    Args:
+        p: the publication.
+        failed: the parts that are known to have failed.
+    """
+    shares = {name: _finite_shares(found) for name, found in p.estimators.items()}
+    numbers = all(_is_finite(msgspec.structs.astuple(x)) for x in p.numbers.values())
+    levels = {name: _finite_level(found) for name, found in p.levels.items()}
+    change = p.change is None or _is_finite(msgspec.structs.astuple(p.change))
+    diagnostics, unsaid = _finite_diagnostics(p.diagnostics)
+    lost = [*failed, *(name for name, found in shares.items() if found is not p.estimators[name]), *unsaid]
+    lost += [f"level {name}" for name, found in levels.items() if found is not p.levels[name]]
+    lost += [] if numbers else ["numbers"]
+    lost += [] if change else ["change"]
+    if not lost:
+        return p
+    log.error("estimate failed", survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, parts=lost)
+    return msgspec.structs.replace(
+        p, estimators=shares, numbers=p.numbers if numbers else {}, levels=levels, change=p.change if change else None,
+        diagnostics=msgspec.structs.replace(diagnostics, failed=tuple(dict.fromkeys(lost))),
+    )  # fmt: skip
+
+
+def _is_finite(numbers: Sequence[Any]) -> bool:
+    return all(math.isfinite(x) for x in numbers if isinstance(x, float))
+
+
+def _finite_shares(found: Frequencies) -> Frequencies:
+    """Returns the same object if it is finite, and a result without numbers if not.
+
+    All frequencies are missing if the counts carry no information. Otherwise no frequency and no end of an interval is missing.
+    """
+    f, errors = _array(found.frequencies), _array(found.standard_errors)
+    none, ends = bool(np.isnan(f).all()), [_array(end) for end in (found.low, found.high) if end is not None]
+    sound = none or (np.isfinite(f).all() and all(np.isfinite(end).all() for end in ends))
+    sound = sound and not np.isinf(errors).any() and (found.gap is None or math.isfinite(found.gap))
+    return found if sound else Frequencies.nothing(f.size)
+
+
+def _finite_level(found: "LevelEstimate") -> "LevelEstimate":
+    f, errors = _array(found.frequencies), _array(found.standard_errors)
+    if not np.isinf(f).any() and not np.isinf(errors).any():
+        return found
+    none: list[float | None] = [None] * f.size
+    return msgspec.structs.replace(found, frequencies=none, standard_errors=none)
+
+
+def _finite_diagnostics(said: "Diagnostics") -> tuple["Diagnostics", list[str]]:
+    """Returns the diagnostics with None instead of numbers that are not finite, and the names of these."""
+    changed: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(said).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            changed[name] = None
+        elif isinstance(value, dict) and not _is_finite(list(value.values())):
+            changed[name] = {level: x if _is_finite([x]) else None for level, x in value.items()}
+    return msgspec.structs.replace(said, **changed), list(changed)
+
+
+def _array(numbers: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array(numbers, np.float64)  # NaN for None

@@ -1,0 +1,136 @@
+"""The numbers of an estimate as they are published: shares with their intervals, and the mean and percentiles of numbers.
+
+None stands for NaN, since JSON has no such number.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from scipy.stats import norm
+
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
+from ldpstream.mechanisms.arguments import FloatArray
+
+Withheld = Literal["bias", "levels"]
+PUBLISHED_LEVEL = 0.95  # of the published intervals
+NORMAL = float(norm.ppf(0.5 + PUBLISHED_LEVEL / 2))  # half of a normal interval with this level, in standard errors
+
+
+class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
+    """One estimator's result, as in `Estimate`.
+
+    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None for estimators with normal
+    intervals: such an interval is the frequency ± 1.96 standard errors.
+
+    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimate differs from
+    the unbiased estimate by more than `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ,
+    so every estimate over all levels is biased (`estimators.levels`).
+    """
+
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+    iterations: int
+    converged: bool
+    gap: float | None = None
+    low: list[float | None] | None = None
+    high: list[float | None] | None = None
+    interval_withheld: Withheld | None = None
+
+    @classmethod
+    def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
+        """Converts an estimate; leaves out the standard errors and intervals if `withheld` gives a reason."""
+        errors: list[float | None] = [None] * estimate.frequencies.size
+        normal = estimate.posterior is None or withheld is not None
+        low, high = (None, None) if normal else map(plain, estimate.interval(PUBLISHED_LEVEL))
+        return cls(
+            frequencies=plain(estimate.frequencies),
+            standard_errors=errors if withheld else plain(estimate.standard_errors),
+            iterations=estimate.iterations,
+            converged=estimate.converged,
+            gap=None if math.isnan(estimate.gap) else estimate.gap,
+            low=low,
+            high=high,
+            interval_withheld=withheld,
+        )
+
+    @classmethod
+    def nothing(cls, k: int) -> "Frequencies":
+        """The result for k values of which no share is published."""
+        return cls(frequencies=[None] * k, standard_errors=[None] * k, iterations=0, converged=False)
+
+    def estimate(self) -> Estimate:
+        """Converts back to an `Estimate`, without the number of reports and the log-likelihood.
+
+        `Estimate.interval` gives the published ends for the level 0.95, and `Ends.interval` for other levels.
+        """
+        gap = math.nan if self.gap is None else self.gap
+        f, errors = _array(self.frequencies), _array(self.standard_errors)
+        ends = None if self.low is None or self.high is None else Ends(f, _array(self.low), _array(self.high))
+        return Estimate(f, errors, 0, self.iterations, self.converged, gap=gap, posterior=ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Shares with the ends of their 95 % intervals, (k,) each."""
+
+    frequencies: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Returns intervals in [0, 1]. For a level other than 0.95, each end's distance from the share is scaled like that of a
+        normal distribution, which is an approximation."""
+        if level == PUBLISHED_LEVEL:
+            return self.low, self.high
+        scale = norm.ppf(0.5 + level / 2) / NORMAL
+        low, high = (self.frequencies + scale * (end - self.frequencies) for end in (self.low, self.high))
+        return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+NUMBERS = ("mean", *(f"p{100 * q:g}" for q in PERCENTILES))  # names of the published numbers: "p99" for the 0.99-quantile
+
+
+class NumberEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of the population, such as a percentile, with its 95 % interval. Without an interval, the ends are None."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def numbers_of(
+    estimate: Estimate, edges: Sequence[float] | None, withheld: Withheld | None = None
+) -> dict[str, NumberEstimate]:
+    """Returns the mean and the percentiles of an attribute's numbers, by their names in `NUMBERS`.
+
+    Args:
+        estimate: the ordered estimate of the attribute.
+        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
+        withheld: the reason to leave out the intervals.
+
+    Returns:
+        No numbers without edges, without reports, or if the attribute has too many values (`estimators.ordered`).
+    """
+    if edges is None or (average := mean(estimate, edges)) is None or (percentiles := quantiles(estimate, edges)) is None:
+        return {}
+    return {
+        name: NumberEstimate(
+            value=float(x.value), low=None if withheld else float(x.low), high=None if withheld else float(x.high)
+        )
+        for name, x in zip(NUMBERS, (average, *percentiles), strict=True)
+    }
+
+
+def plain(numbers: FloatArray) -> list[float | None]:
+    """Returns the numbers as a list, with None for NaN."""
+    found: list[Any] = numbers.tolist()
+    return [None if math.isnan(x) else x for x in found] if np.isnan(numbers).any() else found
+
+
+def _array(numbers: list[float | None]) -> FloatArray:
+    return np.array([math.nan if x is None else x for x in numbers])

@@ -1,0 +1,195 @@
+"""Copies the topic of estimates into files, and continues where the previous run ended.
+
+The topic keeps the last publication of every attribute, span and step for ever. `export` reads the new records, adds their rows
+to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the same rows
+again, which changes nothing (`month_files.merged`).
+"""
+
+import fcntl
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf, month_of, replace_durably, rows_of
+from ldpstream.publishing.publication import Publication, decode_publication
+from ldpstream.publishing.schedule import PublicationSummary, quality
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topics import topic_id
+from ldpstream.stores.formats import check_format
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+
+STATE = "export.json"
+FORMAT = 2  # of `export.json` and of the files; raise it if a field, a column or a path changes
+LOCK = "export.lock"
+CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written; about 200 MB
+REQUEST_MS = 10_000
+POLL_MS = 500
+
+
+class ExportError(UserError):
+    """The folder or the topic cannot be used. The message is one line."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """The position of an export, in `export.json`.
+
+    Attributes:
+        survey, fingerprint: the survey; the fingerprint is in hex.
+        format: the files' format, Parquet or CSV.
+        state_format: format of the folder, of `export.json` and of the files' columns; 1 if `export.json` has none.
+        topic_id: the topic's id; a topic that was made again has another id.
+        next_offset: offset of the topic's first record that is not in the files.
+    """
+
+    survey: str
+    fingerprint: str
+    format: Format
+    state_format: int = 1
+    topic_id: str = ""
+    next_offset: int = 0
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a run: number of publications read, number of records skipped because this version cannot read them or they
+    belong to another survey of the same name, and the files that were written."""
+
+    publications: int
+    skipped: int
+    files: list[str]
+
+
+def export(
+    survey: Survey, settings: Settings, folder: Path, fmt: Format | None = None, seen: Callable[[int, int], None] | None = None
+) -> Exported:
+    """Adds the publications that are new since the previous run to the files of a folder.
+
+    Args:
+        survey: the survey.
+        settings: Kafka's address and our credentials.
+        folder: the folder, which is created if necessary. A folder has one survey.
+        fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
+        seen: called with the number of records read and the number of records to read.
+
+    Raises:
+        ExportError: if the folder belongs to another survey or has another format, if another export uses the folder, or if
+            the topic cannot be read.
+        TopicError: if Kafka is unreachable or has no such topic.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        state = _state(survey, folder, fmt)
+        this_topic = topic_id(settings, survey.estimates_topic)
+        if this_topic != state.topic_id:
+            state = msgspec.structs.replace(state, topic_id=this_topic, next_offset=0)
+        files, written = MonthFiles(folder, state.format), set[str]()
+        waiting: dict[MonthOf, dict[str, Publication]] = defaultdict(dict)
+        read = skipped = numbers = 0
+
+        def write(next_offset: int) -> None:
+            for month, publications in sorted(waiting.items()):
+                files.add(month, rows_of(survey, publications.values()))
+                written.add(str(files.path(month).relative_to(folder)))
+            waiting.clear()
+            _write_state(folder, msgspec.structs.replace(state, next_offset=next_offset))
+
+        end = state.next_offset
+        for offset, value, last in _records(survey, settings, state.next_offset):
+            publication = _publication(survey, value)
+            if publication is None:
+                skipped += value is not None
+            else:
+                read += 1
+                month = waiting[month_of(survey, publication)]
+                if quality(publication) >= quality(month.get(publication.key)):
+                    month[publication.key] = publication
+                numbers += sum(len(estimate.frequencies) for estimate in publication.estimators.values())
+            end = offset + 1
+            if numbers > CHUNK_NUMBERS:
+                write(end)
+                numbers = 0
+            if seen is not None:
+                seen(end - state.next_offset, last - state.next_offset)
+        write(end)
+    return Exported(publications=read, skipped=skipped, files=sorted(written))
+
+
+def _publication(survey: Survey, value: bytes | None) -> Publication | None:
+    try:
+        if msgspec.json.decode(value or b"", type=PublicationSummary).fingerprint != survey.fingerprint.hex():
+            return None
+        return decode_publication(value or b"", survey.estimates_topic)
+    except msgspec.DecodeError:
+        return None
+
+
+def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[int, bytes | None, int]]:
+    """Yields offset and value of the topic's committed records from `start` to the end that the topic has now, and that end."""
+    where = TopicPartition(survey.estimates_topic, 0)
+    try:
+        consumer = KafkaConsumer(
+            **settings.kafka_options(),
+            bootstrap_timeout_ms=REQUEST_MS,
+            request_timeout_ms=REQUEST_MS,
+            isolation_level="read_committed",
+            group_id=None,
+            enable_auto_commit=False,
+        )
+        try:
+            consumer.assign([where])
+            end = consumer.end_offsets([where])[where]
+            consumer.seek(where, max(start, consumer.beginning_offsets([where])[where]))
+            silent_ms = 0
+            while (position := consumer.position(where)) < end:
+                for records in consumer.poll(timeout_ms=POLL_MS).values():
+                    yield from ((record.offset, record.value, end) for record in records if record.offset < end)
+                silent_ms = 0 if consumer.position(where) > position else silent_ms + POLL_MS
+                if silent_ms > REQUEST_MS:
+                    raise ExportError(f"Kafka at {settings.kafka}: no records of {where.topic} arrive")
+        finally:
+            consumer.close()
+    except KafkaError as error:
+        raise ExportError(f"Kafka at {settings.kafka}: {where.topic} cannot be read: {error}") from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_WRONLY, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ExportError(f"{folder}: another export is writing to this folder") from None
+    finally:
+        os.close(descriptor)
+
+
+def _state(survey: Survey, folder: Path, fmt: Format | None) -> State:
+    path = folder / STATE
+    if not path.exists():
+        return State(survey=survey.name, fingerprint=survey.fingerprint.hex(), format=fmt or "parquet", state_format=FORMAT)
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=State)
+    except msgspec.DecodeError as error:
+        raise ExportError(f"{path}: not written by an export: {error}") from None
+    check_format(f"{path}", state.state_format, FORMAT, "export into a new folder")
+    if state.fingerprint != survey.fingerprint.hex():
+        raise ExportError(
+            f"{folder}: belongs to survey {state.survey} with fingerprint {state.fingerprint}, not to {survey.name} with "
+            f"{survey.fingerprint.hex()}; give each survey its own folder"
+        )
+    if fmt not in (None, state.format):
+        raise ExportError(f"{folder}: has files in format {state.format}, got --format {fmt}; use another folder")
+    return state
+
+
+def _write_state(folder: Path, state: State) -> None:
+    part = folder / f"{STATE}.part"
+    part.write_bytes(msgspec.json.encode(state) + b"\n")
+    replace_durably(part, folder / STATE)

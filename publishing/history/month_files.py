@@ -1,0 +1,137 @@
+"""Files of estimates for data tools, one file for each attribute and month, with one row per estimator and value.
+
+    FOLDER/attribute=mode/month=2026-03/estimates.parquet      or estimates.csv
+
+The names of the folders are Hive partitions: DuckDB, Polars and Spark read the whole folder as one table with the additional
+columns `attribute` and `month`. A month is that of the step's start, in UTC.
+"""
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from ldpstream.publishing.publication import Publication
+from ldpstream.surveys import Survey
+
+Format = Literal["parquet", "csv"]
+MonthOf = tuple[str, str]  # attribute and month, such as 2026-03
+
+COLUMNS: dict[str, pl.DataType] = {
+    "step": pl.Int64(),
+    "start": pl.Datetime("ms", "UTC"),  # of the step
+    "end": pl.Datetime("ms", "UTC"),
+    "span": pl.String(),  # step, window or filtered
+    "cohort": pl.String(),  # null for all people
+    "reports": pl.Int64(),
+    "complete": pl.Boolean(),
+    "estimator": pl.String(),
+    "value": pl.Int32(),  # index of the value in the survey
+    "label": pl.String(),
+    "frequency": pl.Float64(),
+    "standard_error": pl.Float64(),
+    "low": pl.Float64(),  # 95 % interval
+    "high": pl.Float64(),
+}
+SCHEMA = pl.Schema(COLUMNS)
+ORDER = ("step", "span", "cohort", "estimator", "value")
+KEY = ["step", "span", "cohort"]  # of a publication, within a file
+
+
+def month_of(survey: Survey, publication: Publication) -> MonthOf:
+    """Returns the file that has a publication's rows."""
+    return publication.attribute, f"{_time(survey.opens_ms(publication.step)):%Y-%m}"
+
+
+def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame:
+    """Returns the rows of some publications of one attribute. A number that an estimate lacks is null. A cohort below its least
+    size has no rows."""
+    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
+    for p in publications:
+        attribute = survey.attributes[survey.index(p.attribute)]
+        opens = _time(survey.opens_ms(p.step))
+        same = {"step": p.step, "start": opens, "end": opens + timedelta(seconds=survey.step_seconds)}
+        same |= {"span": p.span, "cohort": p.cohort, "reports": p.reports, "complete": p.complete}
+        for name, frequencies in p.estimators.items():
+            estimate = frequencies.estimate()
+            low, high = estimate.interval()
+            for column, constant in (same | {"estimator": name}).items():
+                columns[column] += [constant] * attribute.k
+            columns["value"] += range(attribute.k)
+            columns["label"] += attribute.labels
+            numbers = (estimate.frequencies, estimate.standard_errors, low, high)
+            for column, array in zip(("frequency", "standard_error", "low", "high"), numbers, strict=True):
+                columns[column] += array.tolist()
+    return pl.DataFrame(columns, schema=SCHEMA).fill_nan(None)
+
+
+def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Returns the rows of both tables, in the order of `ORDER`.
+
+    If both tables have a publication, the better one stays (`schedule.quality`): complete before incomplete, then the one with
+    more reports. If they are equally good, `new` replaces `kept`.
+    """
+    ranks = new.group_by(KEY).agg(pl.first("complete", "reports"))
+    compared = kept.select(*KEY, "complete", "reports").unique(KEY).join(ranks, on=KEY, suffix="_new", nulls_equal=True)
+    better = (pl.col("complete") > pl.col("complete_new")) | (
+        (pl.col("complete") == pl.col("complete_new")) & (pl.col("reports") > pl.col("reports_new"))
+    )
+    old, poorer = compared.filter(~better), compared.filter(better)
+    rows = [kept.join(old, on=KEY, how="anti", nulls_equal=True), new.join(poorer, on=KEY, how="anti", nulls_equal=True)]
+    return pl.concat(rows).sort(ORDER)
+
+
+class MonthFiles:
+    """The files of a survey in a folder.
+
+    Args:
+        folder: the folder.
+        fmt: ``"parquet"`` or ``"csv"``.
+    """
+
+    def __init__(self, folder: Path, fmt: Format) -> None:
+        self._folder, self._format = folder, fmt
+
+    def path(self, month: MonthOf) -> Path:
+        """Returns the path of a month's file."""
+        attribute, name = month
+        return self._folder / f"attribute={attribute}" / f"month={name}" / f"estimates.{self._format}"
+
+    def read(self, month: MonthOf) -> pl.DataFrame:
+        """Returns a month's rows; no rows if there is no file."""
+        path = self.path(month)
+        if not path.exists():
+            return pl.DataFrame(schema=SCHEMA)
+        if self._format == "parquet":
+            return pl.read_parquet(path, hive_partitioning=False)
+        return pl.read_csv(path, schema=SCHEMA, try_parse_dates=True)
+
+    def add(self, month: MonthOf, rows: pl.DataFrame) -> None:
+        """Adds rows to a month's file. A crash leaves either the old file or the new file."""
+        path = self.path(month)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table, part = merged(self.read(month), rows), path.with_name(path.name + ".part")
+        if self._format == "parquet":
+            table.write_parquet(part, compression="zstd")
+        else:
+            table.write_csv(part, datetime_format="%Y-%m-%dT%H:%M:%S%.3fZ")
+        replace_durably(part, path)
+
+
+def replace_durably(part: Path, path: Path) -> None:
+    """Renames a new file over an old file. The new file survives a power failure that happens afterwards."""
+    for written in (part, path.parent):
+        descriptor = os.open(written, os.O_RDONLY)
+        try:
+            if written == path.parent:
+                part.replace(path)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _time(unix_ms: int) -> datetime:
+    return datetime.fromtimestamp(unix_ms / 1000, UTC)

@@ -1,0 +1,68 @@
+"""Keeps the leases of the surveys that an estimator leads while it works on another survey."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from ldpstream.stores.count_store import StoreUnavailable
+
+RENEW_S = 1.2  # time between two renewals; a lease lasts 5 s
+MAX_TURN_S = 60.0  # after a turn of this length other estimators may take all surveys over
+
+
+class Lease(Protocol):
+    """The lease of one survey, as in `RedisResults`."""
+
+    def renew(self) -> None:
+        """Renews the lease if this estimator has it; otherwise has no effect."""
+
+
+class LeaseKeeper:
+    """Renews leases in a thread. The survey whose turn it is renews its own lease.
+
+    The leases only avoid duplicate work, and every write is fenced (`schedule`). So it does no harm that the thread renews a
+    lease although another estimator should have it, or renews it too late.
+
+    Args:
+        clock: a clock in seconds, which never goes back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._turned_s = clock, clock()
+        self._kept: list[Lease] = []  # replaced, never changed: the thread reads it
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    @contextmanager
+    def turn(self, lease: Lease, leads: Callable[[], bool]) -> Iterator[None]:
+        """Keeps the other leases during a survey's turn, and afterwards this one too if `leads` then returns true."""
+        self.drop(lease)
+        self._turned_s = self._clock()
+        yield
+        if leads():
+            self._kept = [*self._kept, lease]
+
+    def drop(self, lease: Lease) -> None:
+        """Renews this lease no longer."""
+        self._kept = [kept for kept in self._kept if kept is not lease]
+
+    def renew(self) -> None:
+        """Renews the kept leases once, unless the present turn takes longer than `MAX_TURN_S`."""
+        if self._clock() - self._turned_s < MAX_TURN_S:
+            for lease in self._kept:
+                with suppress(StoreUnavailable):
+                    lease.renew()
+
+    def _run(self) -> None:
+        while not self._end.wait(RENEW_S):
+            self.renew()
+
+    def close(self) -> None:
+        """Stops the thread."""
+        self._end.set()

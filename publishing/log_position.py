@@ -1,0 +1,125 @@
+"""Kafka's log as the schedule sees it: offsets, append times and markers."""
+
+from collections.abc import Collection
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.structs import OffsetAndTimestamp
+
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import Survey
+
+ANSWER_MS = 5_000
+CLOSE_S = 2
+
+
+def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminClient:
+    """Returns a client for `KafkaLogPosition`.
+
+    Raises:
+        LogUnavailable: if no broker answers.
+    """
+    with hearing(settings) as heard:
+        try:
+            return KafkaAdminClient(**settings.kafka_options(), bootstrap_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+        except KafkaError as error:
+            raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
+
+
+class MarkerProducer:
+    """A producer of markers. It connects at first use. Several surveys may share it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._producer: Producer | None = None
+
+    def append(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """Appends a marker to each partition, and returns the markers' append times in Unix milliseconds.
+
+        Raises:
+            KafkaError: if a broker refuses a marker or does not acknowledge it in time.
+        """
+        if self._producer is None:
+            self._producer = Producer(
+                **self._settings.kafka_options(),
+                bootstrap_timeout_ms=ANSWER_MS,
+                max_block_ms=ANSWER_MS,
+                request_timeout_ms=ANSWER_MS // 2,
+                delivery_timeout_ms=ANSWER_MS,
+                acks="all",
+                enable_idempotence=True,
+                allow_auto_create_topics=False,
+            )
+        sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
+        return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}
+
+    def close(self) -> None:
+        """Closes the connections."""
+        if self._producer is not None:
+            self._producer.close(timeout=CLOSE_S)
+
+
+class KafkaLogPosition:
+    """The survey's reports topic. The topic's timestamps are append times (LogAppendTime).
+
+    Args:
+        survey: the survey.
+        settings: Kafka's address, for messages.
+        admin: a client of Kafka (`connect_admin`). Several surveys may share it.
+        markers: appends the markers.
+
+    Raises (all methods):
+        LogUnavailable: if the brokers do not answer in time; the error names the brokers.
+    """
+
+    def __init__(self, survey: Survey, settings: Settings, admin: KafkaAdminClient, markers: MarkerProducer) -> None:
+        self._topic, self._bootstrap, self._admin, self._markers = survey.reports_topic, settings.kafka, admin, markers
+
+    def _about(self) -> dict[str, Any]:
+        """Returns the broker's current description of the topic. The client's cache may not yet know a new partition."""
+        try:
+            [about] = self._admin.describe_topics([self._topic])
+            if about["error_code"]:
+                raise for_code(about["error_code"])(self._topic)
+        except UnknownTopicOrPartitionError:
+            raise LogUnavailable(f"Kafka at {self._bootstrap} has no topic {self._topic}") from None
+        except KafkaError as error:
+            raise self._unavailable(error) from error
+        return dict(about)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic, number) for number in sorted(p["partition_index"] for p in self._about()["partitions"])
+        ]
+
+    def log_id(self) -> str:
+        return str(self._about().get("topic_id") or "")
+
+    def ends(self) -> dict[int, int]:
+        return {tp.partition: found.offset for tp, found in self._offsets(self._partitions(), OffsetSpec.LATEST).items()}
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        try:
+            return self._markers.append(self._topic, partitions)
+        except KafkaError as error:
+            raise LogUnavailable(f"Kafka at {self._bootstrap} does not accept markers for {self._topic}: {error}") from error
+
+    def earliest_ms(self) -> int | None:
+        found = self._offsets(self._partitions(), 0)
+        return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
+
+    def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Returns the offsets of every partition. A consumer's own request would omit partitions whose leader is unknown."""
+        try:
+            found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
+        except KafkaError as error:
+            raise self._unavailable(error) from error
+        return found
+
+    def _unavailable(self, error: KafkaError) -> LogUnavailable:
+        return LogUnavailable(f"Kafka at {self._bootstrap} does not answer requests for {self._topic}: {error}")

@@ -1,0 +1,57 @@
+"""Serves the API and the page from a background thread, while the schedule runs."""
+
+import socket
+import threading
+from contextlib import suppress
+
+import uvicorn
+from fastapi import FastAPI
+
+END_S = 2
+
+
+class PageServer:
+    """A running server; `close` stops it.
+
+    Args:
+        api: the application of `publishing.api.app.create_api`.
+        host: address to listen on.
+        port: port to listen on; 0 for a free one.
+
+    Attributes:
+        port: the port that the server listens on.
+        url: address of the page for a browser on this machine.
+
+    Raises:
+        OSError: if the address cannot be bound.
+    """
+
+    def __init__(self, api: FastAPI, host: str, port: int) -> None:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(address)
+            self._socket.listen(128)
+        except OSError:
+            self._socket.close()
+            raise
+        self.port = int(self._socket.getsockname()[1])
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self.port}/"
+        config = uvicorn.Config(
+            api, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=END_S, lifespan="on"
+        )  # no access log: the log would record the visitors' addresses
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(SystemExit):  # uvicorn raises SystemExit after logging an error
+            self._server.run(sockets=[self._socket])
+
+    def close(self) -> None:
+        """Stops the server. Open event streams end within two seconds."""
+        self._server.should_exit = True
+        self._thread.join(END_S + 3)
+        self._socket.close()

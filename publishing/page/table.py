@@ -1,0 +1,186 @@
+"""The latest estimates as a plain HTML page, for browsers without JavaScript."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+from urllib.parse import quote, urlencode
+
+from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
+from ldpstream.publishing.api.schema import Histogram, Outlook
+from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
+from ldpstream.surveys import Attribute, Survey
+
+FEW_ROWS, MANY_ROWS = 10, 1000  # values shown of each of several attributes; of one attribute
+SPANS = {"window": "sliding window", "step": "one step", "filtered": "filtered curve"}
+NUMBERS = {"mean": "mean", "p50": "median", "p90": "90th percentile", "p99": "99th percentile"}
+NUMBER = ' class="number"'
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="/page/favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/page.css">
+</head>
+<body class="plain">
+<header><h1>{title}</h1></header>
+<main>
+"""
+FOOT = """</main>
+<footer>
+<p>Estimates from randomized reports. <a href="./">The live page</a> needs JavaScript. <a href="/openapi.json">API</a></p>
+</footer>
+</body>
+</html>
+"""
+
+
+def with_query(index: str, query: str) -> str:
+    """Returns the live page with its query in the links for browsers without JavaScript."""
+    return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
+
+
+def page_table(
+    survey: Survey,
+    responses: ApiResponses,
+    attribute: str | None,
+    step: int | None,
+    span: Span,
+    estimator: str | None,
+    cohort: str | None = None,
+) -> tuple[str, int]:
+    """Returns the page and its HTTP status.
+
+    Args:
+        survey: the survey.
+        responses: the estimates.
+        attribute: name of one attribute, to show at most 1000 of its values; None for ten values of every attribute.
+        step, span, estimator, cohort: as in the API. An attribute without this span is shown for the window.
+
+    Raises:
+        StoreUnavailable: if the store of results does not answer.
+    """
+    parts, status = [HEAD.format(title=escape(f"{survey.name} · ldpstream"))], 200
+    shown = [a for a in survey.attributes if attribute in (None, a.name)]
+    try:
+        if not shown:
+            raise NotFound(f"no attribute {attribute!r} in this survey")
+        for a in shown:
+            of_span: Span = span if span in spans(a) else "window"
+            rows = MANY_ROWS if attribute else FEW_ROWS
+            h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k), cohort)
+            parts.append(_section(survey, a, h, responses.outlook(a.name, h.step), alone=attribute is not None))
+    except (NotFound, NotAllowed) as error:
+        status = 404 if isinstance(error, NotFound) else 422
+        parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="table">All attributes</a></p></section>')
+    return "".join([*parts, FOOT]), status
+
+
+def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outlook], alone: bool) -> str:
+    here = {"attribute": a.name, "step": h.step} | _of(h.cohort)
+    query = escape(urlencode({**here, "span": h.span, "estimator": h.estimator}))
+    csv = f'<a href="api/v1/attributes/{quote(a.name)}/histogram.csv?{query}">CSV</a>'
+    if alone:
+        others = [span for span in (spans(a) if h.cohort is None else COHORT_SPANS) if span != h.span]
+        links = [f'<a href="table?{escape(urlencode({**here, "span": span}))}">{SPANS[span]}</a>' for span in others]
+        links += ['<a href="table">All attributes</a>', csv, *_cohort_links(survey, h)]
+    else:
+        links = [f'<a href="table?{query}">All values</a>', csv]
+    head = "".join(f'<th scope="col"{"" if i == 0 else NUMBER}>{name}</th>' for i, name in enumerate(_names(h)))
+    rows = "".join(_row(cells) for cells in _rows(h))
+    left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
+    return (
+        f'<section class="card"><h2>{escape(a.name)}{_name(survey, h.cohort)}</h2>\n<p>{_about(survey, h)}{left}</p>\n'
+        f"{_numbers(h)}{_privacy(a, outlook)}"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
+        f'<p class="links">{" ".join(links)}</p></section>\n'
+    )
+
+
+def _of(cohort: str | None) -> dict[str, str]:
+    return {} if cohort is None else {"cohort": cohort}
+
+
+def _name(survey: Survey, cohort: str | None) -> str:
+    return "" if survey.cohort is None or cohort is None else escape(f", {survey.cohort.name} {cohort}")
+
+
+def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
+    """Links to the histograms of all people and of the other cohorts."""
+    if survey.cohort is None:
+        return []
+    shown = "step" if h.span == "step" else "window"
+    here: dict[str, str | int] = {"attribute": h.attribute, "step": h.step, "span": shown}
+    others = [cohort for cohort in (None, *survey.cohort.values) if cohort != h.cohort]
+    names = ["All people" if cohort is None else f"{survey.cohort.name} {cohort}" for cohort in others]
+    return [
+        f'<a href="table?{escape(urlencode({**here, **_of(cohort)}))}">{escape(name)}</a>'
+        for cohort, name in zip(others, names, strict=True)
+    ]
+
+
+def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
+    return "".join(
+        f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports so far: "
+        f"{_percent(of.now.guess)} if the value never changed, at most {_percent(of.now.guess_any_values)} if it may change at "
+        f"every step. In a year: {_percent(of.year.guess)} and at most {_percent(of.year.guess_any_values)}. Without reports: "
+        f"{_percent(1 / a.k)}.</p>\n"
+        for name, of in outlook.items()
+    )
+
+
+def _about(survey: Survey, h: Histogram) -> str:
+    if h.below_least and survey.cohort is not None:
+        return (
+            f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: {h.reports:,} reports, below "
+            f"the least size of {survey.cohort.least:,}. No histogram is published."
+        )
+    if not h.converged and h.reports == 0:
+        return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): nobody reported."
+    kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
+    withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
+    failed = f" Could not be calculated from these counts: {', '.join(h.diagnostics.failed)}." if h.diagnostics.failed else ""
+    width = f" of {survey.window_steps} steps" if h.span == "window" else ""
+    return (
+        f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
+        f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
+        f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}{escape(failed)}"
+    )
+
+
+def _numbers(h: Histogram) -> str:
+    """The mean and the percentiles with their 95 % intervals; "" for an attribute without numbers."""
+    shown = []
+    for name, number in h.numbers.items():
+        interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
+        shown.append(f"{NUMBERS[name]} {_four_digits(number.value)}{interval}")
+    return f"<p>In the attribute's unit, from the default estimate: {', '.join(shown)}.</p>\n" if shown else ""
+
+
+def _four_digits(number: float | None) -> str:
+    return "–" if number is None else f"{float(f'{number:.4g}'):,.10g}".replace("-", "−")
+
+
+def _names(h: Histogram) -> list[str]:
+    return ["Value", "Share", "95 % from", "to", *(["Truth"] if h.truth else [])]
+
+
+def _rows(h: Histogram) -> Iterable[list[str]]:
+    for i, label in enumerate(h.labels):
+        numbers = [h.frequencies[i], h.low[i], h.high[i], *([h.truth[i]] if h.truth else [])]
+        yield [escape(label), *map(_percent, numbers)]
+
+
+def _row(cells: list[str]) -> str:
+    return f'<tr><th scope="row">{cells[0]}</th>{"".join(f"<td{NUMBER}>{cell}</td>" for cell in cells[1:])}</tr>\n'
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %".replace("-", "−")
+
+
+def time_text(time_ms: int) -> str:
+    """Returns a Unix time as text, in UTC."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,396 @@
+"""The publication of one attribute, step and span: its estimates, privacy losses and diagnostics."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
+from ldpstream.estimators.empirical_bayes import combined_empirical_bayes
+from ldpstream.estimators.ems import combined_ems
+from ldpstream.estimators.estimate import Estimate, Group
+from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
+from ldpstream.estimators.levels import levels_difference
+from ldpstream.estimators.likelihood import combined_mle, gibu
+from ldpstream.estimators.matrix_inversion import combined_inversion, matrix_inversion
+from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
+from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.finite import Attempts, finite
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
+from ldpstream.stores.formats import check_format
+from ldpstream.surveys import Attribute, Survey
+
+FORMAT = 2  # of a publication; raise it if a field changes its name or meaning, not for a new field with a default
+Span = Literal["step", "window", "filtered"]
+COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
+LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
+MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
+MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
+MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
+MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
+
+
+class Privacy(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy loss, in nats, of a participant of one level who has reported as often as possible so far: t reports.
+
+    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
+    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism.
+    eps_window: loss between two value sequences that differ only within `every_steps` consecutive steps; None for a memoizing
+    mechanism. eps_lifetime: bound of eps_sequence for any number of reports; None without a bound.
+    """
+
+    mechanism: str
+    t: int
+    eps_1: float
+    eps_t: float
+    eps_inf: float | None
+    eps_sequence: float
+    eps_sequence_exact: bool
+    every_steps: int
+    eps_window: float | None
+    eps_lifetime: float | None
+
+
+class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Matrix inversion from the reports of one level only. If there are no reports, the numbers are None."""
+
+    reports: int
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+
+
+class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
+    """Diagnostics of an estimate: fit of the counts, drift, and differences between levels. Missing numbers are None.
+
+    Attributes:
+        mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
+        fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism: normal score, probability, and the test
+            with the smallest p-value (`estimators.diagnostics.Fit`). A normal score beyond ±6 means forged reports or a wrong
+            survey.
+        drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. None
+            for the span "window", since successive windows overlap.
+        drift_value: index of the value whose frequency changed most.
+        drift_p: upper bound on the probability that some value changes this much without drift.
+        levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
+            the index of the value, and the names of the two levels.
+        levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
+            is small, people chose a level by their value, and estimates over all levels together are biased.
+        failed: names of what could not be calculated from these counts: estimators, "numbers", or diagnostics. Their numbers
+            are missing; all others are as usual.
+    """
+
+    mass_below_zero: float | None
+    fit_z: dict[str, float | None]
+    fit_p: dict[str, float | None] = {}
+    fit_sign: dict[str, str | None] = {}
+    drift_sigma: float | None = None
+    drift_value: int | None = None
+    drift_p: float | None = None
+    levels_sigma: float | None = None
+    levels_value: int | None = None
+    levels_pair: list[str] | None = None
+    levels_p: float | None = None
+    failed: tuple[str, ...] = ()
+
+
+class Jump(msgspec.Struct, frozen=True, kw_only=True):
+    """A jump of a value's share that was detected at the publication's step.
+
+    Attributes:
+        changed_at: the first time step at the new level.
+        value: index of the value. If several values jumped, this value has the highest score.
+        size: estimated jump of the share.
+        low, high: 95 % interval of `size`, if `changed_at` is right.
+        sigma: |size| in standard errors.
+    """
+
+    changed_at: int
+    value: int
+    size: float
+    low: float
+    high: float
+    sigma: float
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """The histogram of one attribute after one step, for one of three spans, of all people or of one cohort.
+
+        step        that step alone
+        window      the sliding window that ends with the step
+        filtered    the share at that step, estimated from all steps so far (`publishing.filtering`); not for
+                    attributes with more than 10 000 values
+
+    The key is (survey, attribute, step, span, cohort). A later publication replaces an earlier publication with the same key.
+
+    Attributes:
+        fingerprint: the survey's fingerprint, in hex.
+        cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has the spans "step" and
+            "window", only the default estimator, and no diagnostics; see `publishing.cohorts`.
+        below_least: true for a cohort with fewer reports than its least size. Then `estimators`, `numbers` and `levels` are
+            empty: nothing but the number of reports is published.
+        panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has seen.
+        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of "eb",
+            "mi", "ibu" and "mle" are None, and no estimator has converged. "filter" then predicts from earlier steps.
+        complete: true if no report could be missing when the publication was made. For the span "filtered", true if no report
+            of the step could be missing. Reports missing from earlier steps only make the standard errors larger.
+        estimators: each estimator's result by name, for all levels together. "eb" is the default: the empirical-Bayes estimate,
+            which uses the order of bins and other ordered values. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu"
+            is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the literature, or
+            earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree; otherwise "ibu"
+            is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and "mle" use the
+            likelihood of the support counts; both are missing for more than 10 000 values. No estimator uses earlier steps, so
+            a step's estimate depends on nothing but the step's counts. If a level of the attribute has Square Wave, the
+            estimators are "ems" (`estimators.ems`), without intervals, and "mi".
+        privacy: privacy losses by level.
+        diagnostics: fit of the counts, drift, and differences between levels.
+        numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
+            attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, for Square Wave, without reports,
+            and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
+        levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
+        format: format of the publication; a stored publication without it has format 1.
+        change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
+            reports of the step and of earlier steps are counted or known to be lost), and for other spans.
+    """
+
+    survey: str
+    fingerprint: str
+    attribute: str
+    step: int
+    span: Span
+    cohort: str | None = None
+    below_least: bool = False
+    panes: int
+    reports: int
+    complete: bool
+    estimators: dict[str, Frequencies]
+    privacy: dict[str, Privacy]
+    diagnostics: Diagnostics
+    numbers: dict[str, NumberEstimate] = {}
+    levels: dict[str, LevelEstimate] = {}
+    change: Jump | None = None
+    format: int = FORMAT
+
+    @property
+    def main(self) -> str:
+        """Name of the estimator that is shown by default: the first. There is none if `below_least`."""
+        return next(iter(self.estimators))
+
+    @property
+    def key(self) -> str:
+        """Key of the publication, unique within a survey: attribute, span, step, and the cohort if there is one."""
+        return publication_key(self.attribute, self.span, self.step, self.cohort)
+
+
+class Stated(msgspec.Struct):
+    """The format that a stored JSON object states."""
+
+    format: int = 1
+
+
+_stated, _publication = msgspec.json.Decoder(Stated), msgspec.json.Decoder(Publication)
+
+
+def decode_publication(raw: bytes | str, where: str) -> Publication:
+    """Returns a stored publication.
+
+    Args:
+        raw: its JSON.
+        where: names the store.
+
+    Raises:
+        OtherFormat: if the publication has another format.
+        msgspec.DecodeError: if `raw` is no publication.
+    """
+    check_format(f"{where}: a publication", _stated.decode(raw).format, FORMAT, "run the version that wrote it")
+    return _publication.decode(raw)
+
+
+def publication_key(attribute: str, span: Span, step: int, cohort: str | None = None) -> str:
+    """Returns the `Publication.key` of this attribute, span, step and cohort."""
+    return f"{attribute}|{span}|{step}" if cohort is None else f"{attribute}|{span}|{step}|{cohort}"
+
+
+def publication_keys(survey: Survey, step: int) -> list[str]:
+    """Returns the keys of all publications of a step: for every attribute its spans, then the spans of every cohort."""
+    keys = [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in spans(attribute)]
+    cohorts = () if survey.cohort is None else survey.cohort.values
+    names = [attribute.name for attribute in survey.attributes]
+    return keys + [publication_key(name, span, step, c) for name in names for c in cohorts for span in COHORT_SPANS]
+
+
+def spans(attribute: Attribute) -> tuple[Span, ...]:
+    """Returns the spans for which an attribute is published."""
+    return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
+
+
+def estimators(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[str, ...]:
+    """Returns the names of the estimators of the spans "step" and "window", the default first."""
+    if is_numeric(mechanisms):
+        return "ems", "mi"
+    return ("eb", "mi", "ibu", "mle") if attribute.k <= MAX_LIKELIHOOD else ("eb", "mi")
+
+
+def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[float, ...] | None:
+    """Returns the edges of the values' numbers, or None if no mean and percentiles are published."""
+    return None if is_numeric(mechanisms) else attribute.edges
+
+
+def conclude(
+    survey: Survey,
+    attribute: int,
+    step: int,
+    span: Span,
+    panes: list[list[CountTable]],
+    complete: bool,
+    before: list[CountTable] | None = None,
+) -> Publication:
+    """Estimates one attribute over the panes of a span.
+
+    Args:
+        survey: the survey.
+        attribute: index of the attribute.
+        step: last step of the span.
+        span: ``"step"`` (one pane) or ``"window"``.
+        panes: for each step of the span, the count table of every level.
+        complete: true if no report can be missing.
+        before: the count tables of the previous step, to compute the drift; None to skip the drift.
+    """
+    asked = survey.attributes[attribute]
+    mechanisms = survey.mechanisms[attribute]
+    groups, reports = pooled(mechanisms, panes)
+    attempts, nothing = Attempts(), Estimate.of_nothing(asked.k, sum(table.n for _, table in groups))
+    raw = combined_inversion(groups, steps=reports)
+    moved = None
+    if before is not None:
+        moved = attempts.of("drift", lambda: drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw), None)
+    if is_numeric(mechanisms):
+        estimates, free = {"ems": attempts.of("ems", lambda: combined_ems(groups), nothing), "mi": raw}, raw.frequencies
+    else:
+        best = attempts.of("eb", lambda: empirical_bayes(asked, groups, reports), nothing)
+        estimates, free = {"eb": best, "mi": raw}, free_maximum(groups, raw)
+    if "ibu" in estimators(asked, mechanisms):
+        iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
+        ibu = partial(gibu, groups, iterations, steps=reports, likelihood="support")
+        estimates["ibu"] = attempts.of("ibu", ibu, nothing)
+        estimates["mle"] = attempts.of("mle", lambda: combined_mle(groups, reports, likelihood="support"), nothing)
+    differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
+    withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
+    unknown = Fit(math.nan, math.nan, None, {})
+    fits = {
+        level.name: attempts.of(f"fit of {level.name}", partial(fit, *group, n), unknown)
+        for level, group, n in zip(asked.levels, groups, reports, strict=True)
+    }
+    numbers: dict[str, NumberEstimate] = {}
+    if "eb" in estimates:
+        numbers = attempts.of("numbers", lambda: numbers_of(estimates["eb"], asked.edges, withheld), numbers)
+    made = Publication(
+        survey=survey.name,
+        fingerprint=survey.fingerprint.hex(),
+        attribute=asked.name,
+        step=step,
+        span=span,
+        panes=sum(any(table.n for table in pane) for pane in panes),
+        reports=sum(table.n for _, table in groups),
+        complete=complete,
+        estimators={
+            name: Frequencies.of(
+                estimate, withheld or (_withheld(estimate, raw, free) if name in ("ibu", "mle", "ems") else None)
+            )
+            for name, estimate in estimates.items()
+        },
+        numbers=numbers,
+        privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
+        diagnostics=Diagnostics(
+            mass_below_zero=_number(mass_below_zero(raw)),
+            fit_z={level: _number(found.z) for level, found in fits.items()},
+            fit_p={level: _number(found.p) for level, found in fits.items()},
+            fit_sign={level: found.sign for level, found in fits.items()},
+            drift_sigma=moved.sigma if moved else None,
+            drift_value=moved.value if moved else None,
+            drift_p=moved.p if moved else None,
+            levels_sigma=differ.sigma if differ else None,
+            levels_value=differ.value if differ else None,
+            levels_pair=[asked.levels[i].name for i in differ.pair] if differ else None,
+            levels_p=differ.p if differ else None,
+        ),
+        levels=_levels([level.name for level in asked.levels], groups, reports),
+    )
+    return finite(made, attempts.failed)
+
+
+def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
+    """True if a level of an attribute has a mechanism for numbers: then "ems" is its estimate instead of "ibu" and "mle"."""
+    return any(isinstance(m, ChannelMechanism) for m in mechanisms)
+
+
+def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
+    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level.
+
+    Args:
+        mechanisms: each level's mechanism.
+        panes: for each step, the count table of every level.
+    """
+    groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
+    return groups, [_most_reports(m, panes) for m in mechanisms]
+
+
+def empirical_bayes(asked: Attribute, groups: list[Group], reports: list[int]) -> Estimate:
+    """Returns the empirical-Bayes estimate, which uses the values' order if they have one."""
+    if not asked.in_order:
+        return combined_empirical_bayes(groups, reports)
+    return combined_ordered_empirical_bayes(groups, None if asked.edges is None else np.diff(asked.edges), reports)
+
+
+def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
+    """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
+
+    A device reports only at the steps of its phase, one of every w steps, and at most once a step. Steps without reports do
+    not count.
+    """
+    w = m.every_steps
+    most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))
+    return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))
+
+
+def _levels(names: list[str], groups: list[Group], reports: list[int]) -> dict[str, LevelEstimate]:
+    if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
+        return {}
+    estimates = [matrix_inversion(m, table, steps=n) for (m, table), n in zip(groups, reports, strict=True)]
+    return {
+        name: LevelEstimate(reports=e.n, frequencies=plain(e.frequencies), standard_errors=plain(e.standard_errors))
+        for name, e in zip(names, estimates, strict=True)
+    }
+
+
+def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
+    """Returns "bias" if the estimate is too biased to publish its normal intervals, otherwise None."""
+    if np.isnan(estimate.standard_errors).all() and not np.isnan(estimate.frequencies).any():
+        return "bias"  # EMS is always biased and has no standard errors
+    return "bias" if bias(estimate, raw, free) > MAX_BIAS else None
+
+
+def _number(x: float) -> float | None:
+    return None if math.isnan(x) else x
+
+
+@lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
+def spent(m: Mechanism, steps: int) -> Privacy:
+    """Returns the privacy loss of this number of steps; see `Privacy`."""
+    t = m.reports_in(steps)
+    sequence = m.eps_sequence(t)
+    return Privacy(
+        mechanism=m.signature,
+        t=t,
+        eps_1=m.eps_1,
+        eps_t=m.eps_t(t),
+        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+        eps_sequence=sequence.value,
+        eps_sequence_exact=sequence.exact,
+        every_steps=m.every_steps,
+        eps_window=m.eps_window,
+        eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
+    )

@@ -1,0 +1,497 @@
+"""Schedule of the estimates: estimates each step when no report can be missing, or at the step's deadline.
+
+If a step is incomplete at its deadline, the schedule estimates the step again when it is complete. A step closes at
+`Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. No report of the step is
+missing once agents have counted, in every partition, a record appended at or after the close (`Checkpoint.newest_ms`). Agents
+judge every later record of the partition by this time or a later one, so none can count for the step.
+
+An idle partition has no such record. The schedule then appends a *marker*, a record with an empty value, which agents skip. The
+broker gives the marker its append time. So only the brokers' clock decides that a step is complete, and no clock of ours. The
+schedule's own clock decides only when the schedule looks, and when a step is published incomplete.
+
+Records may be lost before they are counted (`Missing`). If lost records may belong to a step, the schedule publishes the step
+once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
+span also stays incomplete if some tables of one of the span's steps have already been pruned.
+
+The schedule saves its position with its results (`Progress`) and with the states of the filters, so a restart neither skips nor
+repeats a step. If a step is estimated twice, both publications have the same keys and the same contents.
+
+An estimator may hang at any line while another estimator continues. Meanwhile somebody may restore the store from an older
+copy. Every write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic
+over. The estimator saves results only if the stored progress is still the progress that it read. It prunes tables only if the
+stored checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
+
+An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. The estimator then
+reads the publications:
+
+    a step that is complete in the topic but not in the results     results saved from the topic, not estimated again
+    any other step                                                  estimated; never replaces a better publication (`quality`)
+
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from ldpstream.mechanisms import Mechanism
+from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.copies import Copies
+from ldpstream.publishing.filtering import conclude_filtered, replay
+from ldpstream.publishing.publication import (
+    Publication,
+    Span,
+    conclude,
+    edges_of,
+    publication_key,
+    publication_keys,
+    spans,
+    spent,
+)
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
+from ldpstream.stores.count_store import CountStore
+from ldpstream.surveys import Survey
+
+log = structlog.get_logger("ldpstream.estimator")
+
+PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
+RETRY_MS = 2_000  # time from refused markers to the next markers, after a step's deadline
+TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
+
+Filters = Mapping[str, bytes]  # states of the filters by attribute
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Position of the schedule.
+
+    Attributes:
+        first_step: the first step ever estimated; windows contain no earlier step.
+        next_step: the first step not yet published.
+        incomplete: earlier steps that were published incomplete at their deadline.
+        format: format of the stored progress; 1 if the store has none.
+        owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
+            before the take-over.
+        topic_end: an offset in the topic of estimates: the results have every earlier publication. `copies.REFILLING` while a
+            topic that lost its records is filled from the results.
+    """
+
+    first_step: int
+    next_step: int
+    incomplete: tuple[int, ...] = ()
+    owner: str = ""
+    format: int = PROGRESS_FORMAT
+    topic_end: int = 0
+
+
+class LogPosition(Protocol):
+    """The log as the schedule sees it."""
+
+    def log_id(self) -> str:
+        """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
+
+    def earliest_ms(self) -> int | None:
+        """Returns the append time of the oldest record in the log; None if the log is empty."""
+
+    def ends(self) -> dict[int, int]:
+        """Returns for each partition the offset after the last record."""
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        """Appends a marker to each partition, and returns the markers' append times in Unix milliseconds."""
+
+
+class Results(Protocol):
+    """Store that saves publications and progress together."""
+
+    def progress(self) -> Progress | None:
+        """Returns the progress last saved; None before the first save."""
+
+    def filters(self) -> dict[str, bytes]:
+        """Returns the last saved state of every filter, by attribute."""
+
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        """Saves the publications (replacing publications with the same keys), the progress, and the states of the filters by
+        attribute (None keeps the saved states), in one atomic step.
+
+        Returns:
+            False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
+        """
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """Returns the last saved publication of each key; None for a missing publication."""
+
+    def lead(self, for_ms: int | None = None) -> bool:
+        """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease.
+
+        The lease only avoids duplicate work. Two leaders do no harm, because `save` succeeds for only one of them.
+        """
+
+
+class PublicationSummary(msgspec.Struct, frozen=True):
+    """Summary of a publication in the topic; `offset` is the offset of its record."""
+
+    fingerprint: str
+    attribute: str
+    span: Span
+    step: int
+    complete: bool
+    reports: int
+    cohort: str | None = None
+    offset: int = -1
+    format: int = 1  # a publication without a format has format 1
+
+    @property
+    def key(self) -> str:
+        """`Publication.key` of the publication."""
+        return publication_key(self.attribute, self.span, self.step, self.cohort)
+
+
+class EstimatesTopic(Protocol):
+    """The topic of estimates: keeps the last publication of each key, and accepts publications from one estimator only."""
+
+    def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, PublicationSummary]:
+        """Fences all other estimators. Raises an error if `still` returns False during the take-over.
+
+        Returns:
+            The last publication of each key of this survey, from the offset `since` on.
+        """
+
+    def end(self) -> int:
+        """Returns the offset after the topic's last record."""
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """Returns the publications that `take_over` found under these keys, if the topic still has them."""
+
+    def publish(self, publications: list[Publication]) -> int:
+        """Publishes all publications or none; raises an error if another estimator has taken the topic over.
+
+        Returns:
+            The offset after the last publication.
+        """
+
+
+class Publisher(Protocol):
+    """Receiver of publications. `publish` must be idempotent."""
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Receives publications."""
+
+
+class Schedule:
+    """Estimates every step of a survey in order. Several schedules may run at once: one works, and the others are on standby.
+
+    Args:
+        survey: the survey.
+        store: the count tables.
+        position: reader of the log's offsets and append times.
+        results: store of the results and the progress.
+        publishers: other receivers, called before the results are saved.
+        topic: the topic of estimates; None to publish without a topic.
+        margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions. A shorter time
+            makes more markers too early, if our clock is ahead of the brokers' clocks.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        store: CountStore,
+        position: LogPosition,
+        results: Results,
+        publishers: list[Publisher],
+        margin_ms: int = 500,
+        topic: EstimatesTopic | None = None,
+    ) -> None:
+        self._survey, self._store, self._position = survey, store, position
+        self._results, self._publishers, self._topic = results, publishers, topic
+        self._margin_ms = margin_ms
+        self._marked_ms, self._mark_again_ms = 0, 0
+        self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
+        self._saved: Progress | None = None
+        self._in_topic: dict[str, PublicationSummary] = {}
+        self._copies = Copies(survey, results, topic, self._still_leads)
+        self._next_step: int | None = None
+        self._unprepared: list[Mechanism] = []
+
+    def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
+        """Publishes all steps that are due, oldest first.
+
+        Args:
+            now_ms: the current time; used only to decide when to look at a step, and which steps are past their deadline.
+            stop: called between steps; if `stop` returns True, the run ends early.
+
+        Returns:
+            The publications made.
+        """
+        if not self._results.lead():
+            self._leads = False
+            self._look_ahead(None)
+            return []
+        saved = self._results.progress()
+        taken_over = self._topic is not None and not (self._leads and saved == self._saved)
+        if self._topic is not None and taken_over:
+            self._leads = False
+            self._in_topic = self._topic.take_over(0 if saved is None else max(0, saved.topic_end), self._still_leads)
+            if saved is not None:
+                owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
+                if not self._results.save([], saved, owned):
+                    return []  # another estimator has continued
+                saved = owned
+        self._leads = False  # stays False until this run finishes or is stopped
+        if saved is not None and (saved := self._copies.compare(saved, now_ms, taken_over)) is None:
+            return []  # another estimator has continued
+        progress = saved or self._begin()
+        made: list[Publication] = []
+        while True:
+            if stop():
+                self._leads, self._saved = True, saved
+                break
+            if restored := self._restored(progress):
+                step, publications = restored
+                after = _without(progress, step)
+                filters = self._replayed(publications) if self._is_final(step, after) else None
+                if not self._results.save(publications, saved, after, filters):
+                    break
+                self._settle(after, publications)
+                saved = progress = after
+                continue
+            due = self._due(progress, now_ms)
+            if due is None:
+                self._leads, self._saved = True, saved
+                break
+            step, passed, after = due
+            first = max(progress.first_step, step - self._survey.window_steps + 1)
+            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # includes the previous step, for the drift
+            checkpoints = self._store.checkpoints(held)
+            if passed and not self._passed(step, checkpoints):
+                break  # the store has lost writes since the last read
+            final = self._is_final(step, after)
+            concluded = self._conclude(checkpoints, first, step, passed, final)
+            if concluded is None or self._results.progress() != saved:
+                break  # another estimator leads or has continued
+            publications = self._best(concluded[0])
+            after = self._copies.publish(publications, after, self._in_topic.values())
+            for publisher in self._publishers:
+                publisher.publish(publications)
+            if not self._results.save(publications, saved, after, concluded[1] if final else None):
+                break  # another estimator has continued, or the store was restored from an older copy
+            self._prune(after, checkpoints)
+            self._settle(after, publications)
+            saved = progress = after
+            made += publications
+        self._look_ahead(None if self._survey.ended(progress.next_step) else progress.next_step)
+        return made
+
+    def _still_leads(self) -> bool:
+        return self._results.lead(TAKE_OVER_MS)
+
+    def prepare(self) -> bool:
+        """Computes one mechanism's privacy loss for the next step before this step closes. This takes less than a second.
+
+        Returns:
+            False if no loss was computed: all losses are already known, or `due_ms` is None.
+        """
+        if self._next_step is None or not self._unprepared:
+            return False
+        spent(self._unprepared.pop(), self._next_step + 1)
+        return True
+
+    @property
+    def leads(self) -> bool:
+        """True if the last run finished without conflict, so this estimator has the lease and owns the topic."""
+        return self._leads
+
+    def due_ms(self) -> int | None:
+        """Returns the earliest time to estimate the next step.
+
+        Returns None before `run`, while another estimator works, and after the survey's last step.
+        """
+        return None if self._next_step is None else self._survey.closes_ms(self._next_step) + self._margin_ms
+
+    def _look_ahead(self, step: int | None) -> None:
+        if step != self._next_step:
+            self._next_step = step
+            self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
+
+    def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
+        """Returns the oldest open step and its publications, if the topic has the step complete; otherwise None.
+
+        Later steps must wait: the filters see the steps in order.
+        """
+        step = min((progress.next_step, *progress.incomplete))
+        keys = publication_keys(self._survey, step)
+        if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
+            found = self._topic.read(keys)
+            if len(found) == len(keys):
+                return step, found
+        return None
+
+    def _settle(self, after: Progress, publications: list[Publication]) -> None:
+        """Drops the publications of the topic that the results have now, or that no open step needs."""
+        made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
+        self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= first_open}
+
+    def _is_final(self, step: int, after: Progress) -> bool:
+        """True if neither the step nor an earlier step will be published again after this progress."""
+        return step < min((after.next_step, *after.incomplete))
+
+    def _replayed(self, publications: list[Publication]) -> Filters:
+        """Returns the states of the filters after a step that was restored from the topic."""
+        states, found = self._results.filters(), {p.key: p for p in publications}
+        after: dict[str, bytes] = {}
+        for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
+            if "filtered" in spans(attribute):
+                step = found[publication_key(attribute.name, "step", publications[0].step)]
+                after[attribute.name] = replay(mechanisms, step, states.get(attribute.name))
+        return after
+
+    def _best(self, concluded: list[Publication]) -> list[Publication]:
+        """Replaces each incomplete publication by a better publication from the topic or the results, if there is one."""
+        poor = [p.key for p in concluded if not p.complete]
+        best = {p.key: p for p in self._results.get(poor) if p is not None}
+        if self._topic is not None:
+            better = [key for key in poor if quality(self._in_topic.get(key)) > quality(best.get(key))]
+            best |= {p.key: p for p in self._topic.read(better)}
+        return [best[p.key] if quality(best.get(p.key)) > quality(p) else p for p in concluded]
+
+    def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
+        """Returns the next step to publish and the progress after its publication.
+
+        Returns None if no step is due, if the next step is not yet passed (`_passed`), or after the survey's last step. Steps
+        close in order, so only the first incomplete step is checked.
+        """
+        if progress.incomplete and self._passed(progress.incomplete[0], mark_at_ms=now_ms):
+            return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
+        step = progress.next_step
+        if self._survey.ended(step) or self._survey.closes_ms(step) + self._margin_ms > now_ms:
+            return None
+        passed = not progress.incomplete and self._passed(step, mark_at_ms=now_ms)
+        if not passed and now_ms < self.deadline_ms(step):
+            return None
+        incomplete = progress.incomplete if passed else (*progress.incomplete, step)
+        return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
+
+    def deadline_ms(self, step: int) -> int:
+        """Returns the deadline of a step, when even an incomplete step is published: one step's duration after the close."""
+        return self._survey.closes_ms(step) + self._survey.step_ms
+
+    def _begin(self) -> Progress:
+        """Starts at the first step that may have a countable report in the log, or at the topic's oldest step if earlier."""
+        begin_ms = self._position.earliest_ms()
+        if begin_ms is None:  # the log is empty, and no report can be appended before these markers
+            begin_ms = min(self._position.mark(self._position.ends()).values())
+        first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
+        if steps := [found.step for found in self._in_topic.values()]:
+            first = min(first, max(min(steps), max(steps) - self._survey.retention_steps + 1))
+        return Progress(first_step=first, next_step=first)
+
+    def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None, mark_at_ms: int | None = None) -> bool:
+        """True if agents have counted every record that may count for the step.
+
+        Args:
+            step: the step.
+            checkpoints: the checkpoints to use; by default the store's current checkpoints.
+            mark_at_ms: the current time, if idle partitions shall get markers; otherwise None.
+        """
+        ends = self._position.ends()
+        log_id = self._position.log_id()  # read last, so that the partitions belong to this log or to an earlier log
+        heads = self._store.heads() if checkpoints is None else checkpoints
+        if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
+            return False  # the log was deleted; its uncounted records are not yet stored as missing
+        closes_ms, empty = self._survey.closes_ms(step), Checkpoint(0)
+        waiting = {p: heads.get(p, empty) for p in ends if heads.get(p, empty).newest_ms < closes_ms}
+        idle = [p for p, head in waiting.items() if head.next_offset == ends[p]]
+        if idle and mark_at_ms is not None:
+            self._mark(idle, closes_ms, mark_at_ms)
+        return not waiting
+
+    def _mark(self, partitions: list[int], closes_ms: int, now_ms: int) -> None:
+        """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close.
+
+        Raises:
+            LogUnavailable: if the brokers accept no markers. Not from the step's deadline on: without markers, the step is
+                published incomplete.
+        """
+        if self._marked_ms <= now_ms < self._mark_again_ms:
+            return
+        try:
+            appended_ms = min(self._position.mark(partitions).values())
+        except LogUnavailable as error:
+            if now_ms < closes_ms + self._survey.step_ms:  # the deadline, at which an incomplete step is published
+                raise
+            log.warning("no markers written", survey=self._survey.name, error=str(error))
+            self._marked_ms, self._mark_again_ms = now_ms, now_ms + RETRY_MS
+            return
+        self._marked_ms, self._mark_again_ms = now_ms, now_ms + max(0, closes_ms - appended_ms)
+
+    def _conclude(
+        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool
+    ) -> tuple[list[Publication], Filters] | None:
+        """Returns the publications of a step whose window begins at `first`, and the states of the filters after the step.
+
+        Returns None if another estimator leads now.
+        """
+        survey = self._survey
+        tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
+        everybody = sum_cohorts(tables)  # to the last bit what a survey without cohorts counts
+        gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
+        pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
+
+        def complete(begin: int) -> bool:
+            return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
+
+        publications: list[Publication] = []
+        before_step, filters = self._results.filters(), {}
+        for attribute, mechanisms in enumerate(survey.mechanisms):
+            if not self._results.lead():
+                return None
+            steps = range(first, step + 1)
+            panes = [tables_of(survey, everybody, attribute, s) for s in steps]
+            before = tables_of(survey, everybody, attribute, step - 1) if pruned < step else None
+            made = [
+                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before),
+                conclude(survey, attribute, step, "window", panes, complete(first)),
+            ]
+            asked = survey.attributes[attribute]
+            if "filtered" in spans(asked):
+                state = before_step.get(asked.name)
+                curve, filters[asked.name] = conclude_filtered(
+                    mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms)
+                )
+                made.append(curve)
+            publications += made
+            for cohort in range(0 if survey.cohort is None else survey.n_cohorts):
+                if not self._results.lead():
+                    return None
+                of_cohort = [tables_of(survey, tables, attribute, s, cohort) for s in steps]
+                publications.append(conclude_cohort(survey, cohort, made[0], of_cohort[-1:]))
+                publications.append(conclude_cohort(survey, cohort, made[1], of_cohort))
+        return publications, filters
+
+    def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
+        """Prunes panes that no unpublished step needs.
+
+        Keeps the last step's panes: the store may lose the last step's results.
+        """
+        oldest = min((progress.next_step, *progress.incomplete)) - 1
+        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # keeps the previous step for the drift
+
+
+def _without(progress: Progress, step: int) -> Progress:
+    """Returns the progress after the step has been published as complete."""
+    if step == progress.next_step:
+        return msgspec.structs.replace(progress, next_step=step + 1)
+    return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
+
+
+def quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
+    """Returns the rank of a publication: greater is better. None (no publication) has the lowest rank."""
+    return (False, -1) if p is None else (p.complete, p.reports)
+
+
+def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
+    """True if a missing record may belong to one of these steps."""
+    return gap.after_ms < survey.closes_ms(last) and gap.until_ms > survey.opens_ms(first) - survey.skew_ms

@@ -1,0 +1,250 @@
+"""The estimator process: estimates all its surveys in one loop on a real clock, and serves metrics, page and API."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import Event
+from time import monotonic
+
+import structlog
+from prometheus_client import REGISTRY
+
+from ldpstream.publishing.api.app import create_api, create_surveys_api
+from ldpstream.publishing.api.earlier import Replaced, chain
+from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.leases import LeaseKeeper
+from ldpstream.publishing.log_position import MarkerProducer, connect_admin
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.survey_estimator import Connections, SurveyEstimator
+from ldpstream.publishing.survey_metrics import SurveyMetrics
+from ldpstream.publishing.turns import Turns
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.malloc import keep_freed_memory
+from ldpstream.runtime.monitoring import serve_monitoring
+from ldpstream.runtime.settings import Settings, cannot_listen
+from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
+from ldpstream.runtime.topics import check_broker
+from ldpstream.runtime.waiting import Unreachable, wait_for
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.redis_connection import Client, StoreRefused, connect
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
+
+log = structlog.get_logger("ldpstream.estimator")
+
+IDLE_S = 0.2
+
+
+def serve(
+    watch: SurveyWatch,
+    settings: Settings,
+    stop: Event,
+    seen: Callable[[Publication], None],
+    check_topics: Callable[[Survey], None],
+    until: int | None = None,
+) -> list[Publication]:
+    """Estimates every step of every survey after its close, until `stop` is set or all steps through `until` are final.
+
+    Several estimators may run at once: they share the surveys, and one works on each survey. If an estimator ends, the others
+    take its surveys over within seconds.
+
+    The estimator waits while Kafka or Redis is unreachable, also at start-up. With several surveys, a survey that is refused is
+    reported and tried again, and disturbs no other survey.
+
+    Args:
+        watch: the survey files. A file that is added, changed or removed takes effect within seconds, unless there is one file.
+        settings: the addresses of Kafka and Redis.
+        stop: an event; the caller sets the event to end the estimator.
+        seen: called with every publication made.
+        check_topics: checks a survey's topics, and raises `Unreachable` while Kafka is unreachable.
+        until: the last step wanted of a single survey, or a step after its last step for that step; None to continue until
+            `stop`.
+
+    Returns:
+        All publications of a single survey that are kept in Redis, oldest step first; nothing for a folder of surveys.
+
+    Raises:
+        Stopped: if `stop` is set before Kafka and Redis have answered.
+        UserError: if Kafka or Redis refuses our login, or, with a single survey file, something that this survey needs.
+    """
+    keep_freed_memory()
+    loop: _Loop | None = None
+    if settings.metrics_port:
+        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: loop is not None and loop.well)
+    connections = _connect(watch, settings, stop, check_topics)
+    loop = _Loop(watch, connections, stop, seen, check_topics)
+    page = None
+    try:
+        page = _serve_page(loop, settings, alone=watch.only_file is not None)
+        return loop.run(until)
+    finally:
+        if page is not None:
+            page.close()
+        loop.close()
+        connections.markers.close()
+        connections.admin.close()
+        connections.redis.close()
+
+
+def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> Connections:
+    """Waits for Kafka and Redis. With a single survey file, also checks this survey's topics first."""
+
+    def check() -> None:
+        if watch.only_file is None:
+            check_broker(settings)
+        else:
+            check_topics(*_surveys(watch))
+
+    def reach_redis() -> Client:
+        client = connect(settings, timeout_s=10)
+        if watch.only_file is not None:
+            (survey,) = _surveys(watch)
+            RedisCountStore(survey, settings, client=client).check_estimating()
+        return client
+
+    kafka_at = f"Kafka at {settings.kafka}"
+    wait_for(kafka_at, check, stop.wait, log.warning)  # reports Kafka's refusal even if Redis is unreachable
+    client = wait_for(f"Redis at {settings.redis_url()}", reach_redis, stop.wait, log.warning, _redis_unreachable)
+    admin = wait_for(kafka_at, lambda: connect_admin(settings), stop.wait, log.warning, _kafka_unreachable)
+    return Connections(settings, client, admin, MarkerProducer(settings))
+
+
+def _surveys(watch: SurveyWatch) -> list[Survey]:
+    return [found.survey for found in watch.surveys.values()]
+
+
+def _redis_unreachable(error: Exception) -> bool:
+    return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused)
+
+
+def _kafka_unreachable(error: Exception) -> bool:
+    """True if Kafka is unreachable. `check_topics` reports what Kafka refuses."""
+    return isinstance(error, Unreachable | LogUnavailable)
+
+
+def _serve_page(loop: "_Loop", settings: Settings, alone: bool) -> PageServer | None:
+    if not settings.page_port:
+        return None
+    if alone:
+        (served,) = loop.served.values()
+        api = create_api(served.survey, served.source, served.rejected, replaced=served.responses.replaced)
+    else:
+        api = create_surveys_api(loop.served)
+    try:
+        page = PageServer(api, settings.page_host, settings.page_port)
+    except OSError as error:
+        raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
+    log.info("serving the page", url=page.url)
+    return page
+
+
+def _ticks_ms() -> int:
+    """A time that never goes back, for the turns: the wall clock may be set back."""
+    return round(1000 * monotonic())
+
+
+class _Loop:
+    """Gives each survey its turns, and follows the survey files.
+
+    Attributes:
+        served: what the page shows of each survey, by the survey's name. Changes while the page is served.
+    """
+
+    def __init__(
+        self,
+        watch: SurveyWatch,
+        connections: Connections,
+        stop: Event,
+        seen: Callable[[Publication], None],
+        check_topics: Callable[[Survey], None],
+    ) -> None:
+        self._watch, self._connections, self._stop = watch, connections, stop
+        self._seen, self._check_topics = seen, check_topics
+        self._alone = watch.only_file is not None
+        self._estimators: dict[bytes, SurveyEstimator] = {}
+        self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
+        self._looked_ms = now_ms()
+        self.served: dict[str, Served] = {}
+        REGISTRY.register(self._metrics)
+        for survey in _surveys(watch):
+            self._add(survey)
+
+    @property
+    def well(self) -> bool:
+        """True if Kafka and Redis answered for a survey in its last turn, or if there is no survey at present."""
+        estimators = list(self._estimators.values())
+        return not estimators or any(estimator.well for estimator in estimators)
+
+    def run(self, until: int | None) -> list[Publication]:
+        """See `serve`."""
+        self._leases.start()
+        while not self._stop.is_set():
+            if not self._alone:
+                self._follow_files(now_ms())
+            key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
+            if (wait_ms := at_ms - _ticks_ms()) <= 0:
+                self._turn(key)
+                if until is not None and self._reached(until):
+                    break
+            elif not any(estimator.prepare() for estimator in self._estimators.values()):
+                self._stop.wait(min(wait_ms / 1000, IDLE_S))
+        return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
+
+    def _turn(self, key: bytes) -> None:
+        estimator = self._estimators[key]
+        with self._leases.turn(estimator.results, estimator.leads):
+            pause_ms = estimator.turn(now_ms(), self._stop.is_set, len(self._estimators))
+        self._turns.put(key, _ticks_ms() + pause_ms)
+
+    def _reached(self, until: int) -> bool:
+        with suppress(StoreUnavailable):
+            return all(estimator.reached(until) for estimator in self._estimators.values())
+        return False
+
+    def _follow_files(self, at_ms: int) -> None:
+        """Looks at the survey files, at most about once a second."""
+        if 0 <= at_ms - self._looked_ms < 1000 * LOOK_S:
+            return
+        self._looked_ms = at_ms
+        changes = self._watch.look()
+        changed = [found for found in changes.updated if found.survey != self._estimators[found.survey.fingerprint].survey]
+        for found in (*changes.removed, *changed):
+            self._remove(found.survey)
+        for found in (*changes.added, *changed):
+            self._add(found.survey)
+
+    def _add(self, survey: Survey) -> None:
+        registry = self._metrics.add()
+        estimator = SurveyEstimator(survey, self._connections, registry, self._seen, self._check_topics, self._alone)
+        self._estimators[survey.fingerprint] = estimator
+        self.served[survey.name] = Served(
+            survey, estimator.results, estimator.store.rejected, replaced=partial(self.replaced, survey)
+        )
+        self._turns.put(survey.fingerprint, _ticks_ms())
+
+    def replaced(self, survey: Survey) -> list[Replaced]:
+        """The surveys whose history a survey continues."""
+        served = list(self.served.values())
+        return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
+
+    def _remove(self, survey: Survey) -> None:
+        estimator = self._estimators.pop(survey.fingerprint)
+        self._turns.remove(survey.fingerprint)
+        del self.served[survey.name]
+        self._metrics.remove(estimator.registry)
+        self._leases.drop(estimator.results)
+        with suppress(StoreUnavailable):
+            estimator.results.resign()
+        estimator.close()
+
+    def close(self) -> None:
+        """Gives all leases back, then closes the surveys' connections."""
+        self._leases.close()
+        with suppress(StoreUnavailable):  # the other leases expire
+            for estimator in self._estimators.values():
+                estimator.results.resign()
+        for estimator in self._estimators.values():
+            estimator.close()
+        REGISTRY.unregister(self._metrics)

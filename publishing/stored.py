@@ -1,0 +1,56 @@
+"""Decodes stored publications. A publication that this version cannot decode is skipped: it must not hide all others."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from ldpstream.surveys import Survey
+
+log = structlog.get_logger("ldpstream.estimator")
+T = TypeVar("T")
+MOST_KEYS = 10_000  # keys remembered, so that each is counted and logged once
+
+
+class StoredReader:
+    """Decodes publications that Redis or the topic of estimates stores.
+
+    Args:
+        survey: the survey.
+        registry: registry of the counter of what was skipped; None for no counter.
+    """
+
+    def __init__(self, survey: Survey, registry: CollectorRegistry | None = None) -> None:
+        self._survey, self._skipped, self._counter = survey.name, set[str](), None
+        if registry is not None:
+            self._counter = Counter(
+                "ldpstream_estimates_undecodable",
+                "Stored publications that this version cannot decode, and skipped.",
+                ["survey", "store"],
+                registry=registry,
+            )
+            for store in ("redis", "kafka"):
+                self._counter.labels(self._survey, store)  # exports 0 before the first one
+
+    def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
+        """Returns the decoded value. None if there is none, or if it cannot be decoded: this is logged and counted once a key.
+
+        Args:
+            decode: decodes the bytes. If it raises `OtherFormat`, so does this method: another format is never skipped.
+            raw: the stored bytes; None if nothing is stored.
+            store: where the bytes come from: "redis" or "kafka".
+            key: key of the publication.
+        """
+        if raw is None:
+            return None
+        try:
+            return decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if f"{store} {key}" not in self._skipped and len(self._skipped) < MOST_KEYS:
+                self._skipped.add(f"{store} {key}")
+                log.error("publication skipped", survey=self._survey, store=store, key=key, error=str(error))
+                if self._counter is not None:
+                    self._counter.labels(self._survey, store).inc()
+            return None

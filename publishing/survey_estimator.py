@@ -1,0 +1,256 @@
+"""The estimates of one survey in a process that estimates several: connections, schedule, gauges and turns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+from kafka import KafkaAdminClient
+from prometheus_client import CollectorRegistry, Gauge
+
+from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.publishers import KafkaPublisher, PrometheusPublisher, TopicUnavailable
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.schedule import Progress, Publisher, Schedule
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.publishing.vitals import Vitals
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.waiting import Unreachable
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.redis_connection import Client, StoreRefused
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+
+log = structlog.get_logger("ldpstream.estimator")
+
+MAX_PUBLISHED_K = 100_000
+TICK_MS, SHORTEST_TICK_MS = 200, 20
+MOST_TICKS = 10  # a process with many surveys looks at each waiting survey every 2 s
+RETRY_MS = 2_000
+REFUSED_MS = 30_000  # time until a survey is tried again that Kafka, Redis or our limits refuse
+BALANCE_MS = 2_000
+WARN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Clients that all surveys share. Each survey has a producer of its own: its transactions fence this survey's topic."""
+
+    settings: Settings
+    redis: Client
+    admin: KafkaAdminClient
+    markers: MarkerProducer
+
+
+class SurveyEstimator:
+    """Estimates one survey, one step a turn.
+
+    Args:
+        survey: the survey.
+        connections: the shared clients.
+        registry: registry of this survey's gauges.
+        seen: called with every publication made.
+        check_topics: checks the survey's topics; see `service.serve`.
+        alone: True if the process estimates only this survey. Then refusals end the process, and the leases are not balanced.
+
+    Attributes:
+        store, results: what the page reads.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        connections: Connections,
+        registry: CollectorRegistry,
+        seen: Callable[[Publication], None],
+        check_topics: Callable[[Survey], None],
+        alone: bool,
+    ) -> None:
+        self.survey, self.registry = survey, registry
+        self._connections, self._seen, self._check_topics, self._alone = connections, seen, check_topics, alone
+        self.store = RedisCountStore(survey, connections.settings, client=connections.redis)
+        self._reader = StoredReader(survey, registry)
+        self.results = RedisResults(survey, connections.redis, self._reader)
+        self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
+        self._topic: KafkaPublisher | None = None
+        self._vitals: Vitals | None = None
+        self._schedule: Schedule | None = None
+        self._balanced_ms = 0
+        self._warned, self._warned_s = "", 0.0
+        self._well, self._topic_lost = False, False
+        self._working = Gauge(
+            "ldpstream_survey_working",
+            "1 if Kafka and Redis answered all requests for the survey the last time, else 0.",
+            ["survey"],
+            registry=registry,
+        ).labels(survey.name)
+
+    @property
+    def well(self) -> bool:
+        """True if Kafka and Redis answered in the last turn."""
+        return self._well
+
+    def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
+        """Publishes at most one step, if a step is due. The first turn connects and checks our rights.
+
+        Args:
+            now_ms: the current time.
+            stop: True if the process has to stop.
+            n_surveys: number of surveys of this process; with more surveys, a survey that waits has fewer turns.
+
+        Returns:
+            The number of milliseconds until the next turn.
+
+        Raises:
+            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey, so a retry does not help.
+        """
+        began_s, well = monotonic(), False
+        try:
+            pause = self._turn(now_ms, stop, n_surveys)
+            well, self._warned = True, ""
+            return pause
+        except (LogUnavailable, StoreUnavailable, Unreachable) as error:
+            self._topic_lost = isinstance(error, TopicUnavailable)
+            if self._alone and self._schedule is None and isinstance(error, StoreRefused):
+                raise
+            self._warn(str(error))
+            # a survey whose requests only time out must not take all of the loop's time
+            return RETRY_MS + (0 if self._alone else round(1000 * (monotonic() - began_s)))
+        except Exception as error:
+            if self._alone:
+                raise
+            said = {"exc_info": True} if not isinstance(error, UserError) else {"error": str(error)}
+            log.error("survey not estimated", survey=self.survey.name, **said)
+            return REFUSED_MS
+        finally:
+            self._well = well
+            self._working.set(well)
+
+    def _warn(self, why: str) -> None:
+        """Logs why an estimate is delayed: when the reason changes, and then once a minute."""
+        if why != self._warned or monotonic() - self._warned_s >= WARN_S:
+            log.warning("estimate delayed", survey=self.survey.name, error=why)
+            self._warned, self._warned_s = why, monotonic()
+
+    def _turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
+        if self._schedule is None or self._vitals is None:
+            self._open()
+            return 0
+        if self._topic_lost:
+            self._create_topics()
+        self._vitals.look(now_ms)
+        once = _OneStep(stop)
+        self._schedule.run(now_ms, once)
+        if not self._schedule.leads and self._topic is not None:
+            self._topic.close()
+        if not self._alone and now_ms - self._balanced_ms >= BALANCE_MS:
+            self._balanced_ms = now_ms
+            self.results.balance()
+        return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
+
+    def _create_topics(self) -> None:
+        """Creates the topic of estimates if somebody deleted it. The schedule then fills it from the results."""
+        try:
+            self._check_topics(self.survey)
+        except Unreachable:
+            raise
+        except UserError as error:
+            raise TopicUnavailable(str(error)) from None  # a running estimator goes on, and tries again
+        self._topic_lost = False
+
+    def _open(self) -> None:
+        """Checks topics and rights, and connects.
+
+        Raises:
+            UserError: if Kafka, Redis or our limits refuse the survey, or do not answer.
+        """
+        for attribute in self.survey.attributes:
+            if attribute.k > MAX_PUBLISHED_K:
+                raise SettingsError(
+                    f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
+                )
+        settings = self._connections.settings
+        self._check_topics(self.survey)
+        self.store.check_estimating()
+        self.results.check(settings)
+        self._prometheus.show(self.results.landmarks())
+        topic = KafkaPublisher(self.survey, settings, self._reader)
+        position = KafkaLogPosition(self.survey, settings, self._connections.admin, self._connections.markers)
+        self._vitals = Vitals(
+            self.survey, self.store, position, self.results, settings.margin_ms, self._prometheus, self.registry
+        )
+        publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
+        self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, settings.margin_ms, topic)
+        self._topic = topic
+
+    def leads(self) -> bool:
+        """True if this estimator led the survey in its last turn, and the turn did not fail.
+
+        After a failed turn the lease must expire: another estimator may still reach Kafka.
+        """
+        return self._well and self._schedule is not None and self._schedule.leads
+
+    def prepare(self) -> bool:
+        """See `Schedule.prepare`."""
+        return self._schedule is not None and self._schedule.prepare()
+
+    def reached(self, until: int) -> bool:
+        """True if all steps through `until`, or through the survey's last step, are final.
+
+        Also true if the survey ended before its first estimate: then no step is left to estimate.
+        """
+        last = until if self.survey.n_steps is None else min(until, self.survey.n_steps - 1)
+        progress = self.results.progress()
+        if progress is None and self._schedule is not None and self.leads():
+            return self._schedule.due_ms() is None
+        return reached(progress, last)
+
+    def close(self) -> None:
+        """Closes this survey's own connections."""
+        if self._topic is not None:
+            self._topic.close()
+        self.store.close()
+
+
+class _OneStep:
+    """Ends a run of the schedule after one step.
+
+    Attributes:
+        more: True if the run ended with this limit, so further steps may be due.
+    """
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop, self._began, self.more = stop, False, False
+
+    def __call__(self) -> bool:
+        self.more, self._began = self._began, True
+        return self.more or self._stop()
+
+
+class _Watcher:
+    """Logs each publication and passes the publication to a function."""
+
+    def __init__(self, seen: Callable[[Publication], None]) -> None:
+        self._seen = seen
+
+    def publish(self, publications: list[Publication]) -> None:
+        for p in publications:
+            if p.span == "step" and p.cohort is None:
+                log.info(
+                    "published", survey=p.survey, attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete
+                )
+            self._seen(p)
+
+
+def reached(progress: Progress | None, step: int) -> bool:
+    """True if all steps through `step` are final."""
+    return progress is not None and progress.next_step > step and all(late > step for late in progress.incomplete)
+
+
+def pause_ms(due_ms: int | None, now_ms: int, n_surveys: int) -> int:
+    """Returns the pause until a survey's next turn: short near the time when the next step is due, otherwise long."""
+    longest = TICK_MS * min(n_surveys, MOST_TICKS)
+    return longest if due_ms is None else min(max(abs(due_ms - now_ms), SHORTEST_TICK_MS), longest)

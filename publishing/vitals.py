@@ -1,0 +1,86 @@
+"""Health of the estimator and of the counting agents, for Prometheus and for `/ready`."""
+
+import math
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from ldpstream.publishing.publication import publication_keys
+from ldpstream.publishing.publishers import PrometheusPublisher
+from ldpstream.publishing.results import MemoryResults, RedisResults
+from ldpstream.publishing.schedule import LogPosition, Progress
+from ldpstream.stores.count_store import CountStore
+from ldpstream.surveys import Survey
+
+LAG_EVERY_MS = 5_000
+
+
+class Vitals:
+    """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates.
+
+    A standby estimator shows the same numbers as the working estimator.
+
+    Attributes:
+        well: True if Kafka and Redis answered during the last call of `look`.
+
+    Args:
+        survey: the survey.
+        store, position, results, margin_ms: as for `Schedule`.
+        prometheus: publisher that shows the estimates as gauges.
+        registry: registry of the gauges.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        store: CountStore,
+        position: LogPosition,
+        results: MemoryResults | RedisResults,
+        margin_ms: int,
+        prometheus: PrometheusPublisher,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._survey, self._store, self._position, self._results = survey, store, position, results
+        self._margin_ms, self._looked_ms, self._prometheus = margin_ms, -LAG_EVERY_MS, prometheus
+        self._progress: Progress | None = None
+        self._first_step: int | None = None  # the step shown as due before the first estimate
+        self.well = False
+        lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
+        due = Gauge(
+            "ldpstream_next_estimate_due_timestamp_seconds",
+            "Earliest time to estimate the next step, Unix time; infinite after the last step.",
+            ["survey"],
+            registry=registry,
+        )
+        self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
+
+    def look(self, now_ms: int) -> None:
+        """Sets the gauges. Updates the lag at most every five seconds.
+
+        Raises:
+            LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
+        """
+        try:
+            self._look(now_ms)
+        except Exception:
+            self.well = False
+            raise
+        self.well = True
+
+    def _look(self, now_ms: int) -> None:
+        progress = self._results.progress()
+        if progress is not None and progress != self._progress:
+            self._show(progress.next_step - 1)
+            self._progress = progress
+        if self._first_step is None:
+            self._first_step = max(0, self._survey.step_at(now_ms))
+        due = progress.next_step if progress is not None else self._first_step
+        self._due.set(math.inf if self._survey.ended(due) else (self._survey.closes_ms(due) + self._margin_ms) / 1000)
+        if now_ms - self._looked_ms >= LAG_EVERY_MS:
+            counted = self._store.positions()
+            ends = self._position.ends()
+            self._lag.set(sum(max(0, end - counted.get(p, 0)) for p, end in ends.items()))
+            self._looked_ms = now_ms
+
+    def _show(self, step: int) -> None:
+        found = self._results.get(publication_keys(self._survey, step))
+        self._prometheus.show([p for p in found if p is not None])

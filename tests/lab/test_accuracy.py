@@ -1,0 +1,101 @@
+"""The intervals cover the truth as often as they claim, and the timings are complete."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lab.bench.accuracy.cells import few_cells, grid
+from lab.bench.accuracy.shapes import FEW, SYNTHETIC
+from lab.bench.coverage import NOMINAL, SHARES, WINDOW, Runs, coverage_table, measure_one, measure_shape, shaped_table, slack
+from lab.bench.coverage_cells import _Held, cells_table, few_table, lowest_table, measure_cells, runs_of
+from lab.bench.estimators import measure as bench_estimators
+from lab.bench.estimators import timing_table
+from ldpstream.estimators import Estimate
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_local_hashing_intervals_hold_the_truth_95_percent(steps: int) -> None:
+    """The ten intervals of a run depend on each other, but the 200 runs are independent.
+
+    With probability 6e-5, a share of intervals is more than 4 standard deviations from its mean.
+    """
+    for row in measure_one("L-OLH", steps, 200, seed=3):
+        assert abs(row.covered - NOMINAL) < slack(200)
+        assert 0.9 < row.spread < 1.1 or row.estimator == "eb"  # wider for the uncertainty of the prior
+
+
+def test_narrow_intervals_are_caught() -> None:
+    noise = np.random.default_rng(4).normal(0, 0.01, (200, SHARES.size))
+    right, narrow = Runs(SHARES), Runs(SHARES)
+    for moved in noise:
+        right.add(Estimate(SHARES + moved, np.full(SHARES.size, 0.01), 1))
+        narrow.add(Estimate(SHARES + moved, np.full(SHARES.size, 0.0066), 1))
+    assert abs(right.coverage("", "", 1).covered - NOMINAL) < slack(200)
+    assert abs(narrow.coverage("", "", 1).covered - NOMINAL) > slack(200)
+
+
+def test_the_timings_are_complete() -> None:
+    rows = bench_estimators(True, False, lambda said: None)
+    assert len(rows) == len({row.task for row in rows}) == 23
+    assert all(row.value > 0 for row in rows)
+    assert timing_table(rows).row_count == len(rows)
+    assert coverage_table([c for steps in (1, WINDOW) for c in measure_one("GRR", steps, 2, 1)]).row_count == 5
+    assert shaped_table(measure_shape(0, 2, 1)).row_count == 4
+
+
+def test_the_coverage_of_every_cell_is_measured() -> None:
+    """All cells have rows, and a cell's numbers are right for two runs: in the second, both intervals miss."""
+    cells = [cell for cell in grid(SYNTHETIC) if cell.k == 20 and cell.shape in ("zipf 1", "step")][::2]
+    rows = measure_cells(cells, SYNTHETIC, 100, 1, lambda said: None, processes=1)
+    assert [(row.cell, row.estimator) for row in rows if not row.cell.ordered] == [(c, "eb") for c in cells if not c.ordered]
+    assert {row.estimator for row in rows if row.cell.ordered} == {"eb", "eb ordered"}
+    assert {row.runs for row in rows} == {runs_of(20, 100)} == {30}
+    assert all(row.covered > 0.85 and row.missed_above <= 1 - row.covered for row in rows)
+    assert cells_table(rows).row_count == 4
+    assert lowest_table(rows).row_count >= len(rows)
+    held = _Held(np.array([0.5, 0.5]))
+    for moved in (0.0, 0.05):
+        held.add(Estimate(np.array([0.5 + moved, 0.5 - moved]), np.full(2, 0.02), 1))
+    row = held.row(cells[0], "eb")
+    assert (row.covered, row.top, row.missed_above, row.error) == (0.5, 0.5, 0.25, 0.5)
+    assert (row.largest, row.worst) == (0.5, 0.5)
+    held = _Held(np.array([0.2, 0.7, 0.1]))
+    for moved in (0.0, 0.05):
+        held.add(Estimate(np.array([0.2, 0.7 - moved, 0.1]), np.full(3, 0.02), 1))
+    row = held.row(cells[0], "eb")
+    assert row.covered == pytest.approx(5 / 6)
+    assert (row.largest, row.worst) == (0.5, 0.5)
+
+
+def test_the_coverage_with_few_values_and_few_people_is_measured() -> None:
+    """Ten runs of six cells: the default estimate's intervals hold on average."""
+    cells = [cell for cell in few_cells() if cell.n == 1000 and cell.eps == 0.5 and cell.k <= 3][:6]
+    rows = measure_cells(cells, FEW, 10, 1, lambda said: None, processes=1)
+    assert [row.cell for row in rows] == cells
+    assert np.mean([row.covered for row in rows]) > 0.85
+    assert all(row.worst <= row.largest and row.worst <= row.covered for row in rows)
+    assert few_table(rows).row_count == 2
+    assert lowest_table(rows, "few").row_count == 6
+
+
+def test_other_libraries_are_timed_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accuracy(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        assert [(task["n"], task["ibu"], len(task["counts"])) for task in tasks] == [(2000, 2, 2)]
+        yield {"ibu_seconds": 8.0}
+
+    def counting(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        assert set(task["mechanisms"]) == {"GRR", "OUE", "OLH", "FLH", "L-OLH"}
+        about = {"library": "pure-ldp", "mechanism": "OUE"}
+        yield about | {"what": "report", "per_s": 3e6, "n": 7}
+        yield about | {"what": "tabulate", "per_s": 2e6, "n": 7}
+        yield {"library": "pure-ldp", "mechanism": "OLH", "error": "TypeError: no"}
+
+    monkeypatch.setattr("lab.bench.estimators.accuracy_of_peers", accuracy)
+    monkeypatch.setattr("lab.bench.estimators.time_peers", counting)
+    found = {row.task: (row.value, row.unit) for row in bench_estimators(True, True, lambda said: None)[-2:]}
+    assert found == {
+        "multi-freq-ldpy 0.2.5: IBU, OUE, k=100, 10 000 iterations": (8.0, "s"),
+        "pure-ldp 1.2.0: counting, OUE, k=100": (2.0, "M reports/s"),
+    }

@@ -1,0 +1,220 @@
+"""The accuracy benchmark is reproducible, resumable and complete, and its ratios and their standard errors are right."""
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lab.bench.accuracy import cells as cell_grid
+from lab.bench.accuracy import measure as measuring
+from lab.bench.accuracy.cells import EPSILONS, FEW_PEOPLE, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
+from lab.bench.accuracy.compare import Result, compare, ratio, result, summarise, worst
+from lab.bench.accuracy.measure import CellErrors, LinesError, errors, measure, peer_task, read_lines
+from lab.bench.accuracy.picture import draw
+from lab.bench.accuracy.shapes import DATA_SHAPES, DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC, real_shapes
+from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
+from lab.datasets import DatasetError
+from ldpstream.cli import app
+from ldpstream.mechanisms import NAMES
+from ldpstream.processes import worker_pool
+
+CELLS = [
+    Cell(shape="geometric", mechanism="L-OLH", k=5, eps=1.0, n=1000, steps=4, ordered=True, held_out=False),
+    Cell(shape="zipf 1.5", mechanism="OLH", k=4, eps=1.0, n=1000, steps=1, ordered=False, held_out=True),
+    Cell(shape="zipf 1.5", mechanism="OUE", k=12, eps=4.0, n=1000, steps=1, ordered=False, held_out=True),
+]
+
+
+def silent(said: str) -> None:
+    """Shows nothing."""
+
+
+def run(
+    cells: list[Cell] = CELLS, runs: int = 2, seed: int = 1, lines: Path | None = None, peers: bool = False
+) -> list[CellErrors]:
+    return measure(cells, SYNTHETIC, runs, seed, peers, silent, lines, processes=1)
+
+
+def test_the_grid_is_complete() -> None:
+    cells = grid(SYNTHETIC)
+    assert len(cells) == len(set(cells)) == len(SYNTHETIC) * len(DOMAINS) * len(EPSILONS)
+    assert set(Counter(cell.mechanism for cell in cells)) == set(NAMES)
+    assert {cell.steps for cell in cells} == {1, 4}
+    assert all(cell.n <= MOST_PEOPLE.get(cell.mechanism, cell.n) for cell in cells)
+    assert set(quick_grid(SYNTHETIC)) <= set(cells)
+    assert grid({"step": SYNTHETIC["step"]}) == [cell for cell in cells if cell.shape == "step"]
+
+
+def test_the_cells_with_few_values_are_complete() -> None:
+    cells = few_cells()
+    assert len(cells) == len(set(cells)) == sum(len(shape.domains) for shape in FEW.values()) * 3 * len(FEW_PEOPLE)
+    assert {cell.k for cell in cells} == set(FEW_DOMAINS)
+    assert not set(cells) & set(grid(SYNTHETIC))
+    for cell in cells:
+        shares = FEW[cell.shape].make(cell.k)
+        assert shares.shape == (cell.k,)
+        assert shares.min() >= 0
+        assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(FEW["few falling"].make(2), [0.6, 0.4])
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_shapes_are_distributions(name: str) -> None:
+    for k in DOMAINS:
+        frequencies = SYNTHETIC[name].make(k)
+        assert frequencies.shape == (k,)
+        assert frequencies.min() >= 0
+        assert frequencies.sum() == pytest.approx(1)
+        np.testing.assert_array_equal(frequencies, SYNTHETIC[name].make(k))
+
+
+def test_real_shapes_are_the_data(data_folder: Path) -> None:
+    found = real_shapes(data_folder)
+    assert tuple(found) == DATA_SHAPES
+    for shape in found.values():
+        assert shape.make(shape.domains[0]).sum() == pytest.approx(1)
+    assert found["ages"].domains[0] == 74
+
+
+def test_missing_data_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"has no files of adult, kosarak, bms_pos, ms_fimu, pwgtp$"):
+        real_shapes(tmp_path)
+
+
+def test_cells_are_reproducible_and_independent_of_one_another() -> None:
+    rows = run()
+    assert rows == [run([cell])[0] for cell in CELLS]
+    assert rows[1:] != run(CELLS[1:], seed=2)
+    first, second, third = rows
+    assert {"ibu exact", "mle exact"} <= set(first.mse) & set(second.mse)
+    assert "ibu exact" not in third.mse
+    assert first.wasserstein.keys() == first.mse.keys()
+    assert not second.wasserstein
+    assert all(len(found) == 2 for row in rows for found in row.mse.values())
+    longer = run([CELLS[2]], runs=3)[0]
+    assert {name: found[:2] for name, found in longer.mse.items()} == third.mse
+
+
+def test_an_interrupted_run_continues(tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    rows = run(CELLS[:2], lines=lines)
+    lines.write_bytes(lines.read_bytes() + b'{"cell": {"sha')
+    assert run(lines=lines) == rows + run(CELLS[2:])
+    assert list(read_lines(lines, 2, 1)) == CELLS
+    before = lines.read_bytes()
+    assert run(lines=lines) == run()
+    assert lines.read_bytes() == before
+    with pytest.raises(LinesError, match=r"holds 2 runs with seed 1, asked for 2 with seed 2$"):
+        run(seed=2, lines=lines)
+    for content in (b"{}\n", b"somebody's notes"):
+        lines.write_bytes(content)
+        with pytest.raises(LinesError, match="is no file of this command"):
+            run(lines=lines)
+        assert lines.read_bytes() == content
+
+
+def test_other_libraries_get_the_same_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        asked.extend(tasks)
+        yield {"task": 0, "error": "TypeError: no"}
+        yield {"task": 1, "mse": {"theirs: MI": [1.0, 2.0]}, "wasserstein": {}, "ibu_seconds": None}
+
+    monkeypatch.setattr(measuring, "accuracy_of_peers", answer)
+    lines = tmp_path / "lines"
+    rows = run(CELLS[:2], lines=lines, peers=True)
+    assert [row.mse.get("theirs: MI") for row in rows] == [None, [1.0, 2.0]]
+    assert list(read_lines(lines, 2, 1).values()) == rows
+    task = asked[0]
+    assert task == peer_task(rows[0], SYNTHETIC["geometric"].make(5))
+    assert (task["n"], task["fast"]) == (4000, None)
+    assert [sum(people) for people in task["people"]] == [1000] * 2
+    inverted = (np.array(task["counts"][0]) / task["n"] - task["q"]) / (task["p"] - task["q"])
+    truth = np.array(task["people"][0]) / 1000
+    assert rows[0].mse["mi"][0] == pytest.approx(np.mean((inverted - truth) ** 2), rel=1e-4)
+    assert asked[1]["fast"] is not None
+
+
+def test_ratios_have_the_delta_methods_error() -> None:
+    """The bias is below 0.001. The means of 400 ratios lie within 5 standard errors, but for one case in a million."""
+    rng = np.random.default_rng(20240601)
+    common = rng.exponential(1, (400, 100))
+    found = [ratio((1.2 * e + rng.normal(0, 0.1, 100)).tolist(), e.tolist()) for e in common]
+    values = np.array([one.value for one in found])
+    assert abs(values.mean() - 1.2) < 5 * values.std() / 20 + 0.001
+    assert values.std() == pytest.approx(np.mean([one.error for one in found]), rel=0.2)
+    assert ratio([0.0, 0.0], [0.0, 0.0]).value == 1
+    assert ratio([1.0, 2.0], [0.0, 0.0]).value == math.inf
+    assert ratio([1.0, 3.0, 99.0], [2.0, 2.0]).value == 1  # only the runs that both have
+    assert ratio([1.5] * 9, [1.0] * 9).surely_above(1.05)
+    assert not ratio([1.0, 2.1], [1.0, 1.0]).surely_above(1.05)
+
+
+def test_the_winner_has_the_smallest_mean_error_on_common_runs() -> None:
+    unsure = compare(CELLS[0], {"mi": [1.0, 1.0, 1.0], "lib: a": [0.1, 1.2]})
+    assert unsure.winner == "mi"
+    told = compare(
+        CELLS[0], {"mi": [4.0, 4.0, 1.0], "ibu": [2.0, 2.0, 2.0], "lib: a": [1.0, 1.0], "pure-ldp FLH: none": [0.1, 0.1]}
+    )
+    assert told.winner == "lib: a"
+    assert told.ratios["ibu"].value == 2
+    again = compare(CELLS[1], {"mi": [1.0, 1.0], "ibu": [2.0, 4.0]})
+    mi, ibu, *_ = summarise([told, again])
+    assert (mi.method, mi.won, mi.worst) == ("mi", 1, 4.0)
+    assert (ibu.method, ibu.sure) == ("ibu", 1)
+    assert [mi.mean, ibu.mean] == pytest.approx([2, math.sqrt(6)])
+    assert worst([again, told], "ibu", 1) == [told]
+    assert [one.cells for one in summarise([told, again])] == [2, 2, 1, 1]
+
+
+def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:
+    cells = [*CELLS, next(cell for cell in few_cells() if cell.mechanism == "OUE")]
+    found = result(measure(cells, SYNTHETIC | FEW, 2, 1, False, silent, processes=1), 2, 1)
+    assert msgspec.convert(msgspec.to_builtins(found), Result) == found
+    assert set(found.views) == set(DEFAULTS)
+    shown = tables(found)
+    assert len(shown) == 15
+    console = Console(width=80)
+    with console.capture() as captured:
+        for table in shown:
+            console.print(table)
+    text = captured.get()
+    assert "…" not in text
+    assert "zipf 1.5 *" in text
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert [row["view"] for row in rows] == ["all"] * 3 + ["few", "ordered", "wasserstein"] + ["shuffled"] * 2
+    assert float(rows[0][rows[0]["winner"]]) == 1
+    draw(found, tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size > 10_000
+
+
+def test_an_estimator_without_an_estimate_counts_as_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "FAST", (lambda m, table, steps: [("none", np.full(m.k, np.nan))],))
+    cell = msgspec.structs.replace(CELLS[2], k=2, mechanism="GRR", n=10)
+    row = errors(cell, np.array([1.0, 0.0]), 2, 1)
+    assert row.mse["none"] == [0.25, 0.25]
+
+
+def test_the_command_writes_lines_picture_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_grid, "quick_grid", lambda shapes: CELLS)
+    monkeypatch.setattr(measuring, "worker_pool", lambda processes, tasks: worker_pool(1, tasks))
+    lines, picture, written = tmp_path / "lines", tmp_path / "picture.png", tmp_path / "out.json"
+    options = ["bench", "accuracy", "--quick", "--repeats", "2", "--no-peers", "--lines", str(lines)]
+    told = CliRunner().invoke(app, [*options, "--picture", str(picture), "--json", str(written)])
+    assert told.exit_code == 0, told.output
+    assert "All values, mean squared error" in told.output
+    assert "three standard errors" in " ".join(told.output.split())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert msgspec.json.decode(written.read_bytes(), type=Result) == result(run(), 2, 1)
+    again = CliRunner().invoke(app, [*options, "--seed", "2"])
+    assert isinstance(again.exception, LinesError)

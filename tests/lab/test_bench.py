@@ -1,0 +1,170 @@
+"""The benchmarks run, at sizes too small for meaningful results, and show other libraries if the libraries are installed."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lab.bench import mechanisms as bench_mechanisms
+from lab.bench.mechanisms import Bench, Measured, bench
+from lab.bench.mechanisms_tables import bench_notes, bench_tables
+from lab.peers import environment as peers
+from lab.peers.clients import Peer, measure
+from ldpstream import cli, terminal
+from ldpstream.mechanisms import NAMES, ONE_TIME
+
+
+def shown(result: Bench) -> str:
+    """The command's output."""
+    console = Console(width=200)
+    with console.capture() as captured:
+        for part in (*bench_tables(result), *bench_notes(result)):
+            console.print(part)
+    return captured.get()
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Invented lines, in place of the lines that the other libraries' process prints."""
+    lines: list[dict[str, Any]] = [
+        {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "report", "per_s": 50.0, "n": 7},
+        {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},
+        {"library": "pure-ldp", "mechanism": "OUE", "what": "report", "per_s": 40.0, "n": 9},
+        {"library": "pure-ldp", "mechanism": "OUE", "what": "memory", "bytes": 12_345.0},
+        {"library": "pure-ldp", "mechanism": "FLH", "what": "tabulate", "per_s": 30.0, "n": 6},
+        {"library": "pure-ldp", "mechanism": "SUE", "error": "TypeError: no"},
+    ]
+
+    def answer(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        yield from lines
+        raise peers.PeersError("the other libraries' process ended with status 9")
+
+    monkeypatch.setattr(bench_mechanisms, "time_peers", answer)
+    return lines
+
+
+def test_every_mechanism_is_timed_beside_other_libraries(theirs: list[dict[str, Any]]) -> None:
+    said: list[str] = []
+    result = bench(1000, 20, True, said.append)
+    assert [s.mechanism for s in result.speeds] == list(NAMES)
+    for s in result.speeds:
+        assert min(s.report, s.fresh, s.tabulate, s.peak_mib) > 0
+        assert (s.memo is None) == (s.mechanism in ONE_TIME)
+        assert s.fresh <= s.report
+    assert result.stream.n == 100_000
+    assert 10 < result.stream.peak_mib < 1000
+    oue = next(s for s in result.speeds if s.mechanism == "OUE")
+    assert oue.peers == {
+        "multi-freq-ldpy": {"report": Measured(50.0, 7), "tabulate": Measured(60.0, 8)},
+        "pure-ldp": {"report": Measured(40.0, 9)},
+    }
+    assert oue.peer_bytes == {"pure-ldp": 12_345.0}
+    assert next(s for s in result.speeds if s.mechanism == "OLH").peers == {"pure-ldp FLH": {"tabulate": Measured(30.0, 6)}}
+    assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "the other libraries' process ended with status 9"]
+    assert said[0] == "GRR"
+    text = shown(result)
+    assert "Other libraries: the other libraries' process ended with status 9" in text
+    assert "× ours" in text
+    assert "12345" in text
+    assert "OLH, their FLH" in text
+
+
+def test_a_failed_installation_is_an_error_and_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(peers, "ATTEMPTS", 1)
+    with pytest.raises(peers.PeersError, match="pip could not install the libraries: "):
+        peers.environment()
+    assert list(tmp_path.glob("*/whole")) == []
+    assert peers.existing_environment() is None
+
+
+def test_a_hanging_installation_is_retried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If the retry succeeds, later runs use the same installation."""
+    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
+    monkeypatch.setattr("lab.peers.environment.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
+    tried: list[list[str]] = []
+
+    def hang(command: list[str], **_: object) -> None:
+        tried.append(command)
+        raise subprocess.TimeoutExpired(command, peers.INSTALL_S)
+
+    def at_second_go(command: list[str], **named: object) -> subprocess.CompletedProcess[str]:
+        if len(tried) == 2:
+            hang(command, **named)
+        tried.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("lab.peers.environment.subprocess.run", hang)
+    with pytest.raises(peers.PeersError, match="pip did not end within 600 s"):
+        peers.environment()
+    assert len(tried) == 2
+    monkeypatch.setattr("lab.peers.environment.subprocess.run", at_second_go)
+    assert peers.environment() == peers.environment() == peers.existing_environment()
+    assert len(tried) == 4
+    assert {"--require-hashes", "--timeout", "--retries"} < set(tried[0])
+
+
+def test_all_packages_of_the_other_libraries_are_pinned() -> None:
+    wanted = [line for line in peers.LOCK.with_suffix(".in").read_text().splitlines() if not line.startswith("#")]
+    pinned = re.findall(r"(?m)^(\S+)==(\S+)(?: ; .*)? \\\n +--hash=sha256:", peers.LOCK.read_text())
+    assert len(pinned) == len(re.findall(r"(?m)^[^\s#]", peers.LOCK.read_text())) > 20
+    assert {re.split("[=<]", name)[0] for name in wanted} <= {name for name, _ in pinned}
+    assert set(peers.LIBRARIES.items()) <= set(pinned)
+
+
+def test_other_clients_are_timed_with_as_many_reports_as_fit() -> None:
+    calls: list[int] = []
+
+    def privatise(value: int) -> int:
+        calls.append(value)
+        return value
+
+    peer = Peer("lib", "GRR", privatise, len)
+    report, tabulate, memory = measure(peer, list(range(150)), seconds=10.0, repeats=2)
+    assert (report["what"], report["n"]) == ("report", 150)
+    assert (tabulate["what"], tabulate["n"]) == ("tabulate", 150)
+    assert memory["bytes"] > 0
+    assert len(calls) == 2 * 100 + 3 * 150
+    assert [line["what"] for line in measure(Peer("lib", "THE", str, None), [1, 2], 0.01, 1)] == ["report", "memory"]
+
+
+# ---- the commands
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    monkeypatch.setattr(terminal.console, "_width", 160)
+    return cli.app
+
+
+def test_the_audit_command(app: typer.Typer, tmp_path: Path, seeded_devices: None) -> None:
+    file = tmp_path / "audit.json"
+    command = ["audit", "--mechanism", "GRR", "--mechanism", "L-OLH", "--reports", "6000", "--seed", "3", "--json", str(file)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "12 of 12 broken mechanisms caught" in " ".join(done.output.split())
+    document = json.loads(file.read_text())
+    assert (document["seed"], document["passed"], document["k"]) == (3, True, 9)
+    assert {f["path"] for row in document["rows"] for f in row["findings"]} == {"vectorised", "device"}
+
+
+def test_an_unknown_mechanism_is_refused(app: typer.Typer) -> None:
+    done = CliRunner().invoke(app, ["audit", "--mechanism", "XRR"])
+    assert done.exit_code == 2
+    assert "XRR" in done.output
+
+
+def test_the_bench_command(app: typer.Typer, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    done = CliRunner().invoke(app, ["bench", "mechanisms", "--n", "1000", "--k", "10", "--no-peers", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "Other libraries: not requested" in " ".join(done.output.split())
+    assert [s["mechanism"] for s in json.loads(file.read_text())["speeds"]] == list(NAMES)

@@ -1,0 +1,112 @@
+"""Parts of the service's benchmark that run without Kafka and Redis."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lab.bench.profiled_agent import Account
+from lab.bench.service import FULL, QUICK
+from lab.bench.service_load import ATTRIBUTES, make_load, write_survey
+from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Remembered, Run, ServiceBench, Stock
+from lab.bench.service_site import BenchError, Process
+from lab.bench.service_tables import PHASES, service_notes, service_tables
+from ldpstream.agents import Record, tally
+
+RESULT = ServiceBench(
+    2,
+    [Counted("bits", 74.5, 1.0, [Run(1000, 0.5, 0.25)], [Run(1000, 2.0, None, 200.0)], 0.25, None)],
+    Stock(100, 1000.0, 61.0),
+    [Phases("bits", 1000, dict.fromkeys(PHASES, 0.5), 60, 0.75, 12.0)],
+    Closed(20, 1000, 15, 400, 0.9, 1.7, 0.5),
+    Recovery(1_000_000, 6.0, 6.5, 14.25),
+    Remembered(1_000_000, 8.1, 24.5, 9.0, 62, 1.5, 3.25, 0.05, 0.125),
+    [Growth(1, 4, 600, 0.5, 3.0), Growth(2, 16, 600, 0.5, 2.0)],
+    [Produced("users", 100, 5000, 0.5, 0.75)],
+)
+
+
+def shown(result: ServiceBench) -> str:
+    """The command's output."""
+    console = Console(width=200)
+    with console.capture() as captured:
+        for part in (*service_tables(result), *service_notes(result)):
+            console.print(part)
+    return captured.get()
+
+
+def test_results_are_shown_beside_their_targets() -> None:
+    text = " ".join(shown(RESULT).replace("│", " ").split())
+    for wanted in (
+        "ratio, wanted 0.8 0.25", "bare consumer 2 k 0 2 k 250", "agent 500 0 500 – 200", "bits 0.50 0.50 0.50",
+        "61 × that, target 50 met", "without it p99 1.20 s, target 1 s missed", "counted all after 14.2 s", "2 16 300 1.50",
+        "users 200 10 k 0.75", "p50 0.8 ms, p99 12.0 ms of 60", "2 cores",
+        "8.1 bytes a key in the agent (at most 24.5), 9 in Redis", "p99 3.2 ms of 62", "counts after 0.12 s",
+    ):  # fmt: skip
+        assert wanted in text, (wanted, text)
+
+
+@pytest.mark.parametrize("envelope_bytes", [0, 2000])
+@pytest.mark.parametrize("attributes", [(0, 1), (2,)])
+def test_a_load_has_the_counts_that_it_claims(tmp_path: Path, envelope_bytes: int, attributes: tuple[int, ...]) -> None:
+    survey = write_survey(tmp_path / "survey.toml", "load", 86_400, ATTRIBUTES)
+    load = make_load(survey, attributes, envelope_bytes, 30_000 if not envelope_bytes else 100)
+    log = load.pool * load.rounds
+    added = tally(survey, [Record(i, survey.start_ms, envelope) for i, envelope in enumerate(log)])
+    assert not added.rejected
+    assert (load.counts, load.reports) == (added.counts, added.reports)
+    assert (load.records, load.bytes) == (len(log), sum(map(len, log)))
+    assert {key.attribute for key in load.counts} == set(attributes)
+    assert load.reports / load.records == 1 if not envelope_bytes else load.reports > 10 * load.records
+
+
+def test_the_sizes_are_those_of_the_targets() -> None:
+    for kind in FULL.kinds:
+        assert kind.records >= 50_000
+    assert FULL.kinds[0].records >= 1_000_000  # records left to count when the agent is killed
+    assert {workers for workers, _ in FULL.growth} == {1, 2, 4}
+    assert {partitions for _, partitions in FULL.growth} == {4, 16, 64}
+    assert sum(kind.records for kind in QUICK.kinds) < 10_000
+
+
+def test_phases_do_not_overlap() -> None:
+    account = Account()
+    account.phases.update({"fetch": 5.0, "tally": 3.0, "tabulate": 1.0, "feed": 4.0, "loop": 6.0, "commit": 0.5})
+    spent = account.as_json()["cpu_s"]
+    assert spent | {"rest": 0.0} == {
+        "fetch": 5.0, "decode": 2.0, "tabulate": 1.0, "fold": 1.0, "loop": 2.0, "commit": 0.5, "rest": 0.0,
+    }  # fmt: skip
+    assert set(spent) == set(PHASES)
+
+
+def test_processor_time_is_added_to_its_phase() -> None:
+    account = Account()
+    busy = account.timed("tally", lambda n: sum(i * i for i in range(n)))
+    assert busy(200_000) == sum(i * i for i in range(200_000))
+    assert account.phases["tally"] > 0
+    assert account.committing(lambda *_: True)(1, 2)
+    assert len(account.commits_s) == 1
+
+
+def test_an_error_names_the_process_and_ends_with_its_log(tmp_path: Path) -> None:
+    process = Process("lab.bench.bare_consumer", [], {}, tmp_path / "log")
+    with pytest.raises(BenchError, match=r"(?s)lab\.bench\.bare_consumer ended with status 1\n.*IndexError"):
+        process.answer()
+    with pytest.raises(BenchError, match="ended with status 1"):
+        process.check()
+    process.stop()
+
+
+def test_a_process_reports_its_time_and_memory(tmp_path: Path) -> None:
+    process = Process("http.server", ["0"], {}, tmp_path / "log")
+    try:
+        if sys.platform != "linux":
+            assert process.cpu_s is process.peak_mib is None
+        else:
+            assert (process.cpu_s or 0) >= 0
+            assert (process.peak_mib or 0) > 0
+    finally:
+        process.stop()
+    with pytest.raises(BenchError, match="ended with status -15"):
+        process.check()

@@ -1,0 +1,20 @@
+"""The benchmark of the device's start counts modules as a fresh interpreter does."""
+
+from typer.testing import CliRunner
+
+from lab.bench.device_start import PROGRAMS, measure
+from ldpstream import cli
+
+
+def test_the_device_needs_fewer_modules_and_less_memory_than_the_command_line() -> None:
+    found = {row.program: row for row in measure(1)}
+    assert list(found) == list(PROGRAMS)
+    order = [found[name].modules for name in ("nothing", "NumPy", "the device", "the command line")]
+    assert order == sorted(set(order))
+    assert found["the device"].modules <= found["the device, and one report"].modules < found["the command line"].modules
+    assert found["nothing"].peak_mib < found["the device"].peak_mib < found["the command line"].peak_mib
+
+
+def test_the_command_prints_a_table() -> None:
+    done = CliRunner().invoke(cli.app, ["bench", "device", "--runs", "1"])
+    assert (done.exit_code, done.output.count("the device")) == (0, 2)

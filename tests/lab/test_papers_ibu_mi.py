@@ -1,0 +1,182 @@
+"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of the paper's channels for memoized
+mechanisms.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from lab.papers import ibu_mi, ibu_runs
+from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, chance, gain, mean_gain, read
+from lab.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
+from lab.papers.reproduction import Job, Outcome, Plan, Row
+from ldpstream.advice.drawn_tables import tabulate
+from ldpstream.estimators import ibu
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.grr import LongitudinalGRR
+from ldpstream.mechanisms.local_hashing import LongitudinalHashing, papers_g
+
+
+def run(name: str, plan: Plan) -> Outcome:
+    """A target's outcome, computed in this process."""
+    (target,) = [target for target in TARGETS if target.name == name]
+    return target.finish(plan, [job.function(**job.arguments) for job in target.plan(plan)])
+
+
+@pytest.mark.parametrize("names", [ONE_TIME, CHAINS])
+def test_published_averages_match_published_cells(names: tuple[str, ...]) -> None:
+    cells = np.array([TABLES[names][shape] for shape in (*ibu_mi.SHAPES, "Avg.")], float)
+    assert cells.shape == (7, 16)
+    assert np.abs(cells[:-1].mean(axis=0) - cells[-1]).max() <= 1
+    for metric in (0, 1):
+        assert np.abs(cells[:, metric:14:2].mean(axis=1) - cells[:, 14 + metric]).max() <= 1.01
+
+
+def test_the_last_two_of_k_plus_1_bins_are_one_value() -> None:
+    shares = np.bincount(population("uniform", 9, 100_000, np.random.default_rng(1))) / 100_000
+    assert shares == pytest.approx([0.1] * 8 + [0.2], abs=0.01)
+    incomes = population("real", 50, 20_000, np.random.default_rng(1))
+    assert np.median(incomes) < 10  # far from uniform
+
+
+def test_the_papers_g_is_rounded_where_floors_are_printed() -> None:
+    for eps, g in LOLOHA_G.items():
+        a, b = math.exp(2 * eps), math.exp(eps)
+        root = math.sqrt(a**4 - 14 * a**2 + 12 * a * b * (1 - a * b) + 12 * a**3 * b + 1)
+        quotient = (1 - a**2 + root) / (6 * (a - b))
+        assert 1 + max(1, round(quotient)) == g
+        assert 1 + max(1, math.floor(quotient)) < g  # the printed value
+        assert papers_g(100, 2 * eps, eps) < g
+
+
+def dense_ibu(support: FloatArray, p: float, q: float, iterations: int) -> FloatArray:
+    """The paper's Eq. (3), with a matrix."""
+    k = len(support)
+    channel = np.full((k, k), q) + np.eye(k) * (p - q)
+    seen, f = support / support.sum(), np.full(k, 1 / k)
+    for _ in range(iterations):
+        f = f * (channel @ (seen / (channel @ f)))
+    return np.asarray(f)
+
+
+@pytest.mark.parametrize(("name", "k"), [("SUE", 6), ("L-GRR", 6), ("L-BLH", 6), ("L-OLH", 6)])
+def test_ibu_equals_the_papers_with_its_channel(name: str, k: int) -> None:
+    m = build(name, k, 1.0, "paper")
+    table = tabulate(m, population("poisson", k, 5000, np.random.default_rng(2)), np.random.default_rng(3))
+    assert papers_ibu(m, table, slip=False) == pytest.approx(ibu(m, table, likelihood="support").frequencies, abs=1e-9)
+    p, q = papers_channel(m)
+    theirs = dense_ibu(m.support(table).astype(float), p, q, 10_000)
+    assert papers_ibu(m, table) == pytest.approx(theirs, abs=1e-6)
+    same = np.abs(theirs - papers_ibu(m, table, slip=False)).max() < 1e-6
+    assert same == (name == "SUE")
+
+
+def papers_channel(m: Mechanism) -> tuple[float, float]:
+    """The channel's diagonal and its other entries, as the paper's package computes them."""
+    if m.name == "SUE":
+        return m.p, m.q
+    assert isinstance(m, LongitudinalGRR | LongitudinalHashing)
+    q1 = m.q1 if isinstance(m, LongitudinalGRR) else 1 / m.g
+    return m.p1 * m.p2 + (1 - m.p1) * m.q2, m.p1 * m.q2 + q1 * m.p2
+
+
+def test_the_papers_channel_of_l_grr_does_not_sum_to_1() -> None:
+    m = build("L-GRR", 100, 1.0, "paper")
+    p, q = papers_channel(m)
+    assert p + 99 * q == pytest.approx(0.115, abs=0.001)
+    assert m.p + 99 * m.q == pytest.approx(1)
+    assert isinstance(m, LongitudinalGRR)
+    printed = m.p1 * m.p2 + m.q1 * m.q2  # in §3.2 of the paper p* lacks (k-2) q₁q₂ too
+    assert printed < p
+    two = build("L-GRR", 2, 1.0, "paper")
+    assert sum(papers_channel(two)) == pytest.approx(1)
+
+
+def test_gains_are_clipped_run_by_run() -> None:
+    found = {Setting("GRR", "Real", 2, 1, 1.0): {"mi": np.array([[2.0, 2.0], [4.0, 4.0]]), "ibu": np.array([[1, 3], [3, 3]])}}
+    assert gain(next(iter(found.values()))).tolist() == [[50, 0], [25, 25]]
+    assert mean_gain(found, lambda s: True).tolist() == [[50, 0], [25, 25]]
+    assert chance(found, lambda s: True) == pytest.approx([math.sqrt(1250 * (1 / 20 + 1 / 2)), 0])
+
+
+@pytest.mark.parametrize("shared", [0.0, 3.0])
+def test_chance_includes_the_part_that_settings_share(shared: float) -> None:
+    """The gains of 12 settings share a part with a known deviation. 2000 runs hardly distinguish the deviations 0 and 0.3."""
+    rng = np.random.default_rng(1)
+    common = shared * rng.standard_normal(2000)
+    found = {}
+    for k in range(12):
+        gains = 50 + common + 4 * rng.standard_normal(2000)
+        found[Setting("GRR", "Exp.", k, 1, 1.0)] = {"mi": np.ones((2, 2000)), "ibu": 1 - np.array([gains, gains]) / 100}
+    least, most = (math.sqrt(16 / 12 / 20 + x**2) for x in (shared * 0.9, shared * 1.1 + 0.3))
+    assert least < chance(found, lambda s: True).min() <= chance(found, lambda s: True).max() < most
+
+
+def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
+        seen.append(values)
+        return {"mi": np.full(k, 1 / k)}
+
+    monkeypatch.setattr(ibu_runs, "estimates", noted)
+    for name, k in (("GRR", 5), ("SUE", 5), ("GRR", 11)):
+        errors(name, "triangular", k, 500, 2, False, 1)
+    assert all(np.array_equal(seen[i], seen[i % 2]) for i in range(12))
+    assert not np.array_equal(seen[0], seen[1])
+    assert np.array_equal(np.minimum(seen[12] // 2, 4), seen[0])  # 12 bins are 6 bins, each halved
+
+
+@pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
+def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells have full size and 6 runs. Each of 4 comparisons allows 3 standard deviations: 3 false alarms in 1000 runs."""
+    monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
+    plan = Plan(quick=True, best=False, seed=7)
+    jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)
+    found = read(jobs, [errors(**job.arguments) for job in jobs])
+    ours, sd = mean_gain(found, lambda s: True).mean(axis=1), chance(found, lambda s: True)
+    chain = mean_gain(found, lambda s: True, "chain").mean(axis=1)
+    for i, published in enumerate(TABLES[CHAINS][shape][:2]):
+        assert Row(label="", published=published, ours=ours[i], spread=sd[i], digit=0.5).within
+        assert not Row(label="", published=published, ours=chain[i], spread=sd[i], digit=0.5).within  # the control
+
+
+def test_a_small_table_is_reproducible_and_has_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ibu_mi, "DOMAINS", (2, 20))
+    monkeypatch.setattr(ibu_mi, "SIZES", (1000, 2000))
+    plan = Plan(quick=True)
+    first, again = run("ibu-table-2", plan), run("ibu-table-2", plan)
+    assert first == again
+    assert first.rows != run("ibu-table-2", Plan(quick=True, seed=2)).rows
+    assert len(first.rows) == 2 * 3 * 2
+    assert all(0 <= row.ours <= 100 and row.best is not None and row.spread > 0 for row in first.rows)
+    assert all(row.best is None for row in run("ibu-table-3", Plan(quick=True, best=False)).rows)
+    sweep = run("ibu-figure-4", plan)
+    assert [[list(curve.x) for curve in panel.curves] for panel in sweep.panels] == [
+        [[1, 2, 4]] * 3,
+        [[1000, 2000]] * 3,
+        [[2, 20]] * 3,
+    ]
+
+
+@pytest.mark.parametrize("name", ["ibu-table-2", "ibu-table-3", "ibu-figure-1", "ibu-figure-2", "ibu-figure-3", "ibu-figure-4"])
+def test_a_full_target_has_all_published_numbers(name: str) -> None:
+    (target,) = [target for target in TARGETS if target.name == name]
+    plan = Plan(best=False)
+    outcome = target.finish(plan, [made_up(job) for job in target.plan(plan)])
+    published = [row for row in outcome.rows if row.published is not None]
+    assert len(published) == {"table": 112, "figure": {"1": 5, "2": 2}.get(name[-1], 5)}[name.split("-")[1]]
+    if "table" in name:
+        assert [row.ours for row in published] == pytest.approx([50, 25] * 56)
+        assert [row.label for row in published[:2]] == [
+            f"Gauss. {'L-' * ('3' in name)}GRR {metric}" for metric in ("MSE", "MAE")
+        ]
+
+
+def made_up(job: Job) -> list[dict[str, list[list[float]]]]:
+    """A job's result in which IBU gains 50 and 25 per cent."""
+    runs = job.arguments["runs"]
+    one = {"mi": [[4.0] * runs] * 2, "ibu": [[2.0] * runs, [3.0] * runs], "chain": [[4.0] * runs] * 2}
+    return [one] * 3

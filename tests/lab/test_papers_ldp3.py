@@ -1,0 +1,157 @@
+"""LDP³: the transcribed tables, the tables' metric, and the effect of the toolkit's variance on Power."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab import datasets
+from lab.papers import ldp3, ldp3_runs
+from lab.papers.ldp3 import COLUMNS, TABLES, TARGETS
+from lab.papers.ldp3_runs import PROTOCOLS, errors, seconds, toolkit_power, toolkit_variance
+from lab.papers.reproduction import Plan
+from ldpstream.advice.drawn_tables import tabulate
+from ldpstream.advice.error_measures import mae
+from ldpstream.estimators import matrix_inversion, post_process
+from ldpstream.mechanisms import mechanism
+
+PEOPLE = {"kosarak": (929_669, 128), "bms_pos": (500_000, 256), "porto": (1_620_157, 225)}
+
+
+@pytest.fixture
+def few_trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes Porto small: 5000 people on 20 values."""
+    monkeypatch.setattr(ldp3_runs, "PORTO", (5000, 20))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_published_averages_match_published_columns(name: str) -> None:
+    for protocol, row in TABLES[name].items():
+        slip = (name, protocol) == ("bms_pos", "SS")  # the paper's average includes the column without post-processing
+        assert row[1] == pytest.approx(np.mean([*row[:slip], *row[2:]]), abs=0.0101)
+        assert not slip or row[1] != pytest.approx(np.mean(row[2:]), abs=0.04)
+
+
+def test_portos_powerns_column_repeats_powers_numbers() -> None:
+    same = {name: [row[-1] == row[-2] for row in rows.values()] for name, rows in TABLES.items()}
+    assert all(same["porto"])
+    assert not any(same["kosarak"] + same["bms_pos"])
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_published_l1_is_divided_by_k(name: str, protocol: str) -> None:
+    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations. The tolerance is 5 standard
+    deviations of the mean."""
+    n, k = PEOPLE[name]
+    m = mechanism(PROTOCOLS[protocol], k, eps=1.0)
+    expected = 1000 * math.sqrt(2 / math.pi * m.variance(1 / k, n))
+    chance = 5 * math.sqrt(math.pi / 2 - 1) / math.sqrt(10 * k)
+    assert TABLES[name][protocol][0] == pytest.approx(expected, rel=chance)
+    assert TABLES[name][protocol][0] != pytest.approx(k * expected, rel=0.9)  # Eq. (22) as printed
+
+
+def test_the_toolkits_variance_has_k_in_place_of_n() -> None:
+    n, k = PEOPLE["kosarak"]
+    true = {p: mechanism(name, k, eps=1.0).variance(0.0, n) * n**2 for p, name in PROTOCOLS.items()}
+    for protocol in ("OUE", "RAPPOR", "BLH"):
+        assert k * toolkit_variance(protocol, k, n) == pytest.approx(true[protocol], rel=1e-9)
+    assert k * toolkit_variance("OLH", k, n) == pytest.approx(true["OLH"], rel=0.01)
+    assert toolkit_variance("SS", k, n) == toolkit_variance("GRR", k, n)
+    assert 0.2 < toolkit_variance("SS", k, n) / true["SS"] < 0.3  # the toolkit's two errors nearly cancel
+    assert toolkit_variance("GRR", k, n) / true["GRR"] < 3 / k
+
+
+def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
+    counts, n = np.array([6000.0, 3000.0, 1500.0, 40.0, 15.0, -900.0]), 10_000
+    lifted = toolkit_power(counts, n, variance=50.0) * n
+    assert lifted[:3] == pytest.approx(counts[:3] + 5, abs=6)
+    assert lifted[-1] > 500  # with the true variance this value would be nearly zero
+    assert toolkit_power(counts, n, variance=90_000.0)[-1] * n < 100
+    nearer = np.array([*counts[:-1], -110.0])  # the likelihood of the count 1 is 1e-200; most other likelihoods underflow
+    assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
+
+
+def test_the_toolkits_power_equals_explicit_sums() -> None:
+    """The test computes the sums term by term."""
+    counts, n, variance = np.array([70.0, 20.0, 33.0, 4.0]), 120, 60.0
+
+    def of_mean(a: float) -> float:
+        return float(sum(j ** (1 - a) for j in range(1, n + 1)) / sum(j**-a for j in range(1, n + 1)))
+
+    a = 1.0
+    while of_mean(a) > counts.mean():
+        a += 1e-4
+    while of_mean(a) < counts.mean():
+        a -= 1e-4
+    for count, f in zip(counts, toolkit_power(counts, n, variance), strict=True):
+        x = round(count / 10) * 10 + 5
+        weights = [math.exp(-((x - j) ** 2) / 2 / variance) * j**-a for j in range(1, n + 1)]
+        assert f == pytest.approx(sum(j * w for j, w in enumerate(weights, 1)) / sum(weights) / n, rel=1e-3)
+
+
+def test_the_true_variance_is_better_than_the_toolkits() -> None:
+    """One run of OLH and Power on a distribution as steep as Kosarak's."""
+    n, k = 100_000, 128
+    rng = np.random.default_rng(1)
+    values = rng.choice(k, n, p=(weights := np.arange(1.0, k + 1) ** -2) / weights.sum())
+    m = mechanism("OLH", k, eps=1.0)
+    found = matrix_inversion(m, tabulate(m, values, rng))
+    truth = np.bincount(values, minlength=k) / n
+    theirs = toolkit_power(found.frequencies * n, n, toolkit_variance("OLH", k, n))
+    ours = post_process(found.frequencies, "power", variance=found.standard_errors**2)
+    assert mae(truth, ours) < 0.7 * mae(truth, theirs)
+
+
+@pytest.mark.usefixtures("few_trips")
+def test_a_small_table_has_every_row() -> None:
+    (target,) = [target for target in TARGETS if target.name == "ldp3-table-3"]
+    plan = Plan(quick=True)
+    jobs = target.plan(plan)
+    outcome = target.finish(plan, [job.function(**job.arguments) for job in jobs])
+    assert [row.label for row in outcome.rows[:9]] == [f"GRR {column}" for column in COLUMNS]
+    assert all(row.ours > 0 and row.spread > 0 and row.best and row.note == "Porto generated" for row in outcome.rows)
+    average = outcome.rows[1].ours
+    assert average == pytest.approx(np.mean([row.ours for row in outcome.rows[2:9]]))
+    assert errors(**jobs[0].arguments) == errors(**jobs[0].arguments)
+    assert errors(**jobs[0].arguments) != errors(**jobs[1].arguments)
+    assert "best" not in errors(**{**jobs[0].arguments, "best": False})
+
+
+def test_data_are_real_if_the_folder_has_them(tmp_path: Path) -> None:
+    assert ldp3.folder(Plan(data=tmp_path), "kosarak") is None
+    (tmp_path / "kosarak.csv").write_text("1\n")
+    assert ldp3.folder(Plan(data=tmp_path), "kosarak") == str(tmp_path)
+    assert ldp3.folder(Plan(data=tmp_path), "porto") is None
+    with pytest.raises(datasets.DatasetError, match="kosarak"):
+        ldp3_runs.dataset("kosarak", str(tmp_path), 1)
+
+
+def test_figures_have_a_job_alone_for_each_process_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    (target,) = [target for target in TARGETS if target.name == "ldp3-figure-5"]
+    monkeypatch.setattr(ldp3, "cores", lambda: 12)
+    jobs = target.plan(Plan())
+    assert [job.arguments["processes"] for job in jobs] == [1, 2, 4, 8]
+    assert all(job.alone for job in jobs)
+    monkeypatch.setattr(ldp3, "cores", lambda: 3)
+    assert ldp3.process_counts() == [1, 2, 3]
+    monkeypatch.setattr(ldp3, "cores", lambda: 1)
+    outcome = target.finish(Plan(quick=True), [dict.fromkeys(PROTOCOLS, 2.0)])
+    assert [row.ours for row in outcome.rows] == [2.0] * 3
+    monkeypatch.setattr(ldp3, "cores", lambda: 2)
+    outcome = target.finish(Plan(quick=True), [dict.fromkeys(PROTOCOLS, 2.0), dict.fromkeys(PROTOCOLS, 1.5)])
+    assert [row.ours for row in outcome.rows[-2:]] == [1.0, pytest.approx(4 / 3)]
+    assert outcome.rows[-2].within
+
+
+def test_seconds_are_measured_for_each_protocol() -> None:
+    found = seconds("porto", ["GRR"], 1, 1, None, 1)
+    assert list(found) == ["GRR"]
+    assert 0 < found["GRR"] < 60
+
+
+def test_the_processes_shares_cover_all_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ldp3_runs._loaded, "values", np.arange(1000) % 7)
+    assert sum(ldp3_runs._share("GRR", 7, i, 3, 1, 1).n for i in range(3)) == 1000
+    assert sum(ldp3_runs._share("GRR", 7, i, 3, 1, 50).n for i in range(3)) < 30

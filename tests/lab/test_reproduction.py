@@ -1,0 +1,138 @@
+"""Reproductions: how jobs run, which results are kept, and how published values are compared."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from lab import papers
+from lab.papers.reproduction import Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
+from lab.papers.reproduction_tables import document, draw, markdown, outcome, summary
+from ldpstream.cli import app
+from ldpstream.processes import THREADS
+
+from .jobs import fail, square, threads
+
+
+def squares(log: Path, numbers: Sequence[int]) -> Target:
+    def finish(plan: Plan, results: Sequence[Any]) -> Outcome:
+        rows = [Row(label=f"{x}²", ours=y, published=x * x) for x, y in zip(numbers, results, strict=True)]
+        return Outcome(rows, [Panel("squares", "x", "x²", [Curve("ours", numbers, results)])], ["That was all."])
+
+    def jobs(plan: Plan) -> list[Job]:
+        return [Job(square, {"x": x, "seed": plan.seed, "log": str(log)}) for x in numbers]
+
+    return Target("squares", "Squares", jobs, finish)
+
+
+def test_a_job_with_a_kept_result_does_not_run_again(tmp_path: Path) -> None:
+    log, told = tmp_path / "log", []
+    plan = Plan(seed=0)
+    (first,) = reproduce([squares(log, (1, 2))], plan, tmp_path / "kept", lambda *seen: told.append(seen), processes=2)
+    (more,) = reproduce([squares(log, (1, 2, 3))], plan, tmp_path / "kept", processes=1)
+    assert [row.ours for row in more.outcome.rows] == [1, 4, 9]
+    assert (first.ran, first.jobs, more.ran, more.jobs) == (2, 2, 1, 3)
+    assert sorted(log.read_text().split()) == ["1", "2", "3"]
+    assert told[-1] == (2, 2, "squares")
+    (other,) = reproduce([squares(log, (1,))], Plan(seed=5), tmp_path / "kept", processes=1)  # the control: another seed runs
+    assert (other.ran, other.outcome.rows[0].ours) == (1, 6)
+
+
+def test_a_job_with_alone_runs_last_and_every_time(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    jobs = [Job(square, {"x": x, "seed": 0, "log": str(log)}, alone=x == 1) for x in (1, 2, 3)]
+    target = Target("timed", "Timed", lambda _: jobs, lambda _, results: Outcome([Row(label="", ours=y) for y in results]))
+    for _ in range(2):
+        (found,) = reproduce([target], Plan(), tmp_path / "kept", processes=2)
+        assert [row.ours for row in found.outcome.rows] == [1, 4, 9]
+    assert found.ran == 1
+    assert log.read_text().split()[2:] == ["1", "1"]
+    bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7}, alone=True)], lambda *_: Outcome([]))
+    with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
+        reproduce([bad], Plan(), tmp_path / "kept", processes=1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs a kernel that lists a process's threads")
+def test_a_job_uses_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    target = Target("threads", "", lambda _: [Job(threads, {})], lambda _, results: Outcome([Row(label="", ours=results[0])]))
+    (found,) = reproduce([target], Plan(), tmp_path / "kept", processes=1)
+    assert found.outcome.rows[0].ours == 2  # one works, the other waits for the end of the parent process
+    assert not any(name in os.environ for name in THREADS)
+
+
+def test_a_job_with_a_truncated_result_runs_again(tmp_path: Path) -> None:
+    target, plan = squares(tmp_path / "log", (2,)), Plan(seed=0)
+    reproduce([target], plan, tmp_path / "kept", processes=1)
+    (file,) = (tmp_path / "kept").iterdir()
+    file.write_text("[4"[:1])
+    assert reproduce([target], plan, tmp_path / "kept", processes=1)[0].ran == 1
+    assert json.loads(file.read_text()) == [4]
+
+
+def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> None:
+    bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7})], lambda *_: Outcome([]))
+    with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
+        reproduce([squares(tmp_path / "log", (2,)), bad], Plan(seed=0), tmp_path / "kept", processes=1)
+    assert reproduce([squares(tmp_path / "log", (2,))], Plan(seed=0), tmp_path / "kept", processes=1)[0].ran == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "within"),
+    [
+        (Row(label="", ours=1.0), None),
+        (Row(label="", ours=1.24, published=1.2, digit=0.05), True),
+        (Row(label="", ours=1.26, published=1.2, digit=0.05), False),
+        (Row(label="", ours=1.5, published=1.2, spread=0.11), True),
+        (Row(label="", ours=1.5, published=1.2, spread=0.09), False),
+        (Row(label="", ours=math.nan, published=1.2, spread=9.0), False),
+    ],
+)
+def test_a_published_value_agrees_within_chance_and_its_digits(row: Row, within: bool | None) -> None:
+    assert row.within is within
+
+
+def test_the_gain_is_the_factor_of_the_best_method() -> None:
+    assert Row(label="", ours=6.0, best=2.0).gain == 3
+    assert Row(label="", ours=2.0, best=6.0, lower_is_better=False).gain == 3
+    assert Row(label="", ours=2.0).gain is None
+    assert Row(label="", ours=2.0, best=0.0).gain is None
+
+
+def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
+    (found,) = reproduce([squares(tmp_path / "log", (2, 3))], Plan(seed=1), tmp_path / "kept", processes=1)
+    assert summary(found.outcome.rows) == "0 of 2 published values agree"
+    text = markdown("squares", "Squares", found.outcome, "squares.png")
+    assert "| 3² | 9 | 10 | 1 | 0 | NO | – | – |" in text
+    assert "![Squares](squares.png)" in text
+    assert "That was all." in text
+    written = json.loads(msgspec.json.encode(document(found)))
+    assert written["rows"][0]["difference"] == 1
+    read = outcome(written)
+    assert read.rows == list(found.outcome.rows)
+    assert read.panels[0].curves[0] == Curve("ours", [2, 3], [5, 10])
+    assert read.notes == ["That was all."]
+    draw(found.outcome, "Squares", tmp_path / "squares.png")
+    assert (tmp_path / "squares.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ReproductionError, match=r"squares\.no"):
+        draw(found.outcome, "Squares", tmp_path / "squares.no")
+
+
+def test_every_target_has_a_unique_name_and_is_listed() -> None:
+    names = [target.name for target in papers.TARGETS]
+    assert len(set(names)) == len(names)
+    shown = CliRunner().invoke(app, ["reproduce", "--list"])
+    assert shown.exit_code == 0
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == names
+
+
+@pytest.mark.parametrize("arguments", [["no-such-table"], ["--data", "/no/such/folder"]])
+def test_bad_arguments_end_with_status_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["reproduce", *arguments]).exit_code == 2

@@ -1,0 +1,377 @@
+"""The seven methods of LDP-IDS keep their privacy promise and are unbiased; the comparison is reproducible and complete."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lab import results_page
+from lab.bench import streams
+from lab.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
+from lab.bench.stream_memos import SPACED_MECHANISMS
+from lab.bench.stream_rivals import RIVALS, Budget, Histogram, Oracle, collect, dissimilarity, oracle, publish, uniform
+from lab.bench.stream_spaced import filtered, spaced_level
+from lab.bench.stream_tables import stream_notes, stream_tables
+from lab.bench.streams import FILTERED, RAW, Plan, Result, detection, errors, measure
+from ldpstream.cli import app
+from ldpstream.mechanisms import LONGITUDINAL, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.processes import worker_pool
+
+TINY = Plan(2000, 12, 4, (2, 3), (1.0,))
+SHARES = np.array([0.4, 0.3, 0.2, 0.1])
+
+
+def jumping(w: int, k: int, rng: np.random.Generator, n: int = 4003) -> Stream:
+    """A stream that jumps often and rests in between, so that the adaptive methods both publish and repeat histograms."""
+    weights = rng.dirichlet(np.ones(k), 10 * w)[np.repeat(np.arange(10 * w), rng.integers(1, 2 * w, 10 * w))[: 10 * w]]
+    return of_shares("jumping", weights, n)
+
+
+# ---- streams
+
+
+@pytest.mark.parametrize("k", [2, 10, 100])
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_streams_have_whole_people_and_all_of_them(name: str, k: int) -> None:
+    stream = synthetic(name, k, 1000, 50, np.random.default_rng(1))
+    assert stream.people.shape == (50, k + 1)
+    assert (stream.k, stream.n) == (k, 1000)
+    assert stream.people.min() >= 0
+    assert (stream.people.sum(axis=1) == 1000).all()
+    np.testing.assert_allclose(stream.shares.sum(axis=1), 1)
+
+
+def test_streams_of_two_values_are_those_of_ldp_ids() -> None:
+    rng = np.random.default_rng(2)
+    sin, log, walk = (synthetic(name, 2, 10**9, 800, rng).shares[:, 1] for name in ("Sin", "Log", "LNS"))
+    t = np.arange(1, 801)
+    np.testing.assert_allclose(sin, 0.05 * np.sin(0.01 * t) + 0.075, atol=1e-9)
+    np.testing.assert_allclose(log, 0.25 / (1 + np.exp(-0.01 * t)), atol=1e-9)
+    assert walk[0] == pytest.approx(0.05)
+    assert np.diff(walk)[:50].std() == pytest.approx(0.0025, rel=0.3)
+    with pytest.raises(ValueError, match="'Cos'"):
+        synthetic("Cos", 2, 10, 10, rng)
+
+
+@pytest.fixture(scope="module")
+def real_streams(data_folder: Path) -> list[Stream]:
+    return real(data_folder)
+
+
+def test_real_streams_count_the_people_of_the_data(real_streams: list[Stream]) -> None:
+    visits, tens, hundreds = real_streams
+    assert (visits.name, visits.k, visits.n, len(visits.people)) == ("MS-FIMU", 10, 88_935, 7)
+    assert visits.people[:, :-1].sum() == 190_345
+    assert [(s.name, s.k, s.n, len(s.people)) for s in (tens, hundreds)] == [("PWGTP", k, 9_123, 80) for k in (10, 100)]
+    np.testing.assert_allclose(tens.shares.mean(axis=0), 0.1, atol=0.01)
+
+
+def test_missing_files_are_left_out(tmp_path: Path) -> None:
+    assert real(tmp_path) == []
+
+
+# ---- the frequency oracle
+
+
+@pytest.mark.parametrize(("k", "eps"), [(2, 0.5), (7, 2.0), (30, 0.1), (100, 5.0)])
+def test_the_mean_variance_is_that_of_the_mechanisms(k: int, eps: float) -> None:
+    """The mean variance equals the mechanism's own variance for one report, averaged over the values.
+
+    If all people hold one value, f is 0 or 1, so the variance has no part from drawing people.
+    """
+    found = {}
+    for name in ("GRR", "OUE"):
+        m = mechanism(name, k=k, eps=eps)
+        one, none = m.variance(1.0, 1), m.variance(0.0, 1)
+        found[name] = (one + (k - 1) * none) / k
+    fo = oracle(k, eps)
+    assert fo.mean_variance() == pytest.approx(min(found.values()), rel=1e-9)
+    e = np.exp(eps)
+    closed = (k - 2 + e) / (e - 1) ** 2 + (k - 2) / (e - 1) / k if fo.one_hot else 4 * e / (e - 1) ** 2 + 1 / k
+    assert fo.mean_variance() == pytest.approx(closed, rel=1e-9)
+    assert fo.one_hot == (found["GRR"] <= found["OUE"])
+
+
+@pytest.mark.parametrize("one_hot", [True, False])
+def test_counts_have_the_distribution_of_single_reports(one_hot: bool) -> None:
+    """Means and covariances of the support counts, in 10 000 runs; the expected values come from the mechanism.
+
+    The 14 different scores are within ±6, except with probability 3e-8. Control: the support counts of a larger ε.
+    """
+    counts, runs = np.array([30, 5, 0, 15]), 10_000
+    m = mechanism("GRR" if one_hot else "OUE", k=4, eps=1.0)
+    mean = m.q * counts.sum() + (m.p - m.q) * counts
+    if one_hot:
+        rows = m.channel()
+        covariance = sum(n * (np.diag(row) - np.outer(row, row)) for n, row in zip(counts, rows, strict=True))
+    else:
+        covariance = np.diag(counts * m.p * (1 - m.p) + (counts.sum() - counts) * m.q * (1 - m.q))
+
+    def worst(fo: Oracle) -> float:
+        rng = np.random.default_rng(3)
+        seen = np.array([fo.supports(counts, rng) for _ in range(runs)])
+        off = seen - mean
+        products = off[:, :, None] * off[:, None, :]
+        z_mean = off.mean(axis=0) / seen.std(axis=0) * runs**0.5
+        z_products = (products.mean(axis=0) - covariance) / products.std(axis=0) * runs**0.5
+        return float(max(np.abs(z_mean).max(), np.abs(z_products).max()))
+
+    other = mechanism(m.name, k=4, eps=1.5)
+    assert worst(Oracle(4, m.p, m.q, one_hot)) < 6
+    assert worst(Oracle(4, other.p, other.q, one_hot)) > 6
+
+
+# ---- privacy
+
+
+def used(name: str, stream: Stream, w: int, seed: int) -> tuple[FloatArray, float]:
+    """(T - w + 1,) allowance spent in every window, and the whole allowance: 1 nat, or all people."""
+    spent = publish(name, stream, 1.0, w, np.random.default_rng(seed)).spent.sum(axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(spent, w).sum(axis=1)
+    return windows, 1.0 if RIVALS[name][0] is Budget else float(stream.n)
+
+
+@pytest.mark.parametrize("w", [1, 2, 5, 20])
+@pytest.mark.parametrize("name", RIVALS)
+def test_no_window_spends_more_than_its_allowance(name: str, w: int) -> None:
+    largest = 0.0
+    for seed in range(5):
+        windows, whole = used(name, jumping(w, 3, np.random.default_rng(seed)), w, seed)
+        assert (windows <= whole * (1 + 1e-12)).all()
+        largest = max(largest, windows.max() / whole)
+    assert largest > 0.7  # the allowance is used, so a method that spends more would be noticed
+
+
+def assign(spent: FloatArray, n: int, w: int) -> None:
+    """Draws people by number.
+
+    People drawn in the last w-1 steps are not available; ValueError if a step asks for too many people.
+    """
+    rng, last_report = np.random.default_rng(6), np.full(n, -w)
+    for t, asked in enumerate(spent.sum(axis=1).astype(int)):
+        group = rng.choice(np.flatnonzero(t - last_report >= w), asked, replace=False)
+        last_report[group] = t
+
+
+@pytest.mark.parametrize("name", [name for name, (division, _) in RIVALS.items() if division is not Budget])
+def test_nobody_reports_twice_in_a_window(name: str) -> None:
+    stream = jumping(5, 3, np.random.default_rng(6))
+    spent = publish(name, stream, 1.0, 5, np.random.default_rng(6)).spent
+    assign(spent, stream.n, 5)
+    with pytest.raises(ValueError, match=r"larger sample|cannot be empty"):  # control
+        assign(2 * spent, stream.n, 5)
+
+
+# ---- dissimilarity
+
+
+def z_of(histograms: list[Histogram], last: FloatArray, corrected: bool, extra: float = 0.0) -> float:
+    """Standard score of the difference between the mean dissimilarity and the true dissimilarity."""
+    values = np.array([dissimilarity(h, last) + (0 if corrected else h.mean_variance) - extra for h in histograms])
+    return float((values.mean() - np.mean((SHARES - last) ** 2)) / values.std() * len(values) ** 0.5)
+
+
+@pytest.mark.parametrize(("eps", "asked"), [(0.05, 1000), (1.0, 1000), (1.0, 100), (3.0, 100)])
+def test_the_dissimilarity_is_unbiased(eps: float, asked: int) -> None:
+    """8000 runs with fixed seeds: |z| > 5.5 has probability 4e-8. Everybody reports, or a random part of the people does.
+
+    Controls: if the variance is not subtracted, the estimate is too large. If the variance's second term is not divided by k,
+    the estimate is too small.
+    """
+    people, last, rng = np.array([400, 300, 200, 100, 0]), np.array([0.3, 0.3, 0.25, 0.15]), np.random.default_rng(7)
+    made = [collect(people, asked, eps, rng) for _ in range(8_000)]
+    assert abs(z_of(made, last, corrected=True)) < 5.5
+    assert z_of(made, last, corrected=False) > 5.5
+    fo = oracle(4, eps)
+    undivided = 0.75 * (fo.p * (1 - fo.p) - fo.q * (1 - fo.q)) / (fo.p - fo.q) ** 2 / asked
+    if eps >= 1:
+        assert z_of(made, last, corrected=True, extra=undivided) < -5.5
+
+
+def test_a_published_histogram_is_unbiased_with_the_stated_variance() -> None:
+    """8000 runs; the five scores are within ±5.5, except with probability 2e-7.
+
+    Control: 300 of 1000 people hold another value.
+    """
+    people, runs = np.array([200, 150, 100, 50, 500]), 8_000
+    rng = np.random.default_rng(8)
+    made = [collect(people, 200, 1.0, rng) for _ in range(runs)]
+    shares = np.array([h.shares for h in made])
+    z = (shares.mean(axis=0) - SHARES) / shares.std(axis=0) * runs**0.5
+    assert np.abs(z).max() < 5.5
+    assert np.abs((shares.mean(axis=0) - SHARES[::-1]) / shares.std(axis=0) * runs**0.5).max() > 5.5
+    squares = np.mean((shares - SHARES) ** 2, axis=1)
+    stated = np.array([h.mean_variance for h in made])
+    assert (squares - stated).mean() / (squares - stated).std() * runs**0.5 == pytest.approx(0, abs=5.5)
+    assert np.mean([h.present for h in made]) == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_group_without_present_people_changes_nothing() -> None:
+    nobody = collect(np.array([0, 0, 10]), 3, 1.0, np.random.default_rng(9))
+    assert nobody.present == 0
+    assert dissimilarity(nobody, np.array([0.9, 0.1])) == -np.inf
+
+
+# ---- the methods' rules
+
+
+def test_the_adaptive_methods_repeat_a_resting_stream_and_follow_a_jump() -> None:
+    """With ε = 5 and 100 000 people, the noise is far smaller than the jump."""
+    shares = np.repeat([[0.9, 0.1], [0.2, 0.8]], 20, axis=0)
+    stream = of_shares("jump", shares, 100_000)
+    for name in ("LPD", "LPA"):
+        found = publish(name, stream, 5.0, 4, np.random.default_rng(10))
+        assert np.abs(found.shares - shares)[[5, 19, 25, 39]].max() < 0.02
+        repeated = found.spent[1:, 1] == 0
+        assert (found.shares[1:][repeated] == found.shares[:-1][repeated]).all()
+        assert repeated.mean() > 0.5
+
+
+def test_absorbed_steps_are_followed_by_as_many_silent_ones() -> None:
+    w, rng = 10, np.random.default_rng(11)
+    found = publish("LBA", jumping(w, 2, rng, 10**6), 5.0, w, rng)
+    parts = np.rint(found.spent[:, 1] / (5.0 / (2 * w))).astype(int)
+    assert parts.max() > 1
+    for t in np.flatnonzero(parts > 1):
+        assert not parts[t + 1 : t + parts[t]].any()
+        assert not parts[t - parts[t] + 1 : t].any()
+
+
+def test_distribution_offers_half_of_the_rest() -> None:
+    w, rng = 10, np.random.default_rng(12)
+    spent = publish("LBD", jumping(w, 2, rng, 10**6), 5.0, w, rng).spent[:, 1]
+    for t in np.flatnonzero(spent):
+        assert spent[t] == pytest.approx((2.5 - spent[max(0, t - w + 1) : t].sum()) / 2)
+
+
+def test_sampling_repeats_its_histogram() -> None:
+    found = publish("LSP", synthetic("Sin", 3, 1000, 11, np.random.default_rng(13)), 1.0, 4, np.random.default_rng(13))
+    assert found.shares.shape == (11, 3)
+    assert (found.shares[4:8] == found.shares[4]).all()
+    assert found.spent.sum(axis=1).tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]
+
+
+# ---- the spaced level
+
+
+def test_the_spaced_level_has_the_stated_variances() -> None:
+    """The mean of 2400 squared scores is 1 ± 0.03: a difference of 0.15 has probability 6e-7. Control: LBU's shares."""
+    stream = of_shares("rest", np.tile([0.5, 0.3, 0.2], (800, 1)), 20_000)
+    raw, reports = spaced_level(stream, 1.0, 20, np.random.default_rng(14))
+    assert reports[:20].sum() == 20_000
+    assert (reports[20:40] == reports[:20]).all()
+    fo = oracle(3, 1.0)
+    hit = fo.q + stream.shares * (fo.p - fo.q)
+    variances = hit * (1 - hit) / (reports[:, None] * (fo.p - fo.q) ** 2)
+    assert ((raw - stream.shares) ** 2 / variances).mean() == pytest.approx(1, abs=0.15)
+    worse = uniform(Budget(stream, 1.0, 20, np.random.default_rng(14))).shares
+    assert ((worse - stream.shares) ** 2 / variances).mean() > 1.15
+
+
+def test_the_filter_is_nearly_the_one_that_knows_the_walk() -> None:
+    """The filter's error is at most 1.15 times the error of a filter with the true drift, and at most half the raw error.
+
+    The test uses 5 random walks of 400 steps.
+
+    Reports that support a value with a probability near 1/2 have a variance that hardly depends on the share.
+    """
+    rng, sums = np.random.default_rng(15), np.zeros(3)
+    drift, v, n = 1e-5, 1e-4, 6_250_000
+    for _ in range(5):
+        truth = 0.5 + np.cumsum(rng.normal(0, drift**0.5, (400, 4)), axis=0)
+        raw = truth + rng.normal(0, v**0.5, truth.shape)
+        level, spread, known = raw[0], v, raw.copy()
+        for t in range(1, 400):
+            gain = (spread + drift) / (spread + drift + v)
+            level, spread = level + gain * (raw[t] - level), (1 - gain) * (spread + drift)
+            known[t] = level
+        sums += [np.mean((x - truth) ** 2) for x in (filtered(raw, np.full(400, n), 0.51, 0.49), known, raw)]
+    assert sums[0] < 1.15 * sums[1]
+    assert sums[0] < 0.5 * sums[2]
+
+
+def test_a_step_without_reports_has_no_raw_histogram() -> None:
+    raw, reports = spaced_level(Stream("gap", np.array([[5, 5, 0], [0, 0, 10]])), 1.0, 1, np.random.default_rng(16))
+    assert reports.tolist() == [10, 0]
+    assert np.isnan(raw[1]).all()
+    np.testing.assert_allclose(filtered(raw, reports, 0.7, 0.3), raw[[0, 0]])
+
+
+# ---- measures and tables
+
+
+def test_errors_follow_their_definitions() -> None:
+    truth = np.array([[0.5, 0.5], [1.0, 0.0]])
+    found = errors(truth + np.array([[0.1, -0.1], [-0.01, 0.01]]), truth, 100)
+    assert found.mse == pytest.approx((0.01 + 0.0001) / 2)
+    assert found.mre == pytest.approx((0.2 + 0.2 + 0.01 + 10) / 4)
+    assert found.mre_person == pytest.approx((0.2 + 0.2 + 0.01 + 1) / 4)
+
+
+def test_detection_is_the_area_under_the_curve() -> None:
+    share = np.array([0.0, 0.1, 0.2, 0.9, 1.0])
+    truth = np.stack([1 - share, share], axis=1)
+    assert detection(truth, truth) == 1
+    assert detection(1 - truth, truth) == 0
+    assert detection(np.full((5, 2), 0.3), truth) == 0.5
+    mixed = np.stack([share, np.array([0.0, 0.5, 0.1, 0.3, 0.5])], axis=1)
+    assert detection(mixed, truth) == pytest.approx((2 + 2.5) / 6)
+    assert np.isnan(detection(truth, np.full((5, 2), 0.5)))
+    three = np.stack([truth[:, 1], np.zeros(5), truth[:, 0]], axis=1)
+    assert detection(np.stack([mixed[:, 1], share, three[:, 2]], axis=1), three) == pytest.approx((0.75 + 1) / 2)
+
+
+def table_text(result: Result) -> str:
+    console = Console(width=250)
+    with console.capture() as captured:
+        for part in (*stream_tables(result), *stream_notes(result)):
+            console.print(part)
+    return captured.get()
+
+
+def test_the_comparison_is_reproducible_and_complete() -> None:
+    first, again, other = (measure(TINY, None, 2, seed, lambda said: None, processes=1) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert [(c.stream, c.k) for c in first.cells] == [(name, k) for k in (2, 3) for name in SYNTHETIC]
+    for cell in first.cells:
+        assert list(cell.errors) == [*RIVALS, RAW, FILTERED]
+        assert cell.errors[cell.best("mse")].mse == min(cell.errors[name].mse for name in RIVALS)
+        assert cell.errors[cell.best("auc")].auc == max(cell.errors[name].auc for name in RIVALS)
+        assert cell.gain("mre") == cell.errors[cell.best("mre")].mre / cell.errors[FILTERED].mre
+    text = table_text(first)
+    assert all(f" {name} " in text for name in (*RIVALS, RAW, FILTERED))
+    assert "6 synthetic settings" in text
+    assert "real settings" not in text
+    assert msgspec.convert(msgspec.to_builtins(first), Result) == first
+    page = results_page.streamed({"streams": msgspec.to_builtins(first), "memos": []})
+    assert all(f"| {cell.stream} | {cell.k} |" in page for cell in first.cells)
+
+
+def test_the_command_prints_and_writes_the_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "QUICK", TINY)
+    monkeypatch.setattr(streams, "worker_pool", lambda processes, tasks: worker_pool(1, tasks))
+    file = tmp_path / "streams.json"
+    done = CliRunner().invoke(app, ["bench", "streams", "--quick", "--repeats", "2", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "6 synthetic settings" in " ".join(done.output.split())
+    written = json.loads(file.read_text())
+    assert written["streams"] == msgspec.to_builtins(measure(TINY, None, 2, 1, lambda said: None, processes=1))
+    assert [row["mechanism"] for row in written["memos"]] == [*LONGITUDINAL, *SPACED_MECHANISMS]
+
+
+def test_real_streams_are_measured_in_their_windows(
+    real_streams: list[Stream], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(streams, "real", lambda folder: real_streams)
+    result = measure(Plan(0, 15, 0, (), (1.0,)), tmp_path, 1, 1, lambda said: None, processes=1)
+    assert [c.repeats for c in result.cells] == [2, 2, 1, 1]
+    assert [(c.stream, c.k, c.window) for c in result.cells] == [
+        ("MS-FIMU", 10, 3), ("MS-FIMU", 10, 7), ("PWGTP", 10, 20), ("PWGTP", 100, 20),
+    ]  # fmt: skip
+    assert "4 real settings" in table_text(result)

@@ -1,0 +1,170 @@
+"""The audit's bounds are close to a mechanism's loss, never exceed the claim, and expose every broken mechanism.
+
+All seeds are fixed, also those of devices. With another seed, an audit of the correct mechanisms would report a bound above a
+claim with probability at most 0.001. This file and `test_bench` contain five runs of the audit.
+"""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from lab.bench.mechanisms_tables import audit_tables, audit_verdict
+from ldpstream.checks.audit.audit import AUDITED, EPS, K, Report, attack, audit, audited_mechanism
+from ldpstream.checks.audit.clopper_pearson import loss_bound, lower, upper
+from ldpstream.checks.audit.likelihoods import enumerated_loss, log_ratios, memo_chain, partitions, report_chain, supports
+from ldpstream.checks.audit.samplers import CodePath, code_paths, vectorised
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+
+EVERY = [audited_mechanism(name, eps) for name in AUDITED for eps in EPS]
+
+
+# ---- Clopper-Pearson
+
+
+@pytest.mark.parametrize(("x", "n"), [(0, 10), (1, 10), (10, 10), (3, 1000), (500, 1000), (1000, 1000), (77, 100_000)])
+@pytest.mark.parametrize("alpha", [0.05, 1e-3, 1e-6])
+def test_bounds_are_those_of_scipy(x: int, n: int, alpha: float) -> None:
+    above = binomtest(x, n, alternative="greater").proportion_ci(1 - alpha, method="exact").low
+    below = binomtest(x, n, alternative="less").proportion_ci(1 - alpha, method="exact").high
+    assert lower(x, n, alpha) == pytest.approx(above, rel=1e-6)
+    assert upper(x, n, alpha) == pytest.approx(below, rel=1e-6)
+
+
+def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
+    """The test sums exactly over all outcomes of 40 tosses with probability 0.6 and 40 tosses with probability 0.2."""
+    n, p, q, alpha = 40, 0.6, 0.2, 0.05
+    x = np.arange(n + 1)
+    of_p, of_q = (np.array([math.comb(n, i) * r**i * (1 - r) ** (n - i) for i in x]) for r in (p, q))
+    bound = loss_bound(x[:, None], x[None, :], n, alpha)
+    wrong = (of_p[:, None] * of_q * (bound > math.log(p / q))).sum()
+    assert 0 < wrong <= alpha
+
+
+# ---- the exact losses
+
+
+def channels(m: Longitudinal) -> tuple[FloatArray, FloatArray]:
+    """Channels (k, memos) and (memos, outputs) of the two rounds: of symbols for L-GRR, of all bits for a unary encoding."""
+    if m.report_dtype.shape:
+        rows = np.array(list(product((0, 1), repeat=m.k)))
+
+        def bits(given: FloatArray, p: float, q: float) -> FloatArray:
+            one = np.where(given == 1, p, q)[:, None, :]
+            return np.asarray(np.where(rows == 1, one, 1 - one).prod(axis=2))
+
+        return bits(np.eye(m.k), m.p1, m.q1), bits(rows, m.p2, m.q2)
+    same = np.eye(m.k, dtype=bool)
+    return np.where(same, m.p1, m.q1), np.where(same, m.p2, m.q2)
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+@pytest.mark.parametrize("name", ["L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE"])
+def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
+    m = LONGITUDINAL[name](k=4 if name == "L-GRR" else 3, eps_inf=2.0, eps_1=1.0)
+    memo, fresh = channels(m)
+    joint = np.ones((len(fresh), 1))
+    for _ in range(t):
+        joint = (joint[:, :, None] * fresh[:, None, :]).reshape(len(fresh), -1)
+    logs = np.log(memo @ joint)
+    assert enumerated_loss(m, report_chain(m), t) == pytest.approx((logs.max(axis=0) - logs.min(axis=0)).max(), rel=1e-9)
+    assert enumerated_loss(m, memo_chain(m), 1) == pytest.approx(m.eps_inf, rel=1e-9)
+
+
+@pytest.mark.parametrize("m", EVERY, ids=repr)
+def test_the_formula_of_eps_t_equals_enumeration(m: Longitudinal) -> None:
+    for t in (1, 2, 3, 10):
+        assert m.eps_t(t) == pytest.approx(enumerated_loss(m, report_chain(m), t), rel=1e-9)
+
+
+@pytest.mark.parametrize("m", EVERY, ids=repr)
+def test_supports_of_two_values_carry_a_reports_whole_loss(m: Longitudinal) -> None:
+    assert log_ratios(m, report_chain(m), 1).max() == pytest.approx(m.eps_1, rel=1e-9)
+
+
+def test_partitions_are_complete() -> None:
+    assert [len(list(partitions(n, n, n))) for n in range(11)] == [1, 1, 2, 3, 5, 7, 11, 15, 22, 30, 42]
+    assert sorted(partitions(5, 2, 5)) == [(3, 2), (4, 1), (5,)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_supports_add_up_to_the_servers_counts(name: str) -> None:
+    m = audited_mechanism(name, 1.0)
+    reports = vectorised(m, 8, 500, 1, np.random.default_rng(1)).reports[0]
+    assert np.array_equal(supports(m, reports).sum(axis=0), m.support(m.tabulate(reports)))
+
+
+# ---- the audit
+
+
+@pytest.fixture(scope="module")
+def small(seeded_devices: None) -> Report:
+    """A small audit of every mechanism on both code paths, and of a spaced level on whole devices."""
+    return audit(AUDITED, code_paths(8000, K), 20260601, lambda _: None, devices=500)
+
+
+def test_no_bound_is_above_its_claim(small: Report) -> None:
+    assert [f for f in small.findings if not f.kept] == []
+    assert len(small.rows) == len(AUDITED) * len(EPS)
+    assert small.n_bounds == len(small.findings) == 2 * 4 * (len(ONE_TIME) + len(NUMERIC) + 3 * len(LONGITUDINAL)) + 3
+
+
+def test_the_bounds_of_a_spaced_level_come_near_the_claims(small: Report) -> None:
+    """Each of 500 devices with one of three sequences of values. Controls: `test_every_control_is_caught`."""
+    assert [(f.loss, f.claimed, f.n) for f in small.spaced] == [
+        ("eps_window", 1.0, 500), ("eps_sequence", 2.0, 500), ("eps_lifetime", 3.0, 500),
+    ]  # fmt: skip
+    assert all(0.4 * f.claimed < f.bound <= f.claimed for f in small.spaced)
+
+
+def test_every_control_is_caught(small: Report) -> None:
+    assert [c for c in small.controls if not c.caught] == []
+    assert {c.fault for c in small.controls} == {
+        "last bit never randomized",
+        "p and q of 1.5 ε",
+        "memo drawn again for each of 10 reports",
+        "reports at every step",
+        "makes up for a missed report",
+        "reports more often than its lifetime allows",
+    }
+    assert small.passed
+
+
+def test_the_tables_show_every_mechanism(small: Report) -> None:
+    losses, over_time, spaced, broken = audit_tables(small)
+    assert spaced.row_count == len(small.spaced)
+    memoized = len(LONGITUDINAL) * len(EPS)
+    assert (losses.row_count, over_time.row_count, broken.row_count) == (len(small.rows), memoized, len(small.controls))
+    assert audit_verdict(small).startswith(f"0 of {small.n_bounds} bounds are above their claim")
+
+
+@pytest.mark.parametrize("name", ["SUE", "L-GRR", "L-OLH"])
+def test_with_many_reports_bounds_come_near_the_claim(name: str) -> None:
+    result = audit([name], [CodePath("vectorised", vectorised, 60_000, (0, 4, 8))], 20260602, lambda _: None)
+    found = [f for row in result.rows for f in row.findings if f.claimed <= 4]
+    assert all(f.kept for f in found)
+    assert all(0.65 * f.claimed < f.bound for f in found if f.claimed >= 1)
+    assert all(f.bound > 0 for f in found)
+
+
+def test_the_attack_counts_only_the_second_half() -> None:
+    """If the second half of the reports has no information, the bound is 0 for every first half."""
+    counts = {v: np.zeros((2000, 2), np.uint8) for v in (0, 1)}
+    for v in (0, 1):
+        counts[v][:1000, v] = 1
+    ratios = log_ratios(mechanism("SUE", 2, eps=1.0), (1.0, 0.0, 0.6, 0.4), 1)
+    bound, _, hits, false_hits = attack(counts, ratios, 0.05)
+    assert (bound, hits, false_hits) == (0.0, 0, 0)
+
+
+def test_a_bound_above_its_claim_is_shown_and_fails_the_run(small: Report) -> None:
+    row = small.rows[0]
+    above = replace(row.findings[0], bound=row.eps_1 + 0.25)
+    broken = replace(small, rows=[replace(row, findings=[above, *row.findings[1:]]), *small.rows[1:]])
+    assert not broken.passed
+    assert audit_verdict(broken).startswith(f"1 of {small.n_bounds} bounds are above their claim")
+    assert any("[bold red]0.750" in str(cell) for column in audit_tables(broken)[0].columns for cell in column.cells)

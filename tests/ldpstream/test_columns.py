@@ -1,0 +1,147 @@
+"""Tests of the proposal of a survey: each kind of column, and no value of few people in the survey."""
+
+import csv
+import tomllib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ldpstream.advice.advise import rank_by_variance
+from ldpstream.advice.columns import Dropped, propose, read_columns
+from ldpstream.advice.proposal import Proposal, plan_survey, propose_survey
+from ldpstream.advice.question import AdviceError
+from ldpstream.producers.table_file import DataError
+from ldpstream.surveys import parse_survey
+
+N = 400
+RNG = np.random.default_rng(20240601)
+START = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def table(folder: Path, columns: dict[str, Iterable[object]]) -> Path:
+    path = folder / "people.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+def some(*values: object) -> list[object]:
+    """These values in turn, for N people."""
+    return [values[i % len(values)] for i in range(N)]
+
+
+def rare(values: list[object], *few: object) -> list[object]:
+    """The values, with the last ones replaced by the values of few people."""
+    return [*values[: -len(few)], *few]
+
+
+SPREAD = np.linspace(0, 1, N)
+KINDS: dict[str, tuple[list[object], object]] = {
+    "texts": (some("b", "a, c", 'say "x"'), {"values": ["a, c", "b", 'say "x"']}),
+    "rare texts": (rare(some("a", "b"), *["8x7secret"] * 9), {"values": ["a", "b", "other"]}),
+    "a text of ten": (rare(some("a", "b"), *["c"] * 10), {"values": ["a", "b", "c"]}),
+    "one text and others": (rare(some("a"), *(f"8x7secret{i}" for i in range(12))), {"values": ["a", "other"]}),
+    "truth values": (some("yes", "no"), {"values": ["no", "yes"]}),
+    "postal codes": (some("01067", "01069"), {"values": ["01067", "01069"]}),
+    "integers from 0": (some(0, "1.0", 1, 2), {"size": 3}),
+    "large counts are rare": (rare(some(1, 2, 3), 7, 9, 12), {"size": 4}),
+    "codes": (some(1, 2, 5), {"values": ["1", "2", "5"]}),
+    "codes from 0": (some(0, 1, 5, 10), {"values": ["0", "1", "5", "10"]}),
+    "codes with rare ones": (rare(some(10, 20, 30), 77), {"values": ["10", "20", "30", "other"]}),
+    "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1", "1.5"]}),
+    "ages": ([round(18 + 70 * s) for s in SPREAD], {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
+    "temperatures": ([round(-4.2 + 9 * s, 2) for s in SPREAD], {"bins": [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5]}),
+    "incomes": ([round(10 ** (3 + 3 * s), 2) for s in SPREAD],
+                {"bins": [0, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000]}),
+    "an extreme number": (rare([round(18 + 70 * s) for s in SPREAD], 99_000), {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
+    "constant": (some("x"), "everybody has the same value"),
+    "empty": (some("", "NA", "null"), "all cells are empty"),
+    "names": ([f"8x7secret{i}" for i in range(N)], "fewer than 10 people share most"),
+    "row numbers": ([i + 1 for i in range(N)], "row numbers or identifiers"),
+    "telephones": ([1_700_000_000 + 7919 * i for i in range(N)], "row numbers or identifiers"),
+    "decimal commas": ([f"{i},5" for i in range(N)], "numbers with a comma; write a decimal point"),
+    "many digits": ([s / 3 for s in SPREAD],
+                    {"bins": [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35]}),
+    "mixed": (rare([round(900 * s, 1) for s in SPREAD], "8x7secret"), "the first text is in line 401"),
+    "nearly constant": (rare(some(5), 1, 2, 3), "fewer than 10 people differ"),
+    "few values": (rare(some("", "NA"), *range(19)), "only 19 people have a value"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "expected"), KINDS.values(), ids=KINDS)
+def test_a_column_is_asked_for_or_dropped_with_a_reason(tmp_path: Path, cells: list[object], expected: object) -> None:
+    n_people, (column,) = read_columns(table(tmp_path, {"column": cells}))
+    assert n_people == N
+    found = propose(column, least=10)
+    assert "8x7secret" not in str(found)
+    if isinstance(found, Dropped):
+        assert isinstance(expected, str)
+        assert expected in found.why
+    else:
+        assert found.keys == expected
+
+
+def test_a_column_whose_name_is_an_identifier_is_dropped(tmp_path: Path) -> None:
+    names = "user_id", "customerId", "e-mail", "idea"
+    _, columns = read_columns(table(tmp_path, {name: some(*(f"v{i}" for i in range(30))) for name in names}))
+    assert [isinstance(propose(column, 10), Dropped) for column in columns] == [True, True, True, False]
+    _, (column,) = read_columns(table(tmp_path, {"mobile": some("yes", "no")}))  # too few values to identify anybody
+    assert not isinstance(propose(column, 10), Dropped)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n", "has a header and no rows"),
+        ("8x7secret,b\nx,1\n8x7secret,2\n", "line 1: not a header, since the text of column 1 occurs again"),
+        ("a,b\n1,2\n3\n", "line 3: has 1 columns, the header 2"),
+        ("person,step,mode\n1,2,3\n", "line 1: the second column is the step; a sample has one row for each person"),
+        ("a,Größe,Gro_e\n1,2,3\n", "line 1: columns 2 and 3 have the same name"),
+    ],
+)
+def test_an_unusable_sample_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "people.csv").write_text(content)
+    with pytest.raises(DataError) as caught:
+        read_columns(tmp_path / "people.csv")
+    assert message in str(caught.value)
+    assert "8x7secret" not in str(caught.value)
+
+
+def proposed(path: Path, seed: int = 1) -> Proposal:
+    return propose_survey(plan_survey(path, eps_inf=2.0, least=10), "people", START, least=10, repeats=10, seed=seed)
+
+
+def test_the_proposed_survey_is_valid_and_names_nobody(tmp_path: Path) -> None:
+    path = table(tmp_path, {
+        "name": [f"8x7secret{i}" for i in range(N)],
+        "city": rare(some("Ulm", "Köln", '"x"\\'), "8x7secret1", "8x7secret2"),
+        "Household size": rare(some(1, 2, "3.0"), 4711),
+    })  # fmt: skip
+    found = proposed(path)
+    assert "8x7secret" not in found.text
+    assert "4711" not in found.text
+    assert found.survey == parse_survey(tomllib.loads(found.text))
+    assert [(a.name, a.values, a.size) for a in found.survey.attributes] == [
+        ("city", ('"x"\\', "Köln", "Ulm", "other"), None), ("Household_size", None, 4)
+    ]  # fmt: skip
+    assert [column.name for column, _ in plan_survey(path, eps_inf=2.0, least=10).dropped] == ["name"]
+    assert found.text == proposed(path).text
+
+
+def test_of_equally_good_mechanisms_the_one_of_smallest_variance_is_proposed(tmp_path: Path) -> None:
+    """Ten repetitions leave the order of many rows to chance; the exact variance does not depend on chance."""
+    path = table(tmp_path, {"x": some("a", "b", "c")})
+    for seed in range(2):
+        ((asked,),) = [proposed(path, seed=seed).asked]
+        (best, *_) = rank_by_variance(asked.advice.question, [np.full(3, 1 / 3)])
+        assert asked.advice.first.mechanism == best.mechanism == "L-GRR"
+
+
+def test_a_sample_without_a_suitable_column_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AdviceError, match=r"no column is suitable: column 1: everybody has the same value; column 2: fewer"):
+        proposed(table(tmp_path, {"a": some("x"), "b": [f"s{i}" for i in range(N)]}))

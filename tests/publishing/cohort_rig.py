@@ -1,0 +1,113 @@
+"""A survey with cohorts, some of which are below the least size, and a demo of this survey.
+
+1000 people answer three attributes at each step: 470, 242, 158 and 130 of the four cohorts. A histogram needs 290 reports: of a
+single step only the first cohort has one, and of a window of two steps all but the last cohort.
+"""
+
+import tomllib
+from functools import cache
+
+import msgspec
+import polars as pl
+from fastapi.testclient import TestClient
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, generate_latest
+
+from ldpstream.demo import Demo
+from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.history.month_files import rows_of
+from ldpstream.publishing.publication import COHORT_SPANS, Publication
+from ldpstream.publishing.publishers import PrometheusPublisher
+from ldpstream.stores.checkpoint import tables_of
+from ldpstream.surveys import Cohort, parse_survey
+
+PEOPLE, STEPS, LEAST = 1000, 3, 290
+COHORT = Cohort(name="version", values=("1.0", "1.1", "beta <b>|&", "=1+1"), least=LEAST)
+PLAIN = parse_survey(
+    tomllib.loads("""
+name = "versions"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 2
+lateness_steps = 0
+collection = "spl"
+[[attribute]]
+name = "screen"
+values = ["home", "search", "map", "chat"]
+level = [{ name = "standard", mechanism = "GRR", eps = 9.0 }]
+[[attribute]]
+name = "latency_ms"
+bins = [0, 10, 20, 50, 100]
+[[attribute.level]]
+name = "standard"
+mechanism = "L-OSUE"
+eps_inf = 12.0
+eps_1 = 9.0
+[[attribute.level]]
+name = "once"
+mechanism = "OLH"
+eps = 9.0
+[[attribute]]
+name = "wave"
+size = 12
+level = [{ name = "standard", mechanism = "SW", eps = 9.0 }]
+""")
+)
+SURVEY = replace(PLAIN, cohort=COHORT)
+ATTRIBUTES = [attribute.name for attribute in SURVEY.attributes]
+BELOW = [("step", cohort) for cohort in COHORT.values[1:]] + [("window", COHORT.values[3])]
+
+
+@cache
+def demo() -> Demo:
+    found = Demo(SURVEY, MarkovValues(SURVEY, PEOPLE, STEPS, 4), 4)
+    found.run(lambda step, made: None)
+    return found
+
+
+@cache
+def client() -> TestClient:
+    service = demo().service
+    return TestClient(create_api(SURVEY, service.results, service.rejected, truth=lambda p: demo().truth.of(SURVEY, p)))
+
+
+def published(attribute: str, span: str, step: int, cohort: str | None = None) -> Publication:
+    (found,) = [p for p in history() if (p.attribute, p.span, p.step, p.cohort) == (attribute, span, step, cohort)]
+    return found
+
+
+def history() -> list[Publication]:
+    return demo().service.results.history()
+
+
+def without_least(attribute: str, span: str, step: int, cohort: str) -> Publication:
+    """The publication of a cohort as it would be without a least size."""
+    survey, steps = replace(SURVEY, cohort=replace(COHORT, least=1)), range(max(0, step - (span == "window")), step + 1)
+    index, tables = COHORT.index(cohort), demo().service.store.tables(range(STEPS))
+    panes = [tables_of(survey, tables, survey.index(attribute), s, index) for s in steps]
+    return conclude_cohort(survey, index, published(attribute, span, step), panes)
+
+
+def everything_shown() -> dict[str, str]:
+    """All that the service shows of the last step, as text: the topic, the API and its CSV files, the page, the files of the
+    export, and the metrics."""
+    shown = {"topic": "\n".join(msgspec.json.encode(p).decode() for p in history())}
+    shown["keys"] = "\n".join(p.key for p in history())
+    registry = CollectorRegistry()
+    PrometheusPublisher(SURVEY, registry).publish(history())
+    shown["metrics"] = generate_latest(registry).decode()
+    for attribute in ATTRIBUTES:
+        rows = rows_of(SURVEY, [p for p in history() if p.attribute == attribute])
+        shown[f"export {attribute}"] = rows.with_columns(pl.all().cast(pl.String)).write_csv()
+        for what in ("histogram", "histogram.csv", "series", "series.csv", "numbers", "comparison", "comparison.csv"):
+            for cohort in (None, *COHORT.values):
+                for span in COHORT_SPANS:
+                    query = {"span": span, "before": "0"} | ({} if cohort is None else {"cohort": cohort})
+                    answer = client().get(f"/api/v1/attributes/{attribute}/{what}", params=query)
+                    if what != "numbers" or attribute == "latency_ms":
+                        assert answer.status_code == 200, answer.text
+                    shown[f"{what} {attribute} {span} {cohort}"] = answer.text
+    shown["status"] = client().get("/api/v1/status").text
+    return shown

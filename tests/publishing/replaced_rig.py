@@ -1,0 +1,82 @@
+"""A survey that is replaced while its devices run: two demos, whose steps overlap, and the API of the second survey."""
+
+import tomllib
+from functools import cache
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI
+
+from ldpstream.demo import Demo
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.earlier import Replaced
+from ldpstream.surveys import Survey, parse_survey
+
+PEOPLE = 2000
+OLD_STEPS, NEW_STEPS, BETWEEN = 8, 5, 6  # the new survey begins at the old survey's step 6
+TOML = """
+name = "travel"
+start = 2026-01-05T00:00:00Z
+step_seconds = 86400
+window_steps = 2
+lateness_steps = 1
+collection = "spl"
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "bike", "walk"]
+level = [{ name = "standard", mechanism = "GRR", eps = 6.0 }]
+[[attribute]]
+name = "distance_km"
+bins = [0, 2, 5, 10]
+level = [{ name = "standard", mechanism = "GRR", eps = 6.0 }]
+"""
+
+
+def replacing(old: Survey, **keys: Any) -> Survey:
+    """A survey that replaces `old`: bike is renamed, scooter is added, and the distances have other bins."""
+    document = tomllib.loads(TOML)
+    start = document["start"].replace(day=5 + BETWEEN)
+    document |= {"name": "travel-2", "replaces": old.fingerprint.hex(), "start": start} | keys
+    document["attribute"][0] |= {"values": ["scooter", "bus", "car", "bicycle", "walk"], "aliases": {"bike": "bicycle"}}
+    document["attribute"][1]["bins"] = [0, 2, 5, 20]
+    return parse_survey(document)
+
+
+OLD = parse_survey(tomllib.loads(TOML))
+NEW = replacing(OLD)
+
+
+class Ridden:
+    """The true values of the old survey's people in the new survey's steps. Every second person who walked rides a scooter."""
+
+    def __init__(self, steps: int) -> None:
+        self.n_people, self.n_steps = PEOPLE, steps
+        self._before = MarkovValues(OLD, PEOPLE, BETWEEN + steps, 1)
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        people, values = self._before.at(BETWEEN + step, attribute)
+        if attribute == 0:
+            values = np.array([2, 1, 3, 4])[values]  # car, bus, bike, walk in the new survey
+            values[(values == 4) & (people % 2 == 0)] = 0
+        return people, values
+
+
+def answered(survey: Survey, steps: int) -> Demo:
+    """The demo of a survey after these steps."""
+    demo = Demo(survey, Ridden(steps) if survey.replaces else MarkovValues(survey, PEOPLE, steps, 1), 1)
+    demo.run(lambda step, made: None)
+    return demo
+
+
+@cache
+def demos() -> tuple[Demo, Demo]:
+    return answered(OLD, OLD_STEPS), answered(NEW, NEW_STEPS)
+
+
+def api_of_new() -> FastAPI:
+    old, new = demos()
+    replaced = [Replaced(OLD, old.service.results)]
+    now_ms = NEW.opens_ms(NEW_STEPS + 1)
+    return create_api(NEW, new.service.results, new.service.rejected, clock=lambda: now_ms, replaced=lambda: replaced)

@@ -1,0 +1,219 @@
+"""Tests of the API's answers for the page: two times, people, the year ahead, time zones, the table without JavaScript."""
+
+import csv
+import gzip
+import io
+import math
+import re
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from msgspec.structs import replace
+from scipy.stats import norm
+
+from ldpstream.demo import Demo
+from ldpstream.estimators.differences import difference_errors
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.responses import ApiResponses
+from ldpstream.publishing.api.routes import PAGE
+from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.publication import LEVELS_CHANCE
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Progress
+
+from .api_rig import STEPS, SURVEY, published
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_csv_has_the_times_of_a_time_zone(client: TestClient) -> None:
+    for what in ("histogram", "series"):
+        url = f"/api/v1/attributes/screen/{what}.csv"
+        plain = list(csv.DictReader(io.StringIO(client.get(url).text)))
+        rows = list(csv.DictReader(io.StringIO(client.get(url, params={"zone": "Asia/Kolkata"}).text)))
+        for row, same in zip(rows, plain, strict=True):
+            for name in ("start", "end"):
+                assert row[f"{name}_local"].endswith("+05:30")
+                assert datetime.fromisoformat(row.pop(f"{name}_local")) == datetime.fromisoformat(row[name])
+            assert row == same
+
+
+# ---- two times
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "basis"),
+    [("screen", "mi", "inversion"), ("screen", "ibu", "any"), ("screen", "eb", "any"), ("latency_ms", "mi", "any")],
+)
+@pytest.mark.parametrize("span", ["step", "window"])
+def test_a_comparison_has_the_bound_of_its_basis(
+    client: TestClient, demo: Demo, name: str, estimator: str, basis: str, span: str
+) -> None:
+    url = f"/api/v1/attributes/{name}/comparison"
+    query: dict[str, str | float] = {"before": 1, "span": span, "estimator": estimator, "confidence": 0.9}
+    found = client.get(url, params=query).json()
+    first, second = published(demo, name, span, 1), published(demo, name, span, STEPS - 1)
+    one, other = (p.estimators[estimator].estimate() for p in (first, second))
+    m = SURVEY.mechanisms[SURVEY.index(name)][0]
+    people = max(first.reports / first.panes, second.reports / second.panes)
+    errors = difference_errors(one, other, m, people) if basis == "inversion" else one.standard_errors + other.standard_errors
+    assert found["basis"] == basis
+    assert (found["before"]["step"], found["after"]["step"]) == (1, STEPS - 1)
+    assert found["overlap"] == (span == "window")
+    np.testing.assert_allclose(found["differences"], other.frequencies - one.frequencies, rtol=1e-12)
+    np.testing.assert_allclose(found["standard_errors"], errors, rtol=1e-12)
+    np.testing.assert_allclose(np.subtract(found["high"], found["low"]), 2 * 1.6448536 * errors, rtol=1e-6)
+    k = SURVEY.attributes[SURVEY.index(name)].k
+    limit = norm.isf(0.05 / k) * errors
+    assert found["clear"] == (np.abs(found["differences"]) > limit).tolist()
+    truths = [demo.truth.of(SURVEY, p) for p in (first, second)]
+    assert truths[0] is not None
+    assert truths[1] is not None
+    np.testing.assert_allclose(found["truth"], np.subtract(truths[1], truths[0]))
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{url}.csv", params={**query, "zone": "Asia/Kolkata"}).text)))
+    assert {row["after_end_local"] for row in rows} == {"2026-01-05T09:30:00.000+05:30"}
+    assert [float(row["difference"]) for row in rows] == found["differences"]
+    assert {row["basis"] for row in rows} == {basis}
+    ordered = client.get(url, params={**query, "top": 2}).json()
+    assert ordered["values"] == np.argsort(-np.abs(found["differences"]), kind="stable")[:2].tolist()
+
+
+def test_a_comparison_without_intervals_states_the_reason(demo: Demo) -> None:
+    results = MemoryResults()
+    p = published(demo, "screen", "step", 1)
+    withheld = Frequencies.of(p.estimators["eb"].estimate(), "levels")
+    changed = msgspec.structs.replace(p, estimators={**p.estimators, "eb": withheld})
+    assert results.save([*demo.service.results.history(), changed], None, Progress(first_step=0, next_step=STEPS))
+    with TestClient(create_api(SURVEY, results, dict)) as client:
+        found = client.get("/api/v1/attributes/screen/comparison", params={"before": 1, "span": "step"}).json()
+        assert (found["interval_withheld"], found["low"], found["clear"]) == ("levels", [None] * 6, [False] * 6)
+        assert found["truth"] is None
+
+
+# ---- people, the year ahead, the next estimate
+
+
+def test_at_least_so_many_people_reported(client: TestClient, demo: Demo) -> None:
+    for span, most in (("step", 1), ("window", STEPS), ("filtered", 1)):
+        found = client.get("/api/v1/attributes/screen/histogram", params={"span": span}).json()
+        assert found["people_at_least"] == math.ceil(published(demo, "screen", span, STEPS - 1).reports / most)
+    assert client.get("/api/v1/attributes/screen/histogram", params={"span": "step"}).json()["people_at_least"] <= 2000
+
+
+def test_the_values_that_are_not_shown_have_the_rest(client: TestClient) -> None:
+    url = "/api/v1/attributes/screen/histogram"
+    everything, some = client.get(url).json(), client.get(url, params={"top": 2}).json()
+    assert everything["others"] is None
+    assert some["others"] == pytest.approx(sum(everything["frequencies"]) - sum(some["frequencies"]))
+
+
+def test_the_status_looks_a_year_ahead(client: TestClient) -> None:
+    for overview, mechanisms in zip(client.get("/api/v1/status").json()["attributes"], SURVEY.mechanisms, strict=True):
+        for outlook, m in zip(overview["outlook"].values(), mechanisms, strict=True):
+            for when, steps in (("now", STEPS), ("year", STEPS + 8760)):
+                found, loss = outlook[when], m.eps_sequence(steps)
+                assert (found["t"], found["eps_t"], found["eps_sequence"]) == (steps, m.eps_t(steps), loss.value)
+                assert (found["guess"], found["guess_any_values"]) == (m.guess(steps), m.guess_any_values(steps))
+                assert found["eps_sequence_exact"] == loss.exact
+
+
+def test_the_losses_stop_growing_at_the_end_of_the_survey() -> None:
+    survey = replace(SURVEY, ends=5)
+    responses, m = ApiResponses(survey, MemoryResults(), None), survey.mechanisms[0][0]
+    (first, *_), (last, *_) = (responses.outlook(survey.attributes[0].name, step).values() for step in (1, 4))
+    assert (first.now.t, first.year.t) == (m.reports_in(2), m.reports_in(5))
+    assert last.now == last.year
+
+
+def test_the_status_says_when_the_next_estimate_is_due(demo: Demo, client: TestClient) -> None:
+    simulated = client.get("/api/v1/status").json()
+    assert (simulated["first_step"], simulated["latest_step"], simulated["due_ms"]) == (0, STEPS - 1, None)
+    with TestClient(create_api(SURVEY, demo.service.results, dict, clock=lambda: 1234)) as real:
+        found = real.get("/api/v1/status").json()
+        assert (found["now_ms"], found["due_ms"]) == (1234, SURVEY.closes_ms(STEPS))
+        assert found["attributes"][0]["step_reports"] == published(demo, "screen", "step", STEPS - 1).reports
+    now = SURVEY.opens_ms(7)
+    with TestClient(create_api(SURVEY, MemoryResults(), dict, clock=lambda: now)) as fresh:
+        found = fresh.get("/api/v1/status").json()
+        assert (found["first_step"], found["latest_step"], found["due_ms"]) == (None, None, SURVEY.closes_ms(7))
+
+
+def test_a_series_ends_at_the_step_asked_for(client: TestClient) -> None:
+    assert client.get("/api/v1/attributes/screen/series", params={"last": 2, "step": 2}).json()["steps"] == [1, 2]
+
+
+# ---- without JavaScript
+
+
+def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) -> None:
+    answer = client.get("/table")
+    assert answer.headers["content-type"].startswith("text/html")
+    p = published(demo, "screen", "window", STEPS - 1)
+    share = p.estimators["eb"].estimate().frequencies[0]
+    assert f'<th scope="row">home</th><td class="number">{100 * share:.2f} %</td>' in answer.text
+    assert f"{p.reports:,} reports of at least" in answer.text
+    assert "2026-01-05 04:00:00 UTC (step 3)" in answer.text
+    chance = SURVEY.mechanisms[0][0].guess(STEPS)
+    assert f"from all {STEPS} reports so far: {100 * chance:.2f} % if the value never changed" in answer.text
+    assert answer.text.count("<table>") == 2
+    median = published(demo, "latency_ms", "window", STEPS - 1).numbers["p50"]
+    assert f"median {median.value:.4g} (95 %: {median.low:.4g} to {median.high:.4g})" in answer.text
+    alone = client.get("/table", params={"attribute": "latency_ms", "span": "step", "step": 1, "estimator": "mi"}).text
+    assert alone.count("<tr>") == 1 + SURVEY.attributes[1].k
+    assert "<script" not in answer.text + alone
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("attribute=<b>", 404, "no attribute &#x27;&lt;b&gt;&#x27;"),
+        ("step=99", 404, "no estimate"),
+        ("estimator=x", 422, "one of"),
+    ],
+)
+def test_the_table_says_what_is_missing(client: TestClient, query: str, status: int, said: str) -> None:
+    answer = client.get(f"/table?{query}")
+    assert answer.status_code == status
+    assert said in answer.text
+
+
+def test_the_page_leads_to_the_table_of_its_link(client: TestClient) -> None:
+    text = client.get("/?attribute=a&span=step&x=%22><script>").text
+    assert '"table?attribute=a&amp;span=step&amp;x=%22' in text
+    assert "<script>" not in text
+    assert text.count("</table>") == client.get("/").text.count("</table>") > 0
+    assert [client.head(path).status_code for path in ("/", "/table", "/none")] == [200, 200, 404]  # as uptime checks ask
+
+
+def test_the_page_is_light_and_loads_only_its_own_files(client: TestClient) -> None:
+    """The weight is that of the bodies, as served to a browser that accepts gzip. The limit is 64 kB."""
+    index = client.get("/")
+    named = set(re.findall(r'(?:href|src)="(/page/[^"]+)"', index.text))
+    weight = int(index.headers["content-length"])
+    modules = {f"/page/{path.name}" for path in PAGE.glob("*.js")} - {"/page/surveys.js"}  # of the start page
+    assert modules <= named, "every module is preloaded"
+    for path in named:
+        answer = client.get(path, headers={"Accept-Encoding": "gzip"})
+        weight += (
+            len(gzip.compress(answer.content, 5)) if answer.headers.get("content-encoding") == "gzip" else len(answer.content)
+        )
+        assert "://" not in re.sub(r"http://www.w3.org/2000/svg", "", answer.text) or "uPlot" in path, path
+    assert weight < 64_000
+    policy = index.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
+
+
+def test_the_page_and_the_alerts_have_the_same_thresholds() -> None:
+    script = (PAGE / "alerts.js").read_text()
+    rules = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text()
+    fit, chance = re.findall(r"\[FIT_LIMIT, ALARM_CHANCE\] = \[(\S+), (\S+)\]", script)[0]
+    (overdue,) = re.findall(r"OVERDUE_MS = (\S+);", script)
+    assert f"(ldpstream_fit_z) > {fit} or" in rules
+    assert rules.count(f"_p) < {chance}") == 2
+    assert f"due_timestamp_seconds) > {int(overdue.replace('_', '')) // 1000}\n" in rules
+    assert float(chance) == LEVELS_CHANCE

@@ -1,0 +1,266 @@
+"""Histograms of cohorts: from the cohort's own tables, and never below the least size in anything that is shown."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.history.month_files import merged, rows_of
+from ldpstream.publishing.publication import COHORT_SPANS, Publication, conclude, publication_keys
+from ldpstream.publishing.publishers import PrometheusPublisher
+
+from .cohort_rig import (
+    ATTRIBUTES,
+    BELOW,
+    COHORT,
+    LEAST,
+    PEOPLE,
+    PLAIN,
+    STEPS,
+    SURVEY,
+    client,
+    demo,
+    everything_shown,
+    history,
+    published,
+    without_least,
+)
+
+LAST = STEPS - 1
+SPANS = ("step", "window", "filtered")
+FIRST, *_ = COHORT.values
+Json = Any
+
+
+def ask(what: str, attribute: str = "screen", status: int = 200, **query: Any) -> Json:
+    answer = client().get(f"/api/v1/attributes/{attribute}/{what}", params=query)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_every_step_has_a_publication_of_every_cohort() -> None:
+    assert {p.key for p in history()} == {key for step in range(STEPS) for key in publication_keys(SURVEY, step)}
+    for attribute in ATTRIBUTES:
+        for span in COHORT_SPANS:
+            for step in range(STEPS):
+                parts = [published(attribute, span, step, cohort) for cohort in COHORT.values]
+                assert sum(p.reports for p in parts) == published(attribute, span, step).reports
+                assert [p.below_least for p in parts] == [p.reports < LEAST for p in parts]
+    assert published("screen", "step", 1).reports == PEOPLE
+    found = {(p.span, p.cohort) for p in history() if p.step == LAST and p.below_least}
+    assert found == set(BELOW)
+
+
+@pytest.mark.parametrize("span", COHORT_SPANS)
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_a_cohorts_histogram_is_that_of_its_reports_alone(attribute: str, span: str) -> None:
+    """It is the default estimate of a survey that has only these reports."""
+    index, tables = SURVEY.index(attribute), demo().service.store.tables(range(STEPS))
+    steps = range(LAST - (span == "window"), LAST + 1)
+    for number, cohort in enumerate(COHORT.values):
+        p = published(attribute, span, LAST, cohort)
+        if p.below_least:
+            continue
+        panes = [
+            [
+                tables[key]
+                for level in range(len(SURVEY.mechanisms[index]))
+                for key in tables
+                if key == (index, level, step, number)
+            ]
+            for step in steps
+        ]
+        alone = conclude(PLAIN, index, LAST, "step" if span == "step" else "window", panes, True)
+        assert p.estimators == {alone.main: alone.estimators[alone.main]}
+        assert (p.numbers, p.panes, p.reports, p.complete) == (alone.numbers, alone.panes, alone.reports, True)
+        assert p.privacy == published(attribute, span, LAST).privacy
+        true = demo().truth.of(SURVEY, p)
+        assert true is not None
+        np.testing.assert_allclose(p.estimators[p.main].estimate().frequencies, true, atol=0.12)
+
+
+def test_below_the_least_size_nothing_but_the_number_of_reports_is_shown() -> None:
+    """As a control, the same search finds the histograms of the larger cohorts."""
+    shown, found = everything_shown(), 0
+    for attribute in ATTRIBUTES:
+        for span in COHORT_SPANS:
+            for cohort in COHORT.values:
+                p = published(attribute, span, LAST, cohort)
+                would_be = without_least(attribute, span, LAST, cohort)
+                assert would_be.reports == p.reports
+                (estimate,) = would_be.estimators.values()
+                texts = {repr(f) for f in estimate.frequencies if f is not None and 1e-3 < f < 1}
+                assert len(texts) >= 3
+                where = {name for name, text in shown.items() if any(number in text for number in texts)}
+                if (span, cohort) in BELOW:
+                    assert not where
+                    assert p == replace(would_be, below_least=True, estimators={}, numbers={})
+                    assert not p.levels
+                else:
+                    assert {f"{what} {attribute} {span} {cohort}" for what in ("histogram", "histogram.csv", "series")} <= where
+                    assert {"topic", f"export {attribute}"} <= where
+                    assert "metrics" not in where  # a cohort has no time series of shares
+                    found += 1
+    assert found == len(ATTRIBUTES) * (2 * len(COHORT.values) - len(BELOW))
+
+
+@pytest.mark.parametrize(("reports", "shown"), [(LEAST - 1, False), (LEAST, True)])
+def test_the_least_size_is_the_least_number_of_reports(reports: int, shown: bool) -> None:
+    m = SURVEY.mechanisms[0][0]
+    pane = [[m.table(reports, np.array([reports, 0, 0, 0]))]]
+    p = conclude_cohort(SURVEY, 1, published("screen", "step", 0), pane)
+    assert (p.reports, p.below_least, bool(p.estimators)) == (reports, not shown, shown)
+
+
+def test_the_intervals_of_a_cohort_are_withheld_if_its_levels_differ() -> None:
+    """People of one cohort choose their level by their value, in numbers that everybody's histogram does not show."""
+    index, (bits, hashed) = SURVEY.index("latency_ms"), SURVEY.mechanisms[SURVEY.index("latency_ms")]
+    rng = np.random.default_rng(3)
+
+    def tables(*values: int) -> list[CountTable]:
+        return [m.tabulate(m.simulate(np.full(1000, value), rng)) for m, value in zip((bits, hashed), values, strict=True)]
+
+    everybody = conclude(PLAIN, index, 0, "step", [tables(1, 1)], True)
+    apart, alike = (conclude_cohort(SURVEY, 0, everybody, [tables(*values)]) for values in ((0, 3), (2, 2)))
+    assert (apart.estimators["eb"].interval_withheld, alike.estimators["eb"].interval_withheld) == ("levels", None)
+    assert apart.numbers["mean"].low is None
+    differ = conclude(PLAIN, index, 0, "step", [tables(0, 3)], True)
+    assert conclude_cohort(SURVEY, 0, differ, [tables(2, 2)]).estimators["eb"].interval_withheld == "levels"
+
+
+# ---- API
+
+
+def test_the_survey_tells_its_cohorts() -> None:
+    found = client().get("/api/v1/survey").json()
+    assert found["cohort"] == {"name": "version", "values": list(COHORT.values), "least": LEAST}
+
+
+@pytest.mark.parametrize("span", COHORT_SPANS)
+@pytest.mark.parametrize("cohort", COHORT.values)
+def test_the_api_serves_the_saved_publication(cohort: str, span: str) -> None:
+    for attribute in ATTRIBUTES:
+        p, h = published(attribute, span, LAST, cohort), ask("histogram", attribute, span=span, cohort=cohort)
+        k = len(h["values"])
+        assert (h["cohort"], h["below_least"], h["reports"]) == (cohort, p.below_least, p.reports)
+        assert h["estimator"] == ("ems" if attribute == "wave" else "eb")
+        if p.below_least:
+            assert h["frequencies"] == h["standard_errors"] == h["low"] == h["high"] == [None] * k
+            assert (h["numbers"], h["levels"], h["converged"]) == ({}, {}, False)
+        else:
+            assert h["frequencies"] == p.estimators[p.main].frequencies
+        assert h["truth"] == demo().truth.of(SURVEY, p)
+        assert h["people_at_least"] >= 1
+        s = ask("series", attribute, span=span, cohort=cohort, values="0,1")
+        of_steps = [published(attribute, span, step, cohort) for step in range(STEPS)]
+        assert (s["cohort"], s["reports"]) == (cohort, [p.reports for p in of_steps])
+        assert s["below_least"] == [p.below_least for p in of_steps]
+        for line in s["lines"]:
+            shares = [None if p.below_least else p.estimators[p.main].frequencies[line["value"]] for p in of_steps]
+            assert line["frequencies"] == shares
+        c = ask("comparison", attribute, span=span, cohort=cohort, before=0)
+        assert c["cohort"] == cohort
+        assert [c[side]["below_least"] for side in ("before", "after")] == [of_steps[0].below_least, p.below_least]
+        if of_steps[0].below_least or p.below_least:
+            assert c["differences"] == [None] * k
+            assert not any(c["clear"])
+    number = ask("numbers", "latency_ms", span=span, cohort=cohort)
+    assert (number["cohort"], len(number["lines"])) == (cohort, 4)
+
+
+def test_the_default_lines_of_a_series_need_an_estimate() -> None:
+    assert ask("series", span="step", cohort=COHORT.values[1])["lines"] == []
+    assert len(ask("series", span="step", cohort=FIRST)["lines"]) == 4
+
+
+def test_csv_files_have_the_cohort() -> None:
+    def rows(what: str, **query: str) -> Sequence[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(client().get(f"/api/v1/attributes/latency_ms/{what}", params=query).text)))
+
+    for what in ("histogram.csv", "series.csv", "numbers.csv", "comparison.csv"):
+        for cohort, text in ((None, ""), (FIRST, "1.0"), ("=1+1", "'=1+1")):  # no spreadsheet reads it as a formula
+            found = rows(what, **({} if cohort is None else {"cohort": cohort}), before="0", values="0")
+            assert found
+            assert {row["cohort"] for row in found} == {text}
+    assert {row["frequency"] for row in rows("histogram.csv", cohort="=1+1")} == {""}
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"cohort": "2.0"}, "the cohort (version) must be one of 1.0, 1.1, beta <b>|&, =1+1, got '2.0'"),
+        ({"cohort": ""}, "the cohort (version) must be one of 1.0, 1.1, beta <b>|&, =1+1, got ''"),
+        ({"cohort": FIRST, "span": "filtered"}, "span must be step or window for a cohort, got 'filtered'"),
+        ({"cohort": FIRST, "estimator": "mi"}, "estimator must be one of eb, got 'mi'"),
+        ({"cohort": "=1+1", "estimator": "mi"}, "estimator must be one of eb, got 'mi'"),
+        ({"cohort": "x" * 201}, "cohort: String should have at most 200 characters"),
+    ],
+)
+def test_a_wrong_cohort_is_refused_with_one_line(query: dict[str, str], said: str) -> None:
+    for what in ("histogram", "histogram.csv", "series", "comparison"):
+        assert ask(what, status=422, before="0", **query)["detail"] == said
+
+
+@pytest.mark.parametrize(
+    ("query", "estimator"), [({"cohort": FIRST}, "eb"), ({"cohort": "=1+1"}, "eb"), ({"span": "filtered"}, "filter")]
+)
+@pytest.mark.parametrize("post", ["power", "norm-sub", "none of these"])
+def test_a_post_processing_without_mi_is_refused_with_one_line(query: dict[str, str], estimator: str, post: str) -> None:
+    said = f"post must be one of none for {estimator}, got {post!r}"
+    assert ask("histogram", status=422, post=post, **query)["detail"] == said
+
+
+def test_a_survey_without_cohorts_has_none() -> None:
+    api = TestClient(create_api(PLAIN, demo().service.results, dict))
+    assert api.get("/api/v1/survey").json()["cohort"] is None
+    answer = api.get("/api/v1/attributes/screen/histogram", params={"cohort": FIRST})
+    assert (answer.status_code, answer.json()["detail"]) == (422, "survey versions has no cohort, got '1.0'")
+    assert "cohort" in api.get("/api/v1/attributes/screen/histogram").json()
+
+
+# ---- metrics and files
+
+
+def test_the_metrics_have_the_number_of_reports_of_each_cohort_and_nothing_else() -> None:
+    registry = CollectorRegistry()
+    PrometheusPublisher(SURVEY, registry).publish(history())
+    labelled = [sample for metric in registry.collect() for sample in metric.samples if "cohort" in sample.labels]
+    assert {sample.name for sample in labelled} == {"ldpstream_cohort_reports"}
+    assert len(labelled) == len(ATTRIBUTES) * 2 * len(COHORT.values)
+    for sample in labelled:
+        where = sample.labels
+        p = published(where["attribute"], where["span"], LAST, where["cohort"])
+        assert sample.value == p.reports
+    everybody = {"survey": "versions", "attribute": "screen", "span": "window"}
+    assert registry.get_sample_value("ldpstream_estimate_reports", everybody) == published("screen", "window", LAST).reports
+
+
+def test_an_exported_cohort_never_replaces_another_cohort_or_all_people() -> None:
+    everything = rows_of(SURVEY, [p for p in history() if p.attribute == "screen"])
+    assert set(everything["cohort"]) == {None, *COHORT.values[:3]}
+    assert merged(everything, everything).equals(everything.sort("step", "span", "cohort", "estimator", "value"))
+    poorer: list[Publication] = [replace(p, complete=False) for p in history() if p.attribute == "screen" and p.cohort == FIRST]
+    assert merged(everything, rows_of(SURVEY, poorer)).equals(merged(everything, everything))
+    better = [replace(p, reports=p.reports + 1) for p in history() if p.attribute == "screen" and p.cohort is None]
+    after = merged(everything, rows_of(SURVEY, better))
+    assert after.height == everything.height
+    old, new = (set(rows.filter(span="step", step=LAST)["reports"]) for rows in (everything, after))
+    assert (old ^ new) == {PEOPLE, PEOPLE + 1}
+
+
+def test_cohorts_may_be_named_like_other_publications() -> None:
+    """The keys of all publications differ, whatever the names of the cohorts."""
+    values = ("step", "1|2", "2", "screen|step|1", "1|step")
+    survey = replace(SURVEY, cohort=replace(COHORT, values=values))
+    keys = [key for step in (1, 2, 12) for key in publication_keys(survey, step)]
+    assert len(set(keys)) == len(keys)
+    assert publication_keys(survey, 1)[:3] == publication_keys(PLAIN, 1)[:3] == [f"screen|{span}|1" for span in SPANS]

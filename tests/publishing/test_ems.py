@@ -1,0 +1,177 @@
+"""Compares EMS with a dense implementation of its docstring, and tests its laws and its place in a publication."""
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators import combined_inversion, mle
+from ldpstream.estimators.diagnostics import fit
+from ldpstream.estimators.ems import CELLS, TOLERANCE, combined_ems, ems, smoothed
+from ldpstream.estimators.estimate import Group
+from ldpstream.mechanisms import ChannelMechanism, CountTable, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.publishing.publication import conclude
+from ldpstream.surveys import Survey, SurveyError, parse_survey
+
+
+def beta(k: int) -> FloatArray:
+    return np.diff(stats.beta(5, 2).cdf(np.linspace(0, 1, k + 1)))
+
+
+def drawn(m: Any, shares: FloatArray, n: int, seed: int = 1) -> CountTable:
+    rng = np.random.default_rng(seed)
+    return drawn_table(m, rng.multinomial(n, shares), rng)
+
+
+def dense(groups: list[Group], iterations: int) -> FloatArray:
+    """EMS on the cells of every bin, with matrices: the channel's rows repeated, and the smoothing step's matrix."""
+    k = groups[0][0].k
+    each = -(-CELLS // k)
+    smoothing = 2 * np.eye(k * each) + np.eye(k * each, k=1) + np.eye(k * each, k=-1)
+    smoothing /= smoothing.sum(axis=1, keepdims=True)
+    cells = np.full(k * each, 1 / (k * each))
+    for _ in range(iterations):
+        pull = np.zeros(k * each)
+        for m, table in groups:
+            if isinstance(m, ChannelMechanism):
+                channel = np.repeat(m.channel(), each, axis=0)
+            else:  # the papers' pseudo-likelihood of the support counts
+                channel = np.repeat(np.where(np.eye(k, dtype=bool), m.p, m.q), each, axis=0)
+            pull += channel @ (table.counts / (cells @ channel))
+        cells = smoothing @ (cells * pull / (cells * pull).sum())
+        cells /= cells.sum()
+    return np.asarray(cells.reshape(k, each).sum(axis=1))
+
+
+@pytest.mark.parametrize("k", [2, 7, 300])
+def test_ems_follows_its_docstring(k: int) -> None:
+    sw = SquareWave(k, 1.0)
+    table = drawn(sw, beta(k), 2000)
+    np.testing.assert_allclose(ems(sw, table, max_iter=12).frequencies, dense([(sw, table)], 12), rtol=1e-9)
+    grr = mechanism("GRR", k, eps=2.0)
+    groups: list[Group] = [(sw, table), (grr, drawn(grr, beta(k), 500))]
+    np.testing.assert_allclose(combined_ems(groups, max_iter=12).frequencies, dense(groups, 12), rtol=1e-9)
+
+
+def test_ems_stops_when_the_likelihood_stands_still() -> None:
+    m = SquareWave(40, 1.0)
+    table = drawn(m, beta(40), 5000)
+    last = ems(m, table)
+    before, first = (ems(m, table, max_iter=last.iterations - i) for i in (1, 2))
+    assert last.converged
+    assert not before.converged
+    assert abs(last.log_likelihood - before.log_likelihood) < TOLERANCE <= abs(before.log_likelihood - first.log_likelihood)
+    assert last.log_likelihood < mle(m, table).log_likelihood  # smoothing costs likelihood
+    assert last.log_likelihood + last.gap * table.n >= mle(m, table).log_likelihood
+
+
+def test_smoothing_keeps_the_sum_and_a_flat_density() -> None:
+    rng = np.random.default_rng(1)
+    cells = rng.dirichlet(np.ones(12)).reshape(3, 4)
+    assert smoothed(cells).sum() == pytest.approx(1)
+    np.testing.assert_allclose(smoothed(np.full((3, 4), 0.5)), np.full((3, 4), 1 / 12))
+    np.testing.assert_allclose(smoothed(np.array([1.0, 0.0, 0.0, 0.0])), np.array([8, 3, 0, 0]) / 11)
+    np.testing.assert_allclose(smoothed(np.array([1.0, 3.0])), np.array([5 / 3, 7 / 3]) / 4)
+
+
+def test_ems_is_the_same_from_both_ends() -> None:
+    m = SquareWave(9, 1.0)
+    table = drawn(m, beta(9), 3000)
+    mirrored = m.table(table.n, table.counts[::-1])
+    np.testing.assert_allclose(ems(m, mirrored).frequencies, ems(m, table).frequencies[::-1], rtol=1e-9)
+
+
+def test_ems_beats_the_inversion_and_the_maximum_on_a_smooth_density() -> None:
+    """Mean Wasserstein distance of 8 runs, in bins. On a spike, which EMS flattens, the maximum is better."""
+    m, shares, spike = SquareWave(50, 2.0), beta(50), np.where(np.arange(50) == 15, 0.608, 0.008)
+
+    def distances(shares: FloatArray) -> list[float]:
+        found = np.zeros(3)
+        for seed in range(8):
+            table = drawn(m, shares, 10_000, seed)
+            for i, f in enumerate((ems(m, table), mle(m, table), combined_inversion([(m, table)]))):
+                found[i] += np.abs(np.cumsum(f.frequencies - shares)).sum() / 8
+        return found.tolist()
+
+    smooth, maximum, inversion = distances(shares)
+    assert smooth < maximum < inversion
+    smooth, maximum, _ = distances(spike)
+    assert smooth > maximum
+
+
+def test_no_reports_give_no_estimate() -> None:
+    m = SquareWave(5, 1.0)
+    found = ems(m, m.empty_table())
+    assert np.isnan(found.frequencies).all()
+    assert not found.converged
+    alone = ems(m, drawn(m, beta(5), 100))
+    assert np.array_equal(combined_ems([(m, drawn(m, beta(5), 100)), (m, m.empty_table())]).frequencies, alone.frequencies)
+    with pytest.raises(ValueError, match="expected a count table of"):
+        ems(m, SquareWave(5, 1.1).empty_table())
+    with pytest.raises(ValueError, match="max_iter must be an integer"):
+        ems(m, m.empty_table(), max_iter=0)
+
+
+# ---- the fit
+
+
+def test_the_fit_accepts_any_values_and_sees_forged_reports() -> None:
+    """The p-values of 1000 honest tables of very different values are uniform (Kolmogorov-Smirnov; 1e-6 with new seeds)."""
+    m, rng = SquareWave(12, 1.0), np.random.default_rng(5)
+    shapes = [beta(12), np.eye(12)[3], np.full(12, 1 / 12)]
+    p_values = [fit(m, drawn_table(m, rng.multinomial(3000, shapes[i % 3]), rng)).p for i in range(1000)]
+    assert stats.kstest(p_values, "uniform").pvalue > 1e-6
+    assert stats.kstest(np.sqrt(p_values), "uniform").pvalue < 1e-6
+    few = [fit(m, drawn_table(m, rng.multinomial(3, shapes[0]), rng)).z for _ in range(300)]
+    assert max(np.abs(few)) < 6
+    honest = drawn(m, beta(12), 20_000)
+    forged = honest.counts.copy()
+    forged[7] += 1500
+    assert fit(m, m.table(21_500, forged)).z > 6
+    assert fit(m.with_fake_data(3), CountTable(m.with_fake_data(3).signature, 21_500, forged)).z > 6
+    assert fit(m, m.empty_table()).sign is None
+    assert fit(SquareWave(5, 6.0), drawn(SquareWave(5, 6.0), beta(5), 100)).sign == "counts"
+
+
+# ---- the survey and its publication
+
+
+@cache
+def survey_of(mechanisms: tuple[str, ...], **domain: Any) -> Survey:
+    levels = [{"name": name, "mechanism": name, "eps": 1.0, "every_steps": 2, "lifetime_reports": 9} for name in mechanisms]
+    return parse_survey({
+        "name": "s", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
+        "collection": "smp", "attribute": [{"name": "a", **(domain or {"size": 20}), "level": levels}],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanisms", [("SW",), ("SW", "OUE"), ("GRR",)])
+def test_a_survey_with_square_wave_publishes_ems(mechanisms: tuple[str, ...]) -> None:
+    survey = survey_of(mechanisms)
+    tables = [drawn(m, beta(20), 3000) for m in survey.mechanisms[0]]
+    p = conclude(survey, 0, 0, "step", [tables], True)
+    if "SW" not in mechanisms:
+        assert set(p.estimators) == {"eb", "mi", "ibu", "mle"}
+        return
+    assert p.main == "ems"
+    assert set(p.estimators) == {"mi", "ems"}
+    found = p.estimators["ems"]
+    assert found.frequencies == combined_ems(list(zip(survey.mechanisms[0], tables))).frequencies.tolist()
+    assert (found.standard_errors, found.interval_withheld) == ([None] * 20, "bias")
+    assert p.estimators["mi"].interval_withheld is None
+    assert p.privacy["SW"].eps_lifetime == 9.0
+    assert p.diagnostics.fit_sign["SW"] == "classes"
+    empty = conclude(survey, 0, 0, "step", [[m.empty_table() for m in survey.mechanisms[0]]], True)
+    assert empty.estimators["ems"].interval_withheld is None
+
+
+def test_square_wave_needs_numbers() -> None:
+    assert survey_of(("SW",), bins=(0.0, 10.0, 20.0, 50.0)).mechanisms[0][0].signature == "SW(k=3, eps=1.0, width=1)"
+    with pytest.raises(SurveyError, match=r"level\[0\] \(a, SW\): SW needs numbers: bins or size instead of values"):
+        survey_of(("SW",), values=("b", "c"))

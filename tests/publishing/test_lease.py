@@ -1,0 +1,131 @@
+"""Two estimators of one survey on a real Redis: one works, the other is on standby and takes over."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from ldpstream.publishing import results as module
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import RedisResults
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys import load_survey
+from tests.services.rig import PATIENCE_S, RedisNode, missing
+
+from .schedule_rig import MARGIN_MS, Log, Schedule, Told, pane
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+STEPS = 6
+
+
+@pytest.fixture
+def client() -> Iterator[redis.Redis]:
+    if reason := missing(kafka=False):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as made:
+        yield made
+
+
+@pytest.fixture
+def store() -> MemoryCountStore:
+    made = MemoryCountStore(SURVEY)
+    panes = {key: table for s in range(STEPS) for key, table in pane(s, s + 1).items()}
+    made.commit(0, None, Checkpoint(STEPS, SURVEY.opens_ms(STEPS), panes))
+    return made
+
+
+def schedule(store: MemoryCountStore, client: redis.Redis, told: Told) -> tuple[Schedule, RedisResults]:
+    results = RedisResults(SURVEY, client)
+    log = Log([SURVEY.opens_ms(s) for s in range(STEPS)])
+    return Schedule(SURVEY, store, log, results, [told]), results
+
+
+def now_ms(step: int) -> int:
+    return SURVEY.closes_ms(step) + MARGIN_MS
+
+
+def test_the_second_works_only_after_the_first_has_stopped(
+    store: MemoryCountStore, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tolds = [Told(), Told()]
+    (one, results), (two, others) = (schedule(store, client, told) for told in tolds)
+    assert one.run(now_ms(0))
+    assert two.run(now_ms(1)) == []
+    monkeypatch.setattr(module, "LEASE_MS", 200)
+    assert one.run(now_ms(1))  # the last renewal before the first estimator dies
+    assert tolds[1].publications == []
+    deadline = time.monotonic() + PATIENCE_S
+    while not two.run(now_ms(2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    monkeypatch.setattr(module, "LEASE_MS", 60_000)
+    assert others.lead()
+    assert one.run(now_ms(3)) == []
+    results.resign()  # no effect, because this estimator does not have the lease
+    assert not results.lead()
+    others.resign()
+    assert results.lead()
+
+
+def test_losing_the_lease_during_a_step_loses_no_step(
+    store: MemoryCountStore, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease only avoids duplicate work. If an estimator loses the lease unnoticed, the results are the same."""
+    told = Told()
+    (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
+    leads, lead = 0, results.lead
+
+    def lead_for_a_while(for_ms: int | None = None) -> bool:
+        nonlocal leads
+        leads += 1
+        if leads == 3:  # loses the lease in the middle of a step
+            client.delete(*client.keys("*:leader"))
+            assert two.run(now_ms(STEPS - 1))
+        return lead()
+
+    monkeypatch.setattr(results, "lead", lead_for_a_while)
+    assert one.run(now_ms(STEPS - 1)) == []
+    steps = [(p.step, p.reports) for p in told.publications if p.attribute == "screen" and p.span == "step"]
+    assert steps == [(s, s + 1) for s in range(STEPS)]
+
+
+def test_concurrent_estimators_publish_every_step_once(store: MemoryCountStore, client: redis.Redis) -> None:
+    tolds = [Told() for _ in range(4)]
+    schedules = [schedule(store, client, told)[0] for told in tolds]
+    made: list[list[Publication]] = [[] for _ in tolds]
+
+    def work(i: int) -> None:
+        made[i] = schedules[i].run(now_ms(STEPS - 1))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(bool, made)) == [False, False, False, True]
+    assert [p.step for one in made for p in one if p.attribute == "screen" and p.span == "step"] == list(range(STEPS))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'{"incomplete": [], "format": 2, "next_step": 3, "first_step": 0}',
+        b'{"first_step":0,"format":2,"next_step":3,"new":[7]}',
+    ],
+)
+def test_progress_of_another_version_is_continued(store: MemoryCountStore, client: redis.Redis, written: bytes) -> None:
+    """The JSON has another order or spaces, lacks empty fields, or has a field that this version does not know."""
+    told = Told()
+    estimator, results = schedule(store, client, told)
+    client.set(results._progress_key, written)
+    made = estimator.run(now_ms(4))
+    assert {p.step for p in made} == {3, 4}
+    progress = results.progress()
+    assert progress is not None
+    assert progress.next_step == 5
+    assert not results.save([], progress.__class__(first_step=0, next_step=3), progress)  # stale progress is still refused

@@ -1,0 +1,140 @@
+"""Tests that no output shows numbers for a step without reports."""
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publishers import PrometheusPublisher
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Progress
+from ldpstream.surveys import parse_survey
+from ldpstream.tables import histogram_table
+
+K = 25
+SURVEY = parse_survey({
+    "name": "silent", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
+    "collection": "smp",
+    "attribute": ({"name": "a", "size": K, "level": ({"name": "b", "mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0},)},),
+})  # fmt: skip
+REPORTED = (True, True, False, False)  # the window that ends with step 3 is also empty
+
+
+def publications(reported: tuple[bool, ...]) -> list[Publication]:
+    (m,), rng, made = SURVEY.mechanisms[0], np.random.default_rng(1), []
+    panes = []
+    for step, somebody in enumerate(reported):
+        values = rng.choice(4, 3000 * somebody, p=[0.1, 0.2, 0.3, 0.4])
+        panes.append([m.tabulate(m.simulate(values, rng))])
+        before = panes[step - 1] if step else [m.empty_table()]
+        made.append(conclude(SURVEY, 0, step, "step", panes[-1:], True, before=before))
+        made.append(conclude(SURVEY, 0, step, "window", panes[-2:], True))
+    return made
+
+
+def client_of(reported: tuple[bool, ...]) -> TestClient:
+    results = MemoryResults()
+    results.save(publications(reported), None, Progress(first_step=0, next_step=len(reported)))
+    return TestClient(create_api(SURVEY, results, dict))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with client_of(REPORTED) as client:
+        yield client
+
+
+@pytest.mark.parametrize("estimator", ["eb", "ibu", "mle", "mi"])
+@pytest.mark.parametrize("span", ["step", "window"])
+def test_a_histogram_without_reports_has_no_numbers(client: TestClient, estimator: str, span: str) -> None:
+    query = {"estimator": estimator, "span": span}
+    url = "/api/v1/attributes/a/histogram"
+    for top in ({}, {"top": "7"}):
+        h = client.get(url, params=query | top).json()
+        shown = int(top.get("top", K))
+        assert (h["step"], h["reports"], h["panes"], h["complete"], h["converged"], h["gap"]) == (3, 0, 0, True, False, None)
+        assert h["values"] == list(range(shown))
+        for name in ("frequencies", "standard_errors", "low", "high"):
+            assert h[name] == [None] * shown
+    assert h["diagnostics"]["drift_sigma"] is h["diagnostics"]["mass_below_zero"] is None
+    assert h["diagnostics"]["fit_z"] == {"b": None}
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{url}.csv", params=query).text)))
+    assert {row[name] for row in rows for name in ("frequency", "standard_error", "low", "high")} == {""}
+
+
+@pytest.mark.parametrize("post", ["norm-sub", "norm-mul", "power-ns"])
+def test_post_processing_without_reports_gives_no_numbers(client: TestClient, post: str) -> None:
+    h = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": post}).json()
+    assert h["frequencies"] == [None] * K
+
+
+def test_the_status_without_reports_names_no_top_value(client: TestClient) -> None:
+    (overview,) = client.get("/api/v1/status").json()["attributes"]
+    assert (overview["reports"], overview["top"]) == (0, [])
+    assert (overview["fit_z"], overview["drift_sigma"], overview["drift_label"]) == ({"b": None}, None, None)
+
+
+def test_a_series_shows_values_of_the_last_step_with_reports(client: TestClient) -> None:
+    s = client.get("/api/v1/attributes/a/series", params={"span": "step", "estimator": "mi"}).json()
+    assert [line["value"] for line in s["lines"]][:4] == [3, 2, 1, 0]
+    for line in s["lines"]:
+        for name in ("frequencies", "low", "high"):
+            assert [x is None for x in line[name]] == [False, False, True, True]
+    assert s["reports"] == [3000, 3000, 0, 0]
+
+
+def test_a_series_without_reports_has_no_lines() -> None:
+    with client_of((False, False)) as client:
+        s = client.get("/api/v1/attributes/a/series").json()
+        assert (s["steps"], s["lines"]) == ([0, 1], [])
+        assert client.get("/api/v1/attributes/a/series.csv").status_code == 200
+
+
+def test_there_is_no_drift_next_to_an_empty_step() -> None:
+    sigmas = [p.diagnostics.drift_sigma for p in publications((True, True, False, True)) if p.span == "step"]
+    assert [sigma is None for sigma in sigmas] == [True, False, True, True]
+
+
+def test_gauges_without_reports_are_nan_not_old_numbers() -> None:
+    registry = CollectorRegistry()
+    publisher = PrometheusPublisher(SURVEY, registry)
+    made = publications(REPORTED)
+    publisher.publish(made)
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    named = {
+        "ldpstream_frequency_ratio", "ldpstream_frequency_low_ratio", "ldpstream_frequency_high_ratio",
+        "ldpstream_mass_below_zero_ratio",
+        "ldpstream_fit_z", "ldpstream_drift_sigma", "ldpstream_drift_p",
+    }  # fmt: skip
+    assert {sample.name for sample in samples} >= named
+    assert all(np.isnan(sample.value) for sample in samples if sample.name in named)
+    reports = {"survey": "silent", "attribute": "a", "span": "step"}
+    assert registry.get_sample_value("ldpstream_estimate_reports", reports) == 0
+
+
+def test_values_get_gauges_only_after_a_first_report() -> None:
+    registry = CollectorRegistry()
+    publisher = PrometheusPublisher(SURVEY, registry)
+    made = publications((False, True))
+    publisher.publish(made[:2])
+    assert not any(sample.name == "ldpstream_frequency_ratio" for metric in registry.collect() for sample in metric.samples)
+    publisher.publish(made[2:])
+    labels = {"survey": "silent", "attribute": "a", "span": "step", "estimator": "eb", "index": "03", "value": "3"}
+    assert registry.get_sample_value("ldpstream_frequency_ratio", labels) == pytest.approx(0.4, abs=0.15)
+
+
+def test_the_terminal_shows_that_nobody_reported() -> None:
+    console = Console(record=True, width=120, file=io.StringIO())
+    console.print(histogram_table(SURVEY, publications(REPORTED)[-1], None))
+    shown = console.export_text()
+    assert "nobody reported" in shown
+    assert "nan" not in shown
+    assert "0.04" not in shown  # 1/k

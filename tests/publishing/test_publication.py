@@ -1,0 +1,135 @@
+"""Tests of a publication's numbers, JSON and diagnostics."""
+
+import math
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ldpstream.estimators import combined_mle, gibu
+from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publishers import PrometheusPublisher
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys import Survey, parse_survey
+
+from .schedule_rig import MARGIN_MS, Log, Schedule, Told
+
+
+def one_attribute(name: str, k: int, levels: dict[str, tuple[str, float]], window_steps: int = 2) -> Survey:
+    """A survey of the attribute "a"; its levels have these one-time mechanisms and ε."""
+    level = [{"name": level, "mechanism": mechanism, "eps": eps} for level, (mechanism, eps) in levels.items()]
+    return parse_survey({
+        "name": name, "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": window_steps,
+        "lateness_steps": 0, "collection": "smp", "attribute": [{"name": "a", "size": k, "level": level}],
+    })  # fmt: skip
+
+
+def test_publications_without_numbers_survive_json() -> None:
+    """JSON preserves the NaN of an empty step, and the missing bound of a one-time level."""
+    once = one_attribute("once", 3, {"l": ("GRR", 1.0)})
+    m = once.mechanisms[0][0]
+    made = conclude(once, 0, 0, "step", [[m.empty_table()]], True)
+    back = msgspec.json.decode(msgspec.json.encode(made), type=Publication)
+    assert back == made
+    assert back.estimators["mi"].frequencies == [None, None, None]
+    assert np.isnan(back.estimators["mi"].estimate().standard_errors).all()
+    assert back.privacy["l"].eps_inf is None
+    registry = CollectorRegistry()
+    publisher = PrometheusPublisher(once, registry)
+    publisher.publish([made])
+    newer = msgspec.structs.replace(made, step=5)
+    publisher.publish([newer])
+    publisher.publish([made])  # publishes an old step again
+    labels = {"survey": "once", "attribute": "a"}
+    assert registry.get_sample_value("ldpstream_estimate_step", labels | {"span": "step"}) == 5
+    assert registry.get_sample_value("ldpstream_privacy_eps_inf_nats", labels | {"level": "l"}) == math.inf
+
+
+def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
+    """One report of GRR has the chance p. Ten fresh reports of one value, or of any values, have a loss of 10 ε."""
+    once = one_attribute("once", 6, {"l": ("GRR", 1.0)})
+    m = once.mechanisms[0][0]
+    registry = CollectorRegistry()
+    publisher = PrometheusPublisher(once, registry)
+    for step, unchanged, changing in ((0, m.p, m.p), (9, 1 / (1 + 5 * math.exp(-10)), 1 / (1 + 5 * math.exp(-10)))):
+        publisher.publish([conclude(once, 0, step, "step", [[m.empty_table()]], True)])
+        shown = {
+            name: registry.get_sample_value(
+                f"ldpstream_privacy_guess_{name}_ratio", {"survey": "once", "attribute": "a", "level": "l"}
+            )
+            for name in ("without_report", "unchanged", "changing")
+        }
+        assert shown == pytest.approx({"without_report": 1 / 6, "unchanged": unchanged, "changing": changing})
+
+
+def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
+    survey = one_attribute("mixed", 50, {"low": ("GRR", 2.0), "high": ("OLH", 1.0)})
+    rng = np.random.default_rng(15)
+    levels = survey.mechanisms[0]
+    panes = [[m.tabulate(m.simulate(rng.integers(0, 20, 80), rng)) for m in levels] for _ in range(2)]
+    made = conclude(survey, 0, 1, "window", panes, True)
+    groups = [(m, panes[0][i] + panes[1][i]) for i, m in enumerate(levels)]
+    expected = {"ibu": gibu(groups, steps=2, likelihood="support"), "mle": combined_mle(groups, 2, likelihood="support")}
+    back = msgspec.json.decode(msgspec.json.encode(made), type=Publication)
+    for name, found in expected.items():
+        estimate = back.estimators[name].estimate()
+        np.testing.assert_array_equal(estimate.frequencies, found.frequencies)
+        assert back.estimators[name].interval_withheld == "bias"  # 320 reports of 50 values are few
+        assert np.isnan(estimate.standard_errors).all()
+        assert (estimate.iterations, estimate.converged, estimate.gap) == (found.iterations, found.converged, found.gap)
+    assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # IBU stopped before it converged
+    assert back.estimators["mi"].gap is None
+    assert back == conclude(survey, 0, 1, "window", panes, True)
+
+
+@pytest.mark.parametrize("window_steps", [1, 3])
+def test_diagnostics_are_published(window_steps: int) -> None:
+    """The three steps have honest reports, changed values and forged reports. Even the shortest window has a previous step."""
+    survey = one_attribute("signs", 8, {"l": ("OUE", 1.0), "m": ("GRR", 1.0)}, window_steps=window_steps)
+    unary, symbols = survey.mechanisms[0]
+    rng = np.random.default_rng(31)
+    values = rng.choice(3, (3, 5000))
+    values[1:] += 4  # the values change at the second step
+    store, results, told = MemoryCountStore(survey), MemoryResults(), Told()
+    registry = CollectorRegistry()
+    panes: dict[PaneKey, CountTable] = {}
+    for step in range(3):
+        panes[PaneKey(0, 0, step)] = unary.tabulate(unary.simulate(values[step], rng))
+        panes[PaneKey(0, 1, step)] = symbols.tabulate(symbols.simulate(values[step], rng))
+    panes[PaneKey(0, 0, 2)] += unary.table(500, np.full(8, 500))
+    store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
+    log = Log([survey.opens_ms(step) for step in range(3)])
+    schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
+    for step in range(3):  # estimates one step at a time, so that old tables are pruned
+        schedule.run(survey.closes_ms(step) + MARGIN_MS)
+    found = {(p.step, p.span): p.diagnostics for p in told.publications}
+    assert found == {
+        (p.step, p.span): p.diagnostics
+        for p in msgspec.json.decode(msgspec.json.encode(results.history()), type=list[Publication])
+    }
+    honest, changed, forged = (found[step, "step"] for step in range(3))
+    assert (honest.drift_sigma, honest.drift_value, honest.drift_p) == (None, None, None)
+    assert changed.drift_sigma is not None
+    assert changed.drift_sigma > 10
+    assert changed.drift_value in (0, 1, 2, 4, 5, 6)
+    assert changed.drift_p is not None
+    assert changed.drift_p < 1e-6
+    assert all(found[step, "window"].drift_sigma is None for step in range(3))
+    for quiet in (honest, changed):
+        assert set(quiet.fit_z) == set(quiet.fit_p) == set(quiet.fit_sign) == {"l", "m"}
+        assert all(abs(z) < 5 for z in quiet.fit_z.values() if z is not None)
+    assert forged.fit_z["l"] is not None
+    assert forged.fit_z["l"] > 6
+    assert (forged.fit_sign["l"], found[2, "window"].fit_sign["l"]) == ("ones", "ones")
+    assert honest.mass_below_zero is not None
+    assert 0 < honest.mass_below_zero < 0.3
+    labels = {"survey": "signs", "attribute": "a"}
+    assert registry.get_sample_value("ldpstream_fit_z", labels | {"level": "l"}) == forged.fit_z["l"]
+    assert registry.get_sample_value("ldpstream_drift_sigma", labels) == forged.drift_sigma
+    assert registry.get_sample_value("ldpstream_mass_below_zero_ratio", labels | {"span": "step"}) == forged.mass_below_zero

@@ -1,0 +1,438 @@
+"""Tests that the schedule neither skips nor repeats a step, and marks no step as complete while reports could be missing."""
+
+import contextlib
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ldpstream.publishing.publication import Publication, spent
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import RETRY_MS, Progress
+from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
+from ldpstream.publishing.survey_estimator import pause_ms, reached
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import Checkpoint, Missing
+from ldpstream.stores.memory_store import MemoryCountStore
+
+from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane
+
+
+@pytest.fixture
+def store() -> MemoryCountStore:
+    return MemoryCountStore(SURVEY)
+
+
+def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountStore) -> None:
+    close = SURVEY.closes_ms(0)
+    log = Log([SURVEY.start_ms, close - 1, close], [SURVEY.start_ms])
+    results = MemoryResults()
+    schedule = Schedule(SURVEY, store, log, results, [])
+    now = close + MARGIN_MS
+    assert schedule.run(now) == []  # the count store is still empty
+    store.commit(0, None, Checkpoint(1, close, pane(0)))
+    assert schedule.run(now) == []  # offset 1 was appended before the close
+    store.commit(0, (1, ""), Checkpoint(2, close))
+    assert schedule.run(now) == []  # partition 1 has a record but no checkpoint
+    store.commit(1, None, Checkpoint(1, close, pane(0)))
+    assert schedule.run(now - 1) == []  # one millisecond before the step is due
+    made = schedule.run(now)
+    assert keys(made) == [(0, True)]
+    assert made[0].reports == 10
+    assert schedule.run(now) == []  # no second publication
+
+
+def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountStore) -> None:
+    """The estimator's clock is 12 s ahead from the start. A report that arrives after the estimator's close counts."""
+    close, ahead_ms = SURVEY.closes_ms(0), 12_000
+    log = Log([SURVEY.start_ms], [])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+
+    def look(brokers_ms: int) -> list[Publication]:
+        log.now_ms = brokers_ms
+        return schedule.run(brokers_ms + ahead_ms)
+
+    early = close - ahead_ms + MARGIN_MS
+    assert look(early - 1) == []
+    assert log.markers == [[], []]
+    assert look(early) == []
+    assert log.markers == [[early], [early]]
+    assert look(early + 1) == []
+    assert log.markers == [[early], [early]], "the first markers are not yet counted"
+    store.commit(0, (1, ""), Checkpoint(2, early, pane(0)))
+    store.commit(1, None, Checkpoint(1, early))
+    assert look(close - 1) == []
+    assert log.markers == [[early], [early]], "the brokers' clocks have not reached the close"
+    store.commit(0, (2, ""), Checkpoint(3, close - 1, pane(0, 6)))  # a report in time
+    log.times[0].append(close - 1)
+    assert look(close) == []
+    assert log.markers == [[early, close], [early, close]]
+    store.commit(0, (3, ""), Checkpoint(4, close, pane(0, 6)))
+    assert look(close + 1) == [], "partition 1 has no counted record after the close"
+    store.commit(1, (1, ""), Checkpoint(2, close))
+    made = look(close + 2)
+    assert keys(made) == [(0, True)]
+    assert made[0].reports == 6
+
+
+def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: MemoryCountStore) -> None:
+    """Also if the log has lost its end: a marker would hide the loss."""
+    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1], [SURVEY.start_ms])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    store.commit(1, None, Checkpoint(2, SURVEY.start_ms, pane(0)))
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+    log.now_ms = schedule.deadline_ms(0)
+    assert keys(schedule.run(log.now_ms)) == [(0, False)]
+    assert log.markers == [[], []]
+
+
+class Refusing(Log):
+    """A log that can be read but accepts no markers, as with too few in-sync replicas."""
+
+    refuses = True
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        if self.refuses:
+            raise LogUnavailable("not enough replicas")
+        return super().mark(partitions)
+
+
+def test_a_step_is_published_at_its_deadline_if_the_log_accepts_no_markers(store: MemoryCountStore) -> None:
+    log = Refusing([SURVEY.start_ms])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+    deadline = schedule.deadline_ms(0)
+    with pytest.raises(LogUnavailable):
+        schedule.run(deadline - 1)
+    assert keys(schedule.run(deadline)) == [(0, False)]
+    assert schedule.run(deadline + 1) == []
+    log.refuses = False
+    log.now_ms = deadline + RETRY_MS
+    assert schedule.run(log.now_ms) == []
+    assert log.markers == [[log.now_ms]]
+    store.commit(0, (1, ""), Checkpoint(2, log.now_ms, pane(0)))
+    assert keys(schedule.run(log.now_ms)) == [(0, True), (1, True)]
+
+
+def test_an_empty_log_begins_at_the_brokers_time(store: MemoryCountStore) -> None:
+    """The estimator's clock is ten steps ahead. The reports of the present step must not be passed over."""
+    log, results = Log([], []), MemoryResults()
+    log.now_ms = SURVEY.opens_ms(100)
+    schedule = UnmarkedSchedule(SURVEY, store, log, results, [])
+    schedule.run(SURVEY.opens_ms(110))
+    assert log.markers == [[log.now_ms]] * 2
+    progress = results.progress()
+    assert progress is not None
+    assert progress.first_step == 100 - SURVEY.lateness_steps
+
+
+class StandingBy(MemoryResults):
+    leads = True
+
+    def lead(self, for_ms: int | None = None) -> bool:
+        return self.leads
+
+
+def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step has closed, no mechanism computes a privacy loss. The published losses are the same as without `prepare`."""
+    spent.cache_clear()
+    results = StandingBy()
+    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the schedule does not know the next step
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
+    expected = [
+        {level.name: m.eps_sequence(t) for level, m in zip(a.levels, ms, strict=True)} for t in (1, 2) for a, ms in asked
+    ]
+    n_mechanisms = sum(map(len, SURVEY.mechanisms))
+    for step in (0, 1):
+        due = schedule.due_ms() or SURVEY.closes_ms(0) + MARGIN_MS
+        assert due == SURVEY.closes_ms(step) + MARGIN_MS
+        assert schedule.run(due - 1) == []
+        assert [schedule.prepare() for _ in range(n_mechanisms + 1)] == [True] * n_mechanisms + [False]
+        assert schedule.run(due - 1) == []
+        assert not schedule.prepare()  # `prepare` computes the loss once per step
+        with monkeypatch.context() as patch:
+            for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
+                patch.setattr(m, "eps_sequence", None)
+            made = [p for p in schedule.run(due) if p.span == "step"]
+        assert len(made) == len(SURVEY.attributes)
+        for p, losses in zip(made, expected[step * len(made) :], strict=False):
+            assert {name: (q.t, q.eps_sequence) for name, q in p.privacy.items()} == {
+                name: (step + 1, loss.value) for name, loss in losses.items()
+            }
+    results.leads = False
+    schedule.run(SURVEY.closes_ms(2))
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # another estimator leads now
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "expected_ms"),
+    [(None, 200), (9_000, 200), (1_150, 150), (1_001, 20), (1_000, 20), (950, 50), (-50_000, 200)],
+)
+def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, expected_ms: int) -> None:
+    assert pause_ms(due_ms, 1_000, n_surveys=1) == expected_ms
+
+
+def test_many_surveys_are_polled_less_often_but_a_due_step_in_time() -> None:
+    assert [pause_ms(None, 1_000, n) for n in (1, 5, 50, 500)] == [200, 1_000, 2_000, 2_000]
+    assert [pause_ms(1_150, 1_000, n) for n in (1, 50)] == [150, 150]
+
+
+def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountStore) -> None:
+    log, results = Log([SURVEY.start_ms, SURVEY.start_ms + 1]), MemoryResults()
+    schedule = Schedule(SURVEY, store, log, results, [])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    deadline = schedule.deadline_ms(0)
+    assert schedule.run(deadline - 1) == []
+    assert keys(schedule.run(deadline)) == [(0, False)]
+    assert keys(schedule.run(deadline)) == []
+    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
+    again = schedule.run(deadline)
+    assert keys(again) == [(0, True)]
+    assert again[0].reports == 6
+    assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # the second publication replaces the first
+
+
+def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStore) -> None:
+    log = Log([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
+    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    now = SURVEY.closes_ms(0) + MARGIN_MS
+    assert schedule.run(now) == []  # partition 2 had records but has no checkpoint
+    store.commit(2, None, Checkpoint(700, missing=Missing(0, SURVEY.start_ms - SURVEY.skew_ms, 700)))
+    assert keys(schedule.run(now)) == [(0, True)]
+
+
+@pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
+def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
+    """The count store lost its data after part of the log had expired. A step that begins at the end of the gap is complete."""
+    steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
+    log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
+    panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
+    store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes, missing=Missing(0, until_ms, 1)))
+    schedule = Schedule(SURVEY, store, log, results, [told])
+    made = schedule.run(SURVEY.closes_ms(steps - 1) + MARGIN_MS)
+    assert keys(made) == [(s, s >= lost) for s in range(steps)]
+    windows = [(p.step, p.complete) for p in made if p.attribute == "screen" and p.span == "window"]
+    assert windows == [(s, s - SURVEY.window_steps + 1 >= lost) for s in range(steps)]
+    progress = results.progress()
+    assert progress is not None
+    assert progress.incomplete == ()  # no further record can arrive
+    assert schedule.run(schedule.deadline_ms(steps - 1)) == []
+
+
+def test_lost_records_affect_only_steps_they_may_belong_to(store: MemoryCountStore) -> None:
+    log, results = Log([SURVEY.opens_ms(s) for s in range(30)]), MemoryResults()
+    gap = Missing(SURVEY.opens_ms(10), SURVEY.opens_ms(12), 11)
+    store.commit(0, None, Checkpoint(30, log.times[0][-1], missing=gap))
+    made = Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(29) + MARGIN_MS)
+    first, last = 10 - SURVEY.lateness_steps, 11 + -(-SURVEY.skew_ms // SURVEY.step_ms)
+    assert {s for s, complete in keys(made) if not complete} == set(range(first, last + 1))
+
+
+def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> None:
+    log = Log([SURVEY.start_ms])
+    log.id = "new"
+    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
+    now = SURVEY.closes_ms(0) + MARGIN_MS
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))
+    assert schedule.run(now) == []
+    assert store.commit(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))
+    assert keys(schedule.run(now)) == [(0, True)]
+
+
+def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
+    """The topic was recreated without partition 1. Agents may not have counted all records of the old partition 1."""
+    log, results = Log([]), MemoryResults()
+    log.id = "new"
+    store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
+    store.commit(1, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))
+    results.save([], None, Progress(first_step=0, next_step=0))
+    schedule, now = Schedule(SURVEY, store, log, results, []), SURVEY.closes_ms(0) + MARGIN_MS
+    assert schedule.run(now) == []
+    gap = Missing(SURVEY.start_ms, now, 0)
+    assert store.commit(1, (1, "old"), Checkpoint(0, SURVEY.start_ms, {PaneKey(0, 0, 0): M.empty_table()}, {}, "new", gap))
+    made = schedule.run(now)
+    assert keys(made) == [(0, False)]
+    assert all(p.reports == 0 for p in made)
+
+
+def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) -> None:
+    first = SURVEY.opens_ms(100)
+    results = MemoryResults()
+    Schedule(SURVEY, store, Log([first]), results, []).run(first + 5 * SURVEY.step_ms)
+    progress = results.progress()
+    assert progress is not None
+    assert progress.first_step == 100 - SURVEY.lateness_steps
+    empty, later = MemoryResults(), SURVEY.opens_ms(300)
+    schedule = Schedule(SURVEY, store, Log([]), empty, [])
+    assert schedule.run(later) == []
+    assert empty.progress() is None  # without a publication, no progress is saved
+    schedule = Schedule(SURVEY, store, Log([later]), empty, [])
+    store.commit(0, None, Checkpoint(1, later, pane(300)))
+    assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
+
+
+def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
+    steps = SURVEY.window_steps + 3
+    times = [SURVEY.opens_ms(s) for s in range(steps)]
+    log = Log(times)
+    store.commit(0, None, Checkpoint(steps, times[-1], {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}))
+    made = Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(steps) + MARGIN_MS)
+    windows = {p.step: p for p in made if p.span == "window" and p.attribute == "screen"}
+    for s in range(steps):
+        held = range(max(0, s - SURVEY.window_steps + 1), s + 1)
+        assert (windows[s].panes, windows[s].reports) == (len(held), sum(i + 1 for i in held))
+    assert windows[steps].panes == SURVEY.window_steps - 1  # the step after the last report is empty
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) -> None:
+    """Agents lag, the clock jumps, and the schedule is killed between publishing and saving."""
+    n, steps = data.draw(st.integers(1, 3)), 5
+    times = [sorted(data.draw(st.lists(st.integers(0, steps * SURVEY.step_ms - 1), max_size=6))) for _ in range(n)]
+    log = Log(*([SURVEY.start_ms + t for t in partition] for partition in times))
+    store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
+    counted = [0] * n
+
+    def advance(partition: int) -> None:
+        t = log.times[partition][counted[partition]]
+        step = SURVEY.step_at(t)
+        before = store.snapshot().get(partition)
+        known = before.panes.get(PaneKey(0, 0, step), M.empty_table()) if before else M.empty_table()
+        change = Checkpoint(counted[partition] + 1, t, {PaneKey(0, 0, step): known + M.tabulate(np.zeros(1, np.uint8))})
+        assert store.commit(partition, None if before is None else before.position, change)
+        counted[partition] += 1
+
+    class Killed(Exception):
+        pass
+
+    class Killing:
+        def publish(self, publications: list[Publication]) -> None:
+            if data.draw(st.booleans()):
+                raise Killed
+
+    now = SURVEY.start_ms
+    for _ in range(data.draw(st.integers(0, 25))):
+        partition = data.draw(st.integers(0, n - 1))
+        if data.draw(st.booleans()) and counted[partition] < len(log.times[partition]):
+            advance(partition)
+        else:
+            now += data.draw(st.integers(0, 2 * SURVEY.step_ms))
+            with contextlib.suppress(Killed):
+                Schedule(SURVEY, store, log, results, [told, Killing()]).run(now)
+    for partition in range(n):
+        while counted[partition] < len(log.times[partition]):
+            advance(partition)
+    Schedule(SURVEY, store, log, results, [told]).run(max(now, SURVEY.closes_ms(steps)) + MARGIN_MS)
+    final = {(p.step, p.span): p for p in results.history() if p.attribute == "screen"}
+    progress = results.progress()
+    if progress is None:  # nobody ever reported, so nothing was published
+        assert log.earliest_ms() is None
+        return
+    assert progress.incomplete == ()
+    for step in range(progress.first_step, steps):
+        expected = sum(SURVEY.step_at(t) == step for partition in log.times for t in partition)
+        assert final[step, "step"].complete
+        assert final[step, "step"].reports == expected
+        window = range(max(progress.first_step, step - SURVEY.window_steps + 1), step + 1)
+        total = sum(SURVEY.step_at(t) in window for partition in log.times for t in partition)
+        assert final[step, "window"].reports == total
+    for p in told.publications:  # no publication was complete without all reports
+        if p.complete and p.span == "step" and p.attribute == "screen":
+            assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
+
+
+def test_the_schedule_finishes_the_last_step_and_then_rests() -> None:
+    ending = replace(SURVEY, ends=3)
+    store, log, results = MemoryCountStore(ending), Log([ending.opens_ms(s) for s in range(5)]), MemoryResults()
+    panes = {k: t for s in range(3) for k, t in pane(s).items()}
+    store.commit(0, None, Checkpoint(5, ending.opens_ms(4), panes))
+    schedule = Schedule(ending, store, log, results, [])
+    made = schedule.run(ending.closes_ms(9))
+    assert keys(made) == [(0, True), (1, True), (2, True)]
+    assert (schedule.run(ending.closes_ms(99)), schedule.due_ms(), schedule.prepare()) == ([], None, False)
+    assert reached(results.progress(), 2)
+    assert len(keys(Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(9)))) == 9  # the control
+
+
+def test_an_incomplete_last_step_is_published_again_after_the_end() -> None:
+    ending = replace(SURVEY, ends=1)
+    store, log, results = MemoryCountStore(ending), Log([ending.start_ms]), MemoryResults()
+    schedule = Schedule(ending, store, log, results, [])
+    assert keys(schedule.run(ending.closes_ms(5))) == [(0, False)]
+    store.commit(0, None, Checkpoint(1, ending.start_ms, pane(0)))
+    assert keys(schedule.run(ending.closes_ms(6))) == [(0, True)]
+
+
+def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
+    """Example: somebody kills Redis, which restarts without the last second of writes."""
+    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+
+    class Forgetful(MemoryCountStore):
+        def heads(self) -> dict[int, Checkpoint]:
+            return {0: Checkpoint(3, SURVEY.closes_ms(0))}  # the store loses the last writes after this read
+
+        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+            return store.checkpoints(steps)
+
+    log.store, now = store, SURVEY.closes_ms(0) + MARGIN_MS
+    assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
+    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
+    assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
+    """Each estimator may interrupt the other at every call. All saved and published results are complete."""
+    steps = SURVEY.window_steps + 4
+    log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
+    store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
+    panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
+    store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes))
+    log.store, now = store, SURVEY.closes_ms(steps) + MARGIN_MS
+    rival = Schedule(SURVEY, store, log, results, [told])
+
+    def perhaps() -> None:
+        if data.draw(st.integers(0, 3)) == 0:
+            until = data.draw(st.integers(0, steps))
+            rival.run(SURVEY.closes_ms(until) + MARGIN_MS)
+
+    class Interrupted(MemoryCountStore):
+        def heads(self) -> dict[int, Checkpoint]:
+            perhaps()
+            return store.heads()
+
+        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+            perhaps()
+            found = store.checkpoints(steps)
+            perhaps()
+            return found
+
+        def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+            perhaps()
+            store.prune(before_step, seen)
+
+    class Telling(Told):
+        def publish(self, publications: list[Publication]) -> None:
+            perhaps()
+            told.publish(publications)
+
+    for _ in range(3):
+        Schedule(SURVEY, Interrupted(SURVEY), log, results, [Telling()]).run(now)
+    rival.run(now)
+    expected = {s: s + 1 for s in range(steps)} | {steps: 0}
+    final = {p.step: p for p in results.history() if p.attribute == "screen" and p.span == "step"}
+    assert {s: p.reports for s, p in final.items()} == expected
+    for p in told.publications:
+        if p.attribute == "screen" and p.span == "step":
+            assert p.reports == expected[p.step]

@@ -1,0 +1,309 @@
+"""The parts of an estimator with several surveys: turns, leases, the sharing of surveys, and metrics."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from unittest.mock import Mock, patch
+
+import msgspec
+import numpy as np
+import pytest
+import redis
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, generate_latest
+
+from ldpstream.publishing import service
+from ldpstream.publishing.leases import MAX_TURN_S, LeaseKeeper
+from ldpstream.publishing.publication import Jump
+from ldpstream.publishing.publishers import BRIEF_VALUES, PrometheusPublisher
+from ldpstream.publishing.results import JUMP_STEPS, MemoryResults, RedisResults
+from ldpstream.publishing.schedule import Progress, PublicationSummary
+from ldpstream.publishing.survey_estimator import Connections, SurveyEstimator
+from ldpstream.publishing.survey_metrics import SurveyMetrics
+from ldpstream.publishing.turns import Turns
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.memory_store import MemoryCountStore
+from tests.ldpstream.page_rig import extend, many
+from tests.services.rig import RedisNode, missing
+
+from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane
+
+SURVEYS = [replace(SURVEY, name=f"survey-{i}") for i in range(40)]
+
+
+def test_a_slow_survey_delays_every_other_survey_by_at_most_one_turn() -> None:
+    """On a virtual clock: "slow" always has a step due, and each of its turns takes 900 ms. The other turns take 10 ms."""
+    turns, now_ms, waited = Turns[str](), 0, dict[str, list[int]]()
+    for name in ("slow", "b", "c", "d"):
+        turns.put(name, 0)
+    for _ in range(400):
+        name, at_ms = turns.first() or ("", 0)
+        now_ms = max(now_ms, at_ms)
+        waited.setdefault(name, []).append(now_ms - at_ms)
+        now_ms += 900 if name == "slow" else 10
+        turns.put(name, now_ms if name == "slow" else now_ms + 200)
+    assert all(len(of) > 20 for of in waited.values())
+    assert max(max(of) for name, of in waited.items() if name != "slow") <= 900 + 2 * 10
+    turns.remove("slow")
+    assert turns.first() is not None
+    for name in "bcd":
+        turns.remove(name)
+    assert turns.first() is None
+
+
+class Topic:
+    """A topic that counts how often it is taken over."""
+
+    def __init__(self) -> None:
+        self.taken, self.published = 0, 0
+
+    def end(self) -> int:
+        return self.published
+
+    def take_over(self, since: int, still: object) -> dict[str, PublicationSummary]:
+        self.taken += 1
+        return {}
+
+    def read(self, keys: object) -> list[object]:
+        return []
+
+    def publish(self, publications: list[object]) -> int:
+        self.published += 1
+        return self.published
+
+
+def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
+    store, results = MemoryCountStore(SURVEY), MemoryResults()
+    topic: Any = Topic()
+    store.commit(0, None, Checkpoint(4, SURVEY.opens_ms(4), {key: t for s in range(4) for key, t in pane(s).items()}))
+    log = Log([SURVEY.opens_ms(s) for s in range(4)])
+    schedule = Schedule(SURVEY, store, log, results, [], topic=topic)
+    made = []
+    for _ in range(4):
+        calls = iter([False])
+        made += keys(schedule.run(SURVEY.closes_ms(3) + MARGIN_MS, partial(next, calls, True)))
+    assert made == [(step, True) for step in range(4)]
+    assert (topic.taken, topic.published) == (1, 4)
+
+
+class Renewed:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def renew(self) -> None:
+        self.times += 1
+
+
+def test_the_leases_of_the_other_surveys_are_kept_during_a_turn_but_not_of_a_hanging_loop() -> None:
+    now = 0.0
+    keeper, one, two = LeaseKeeper(clock=lambda: now), Renewed(), Renewed()
+    with keeper.turn(one, lambda: True), keeper.turn(two, lambda: False):
+        keeper.renew()
+    assert (one.times, two.times) == (0, 0)
+    with keeper.turn(two, lambda: True):
+        keeper.renew()
+        now = MAX_TURN_S
+        keeper.renew()
+    assert (one.times, two.times) == (1, 0)
+    with keeper.turn(Renewed(), lambda: False):
+        keeper.drop(one)
+        keeper.renew()
+    assert (one.times, two.times) == (1, 1)
+
+
+def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
+    client, schedule, vitals = Mock(), Mock(leads=True), Mock()
+    schedule.due_ms.return_value = None
+    estimator = SurveyEstimator(
+        SURVEY, Connections(Settings(), client, Mock(), Mock()), CollectorRegistry(), lambda _: None, lambda _: None, False
+    )
+    estimator._schedule, estimator._vitals = schedule, vitals
+    keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
+    for fault in (None, LogUnavailable("no broker answers"), None):
+        vitals.look.side_effect = fault
+        lease = Renewed()
+        with keeper.turn(lease, estimator.leads):
+            estimator.turn(SURVEY.opens_ms(1), lambda: False, 2)
+        keeper.renew()
+        renewed.append(lease.times > 0)
+    assert renewed == [True, False, True]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_survey_that_ended_before_its_first_estimate_has_reached_every_step(ended: bool) -> None:
+    client, schedule = Mock(), Mock(leads=True)
+    client.get.return_value = None
+    survey = replace(SURVEY, ends=3)
+    schedule.due_ms.return_value = None if ended else survey.closes_ms(2)
+    estimator = SurveyEstimator(
+        survey, Connections(Settings(), client, Mock(), Mock()), CollectorRegistry(), lambda _: None, lambda _: None, True
+    )
+    assert not estimator.reached(2)  # no turn yet
+    estimator._schedule, estimator._vitals = schedule, Mock()
+    estimator.turn(survey.closes_ms(9), lambda: False, 1)
+    assert estimator.reached(2) is ended
+
+
+def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> None:
+    """While the estimator saves after the progress `ours`, a page reads the progress that another estimator has saved."""
+    ours, theirs = (Progress(first_step=0, next_step=step, owner=owner) for step, owner in ((3, "a"), (4, "b")))
+    stored = msgspec.json.encode(theirs)
+
+    class Paged(RedisResults):
+        seen: tuple[Progress | None, bytes]
+
+        @property
+        def _seen(self) -> tuple[Progress | None, bytes]:
+            seen, self.seen = self.seen, (theirs, stored)
+            return seen
+
+        @_seen.setter
+        def _seen(self, seen: tuple[Progress | None, bytes]) -> None:
+            self.seen = seen
+
+    client = Mock()
+    client.get.return_value = msgspec.json.encode(ours)
+    script = client.register_script.return_value
+    results = Paged(SURVEY, client)
+    assert results.progress() == ours
+    results.seen = (ours, msgspec.json.encode(ours))
+    results.save([], ours, replace(ours, next_step=4))
+    assert script.call_args.kwargs["args"][0] != stored
+
+
+def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, stop, hour_ms = list[int](), Event(), 3_600_000
+
+    def turn(at_ms: int, *_: object) -> int:
+        turns.append(at_ms)
+        if len(turns) == 3:
+            stop.set()
+        return 10
+
+    def idle() -> bool:
+        monkeypatch.setattr(service, "now_ms", lambda: now_ms() - hour_ms)
+        return False
+
+    made = Mock(survey=SURVEY)
+    made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
+    made.results.history.return_value = []
+    monkeypatch.setattr(service, "SurveyEstimator", lambda *_: made)
+    watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
+    loop = service._Loop(watch, Mock(), stop, lambda _: None, lambda _: None)
+    running = Thread(target=loop.run, args=[None], daemon=True)
+    running.start()
+    try:
+        running.join(10)
+        assert [turns[0] - at_ms > hour_ms // 2 for at_ms in turns] == [False, True, True]
+    finally:
+        stop.set()
+        loop.close()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[redis.Redis]:
+    if reason := missing(kafka=False):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as made:
+        yield made
+
+
+def leaders(estimators: list[list[RedisResults]]) -> list[int]:
+    """Returns which estimator leads each survey. Exactly one may lead."""
+    found = [[i for i, estimator in enumerate(estimators) if estimator[survey].lead()] for survey in range(len(SURVEYS))]
+    assert all(len(one) == 1 for one in found)
+    return [one[0] for one in found]
+
+
+def test_estimators_share_the_surveys_and_the_leader_of_a_survey_settles(client: redis.Redis) -> None:
+    first, second = ([RedisResults(survey, client) for survey in SURVEYS] for _ in range(2))
+    for estimator, name in ((first, "one"), (second, "two")):  # the names decide; fixed names make the test exact
+        for results in estimator:
+            results._name = name
+    assert all(results.lead() for results in first)
+    assert not any(results.balance() for results in first)  # alone
+    assert not any(results.lead() for results in second)
+    before = leaders([first, second])
+    for _ in range(3):
+        given = [results.balance() for estimator in (second, first) for results in estimator]
+    assert not any(given)  # after the first exchange, nobody gives a survey away
+    shares = leaders([first, second])
+    assert set(before) == {0}
+    assert 10 <= sum(shares) <= 30
+    for results in second:
+        results.resign()
+    assert set(leaders([first])) == {0}  # the survivor leads all
+
+
+def test_renewing_never_takes_a_lease(client: redis.Redis) -> None:
+    survey = replace(SURVEY, name="renewed")
+    one, two = RedisResults(survey, client), RedisResults(survey, client)
+    one.renew()
+    assert two.lead()
+    one.renew()
+    assert not one.lead()
+    two.resign()
+    two.renew()
+    assert one.lead()
+
+
+def test_a_restarted_estimator_finds_the_last_jump_and_the_first_step(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    survey, memory = many(5, attributes=2, steps=3)
+    survey, rng = replace(survey, name="jumps"), np.random.default_rng(1)
+    jump = Jump(value=1, size=0.1, sigma=9.0, low=0.05, high=0.15, changed_at=3)
+    extend(survey, memory, 3, rng, jump=jump)
+    extend(survey, memory, 4, rng)
+    results = RedisResults(survey, client)
+    assert results.landmarks() == []
+    progress = memory.progress()
+    assert progress is not None
+    assert results.save(memory.history(), None, progress)
+    for at_once in (JUMP_STEPS, 2, 1):  # 5 steps: the jump is in the first, the first and the second request
+        monkeypatch.setattr("ldpstream.publishing.results.JUMP_STEPS", at_once)
+        with patch.object(client, "hmget", wraps=client.hmget) as asked:
+            found = [(p.attribute, p.span, p.step) for p in results.landmarks()]
+        assert len(found) == 6 + 1
+        assert {step for _, _, step in found[:-1]} == {0}
+        assert found[-1] == ("a00", "filtered", 3)
+        first, *searches = [len(call.args[1]) for call in asked.call_args_list]
+        assert (first, max(searches)) == (6, min(5, at_once))
+        assert len(searches) == ceil(2 / at_once) + ceil(5 / at_once)  # all steps of the attribute without a jump
+
+
+def metrics(registry: CollectorRegistry) -> list[str]:
+    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+
+
+def test_the_metrics_of_many_surveys_are_bounded_and_end_with_a_survey() -> None:
+    """A survey of four attributes with 100 values has less than 700 lines, and no line after its removal."""
+    page, top = SurveyMetrics(), CollectorRegistry()
+    top.register(page)
+    registries, lines = [], [0]
+    for i in range(3):
+        survey, results = many(100, attributes=4, steps=1)
+        survey = replace(survey, name=f"many-{i}")
+        publisher = PrometheusPublisher(survey, registry := page.add(), brief=True)
+        publisher.publish([replace(p, survey=survey.name) for p in results.history()])
+        registries.append(registry)
+        lines.append(len(metrics(top)))
+    assert all(0 < after - before < 700 for before, after in pairwise(lines))
+    shares = [line for line in metrics(top) if line.startswith("ldpstream_frequency_ratio")]
+    assert len(shares) == 3 * 4 * 3 * BRIEF_VALUES  # surveys, attributes, spans
+    text = generate_latest(top).decode()
+    assert text.count("# TYPE ldpstream_frequency_ratio gauge") == 1
+    page.remove(registries[1])
+    assert not any('survey="many-1"' in line for line in metrics(top))
+    assert any('survey="many-2"' in line for line in metrics(top))
+    full = PrometheusPublisher(survey, alone := CollectorRegistry())
+    full.publish(results.history())
+    assert len(metrics(alone)) > 700  # the control

@@ -1,0 +1,209 @@
+"""Tests the gauges of the estimator: its health, the counting agents' lag, and detected jumps."""
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from ldpstream.publishing.publication import Jump, Publication
+from ldpstream.publishing.publishers import PrometheusPublisher
+from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.schedule import Progress, Schedule
+from ldpstream.publishing.vitals import LAG_EVERY_MS, Vitals
+from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys import load_survey
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+MARGIN_MS = 500
+LABELS = {"survey": SURVEY.name}
+
+
+class Log:
+    def __init__(self, n_records: dict[int, int]) -> None:
+        self.n_records = n_records
+
+    def log_id(self) -> str:
+        return ""
+
+    def earliest_ms(self) -> int | None:
+        return SURVEY.start_ms
+
+    def ends(self) -> dict[int, int]:
+        return self.n_records
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        raise AssertionError("every partition has a record after the close")
+
+
+class Watched:
+    """An estimator with its gauges; the estimator works or is on standby."""
+
+    def __init__(self, store: MemoryCountStore, log: Log, results: MemoryResults) -> None:
+        self.registry = CollectorRegistry()
+        prometheus = PrometheusPublisher(SURVEY, self.registry)
+        self.vitals = Vitals(SURVEY, store, log, results, MARGIN_MS, prometheus, self.registry)
+        self.schedule = Schedule(SURVEY, store, log, results, [prometheus], MARGIN_MS)
+
+    def gauge(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"ldpstream_{name}", LABELS | labels)
+
+
+def due_s(step: int) -> float:
+    return (SURVEY.closes_ms(step) + MARGIN_MS) / 1000
+
+
+def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
+    store, log = MemoryCountStore(SURVEY), Log({0: 100, 1: 50, 2: 7})
+    store.commit(0, None, Checkpoint(60, 0, {}, {}))
+    store.commit(2, None, Checkpoint(9, 0, {}, {}))  # counted when the log was longer
+    watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
+    watched.vitals.look(now_ms)
+    assert watched.gauge("lag_records") == 40 + 50 + 0
+    log.n_records = {0: 200, 1: 50, 2: 7}
+    watched.vitals.look(now_ms + LAG_EVERY_MS - 1)
+    assert watched.gauge("lag_records") == 90, "the agents have not read the log again yet"
+    watched.vitals.look(now_ms + LAG_EVERY_MS)
+    assert watched.gauge("lag_records") == 190
+
+
+@pytest.mark.parametrize(("now_step", "due"), [(-3, 0), (0, 0), (4, 4)])
+def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) -> None:
+    watched = Watched(MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults())
+    for later in range(3):
+        watched.vitals.look(SURVEY.opens_ms(now_step + later) + 1)
+        assert watched.gauge("next_estimate_due_timestamp_seconds") == due_s(due)
+
+
+def test_an_ended_survey_is_never_overdue() -> None:
+    ending, registry = replace(SURVEY, ends=4), CollectorRegistry()
+    results, prometheus = MemoryResults(), PrometheusPublisher(ending, registry)
+    vitals = Vitals(ending, MemoryCountStore(ending), Log({0: 0}), results, MARGIN_MS, prometheus, registry)
+    due = []
+    for next_step in (3, 4):
+        assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))
+        vitals.look(ending.closes_ms(9))
+        due.append(registry.get_sample_value("ldpstream_next_estimate_due_timestamp_seconds", LABELS))
+    assert due == [due_s(3), math.inf]
+
+
+def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
+    store, log, results = MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults()
+    m = SURVEY.mechanisms[0][0]
+    store.commit(0, None, Checkpoint(0, SURVEY.closes_ms(9), {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
+    works, stands_by = Watched(store, log, results), Watched(store, log, results)
+    now_ms = SURVEY.closes_ms(1) + MARGIN_MS
+    works.schedule.run(now_ms)
+    for each in (works, stands_by):
+        each.vitals.look(now_ms)
+        assert each.gauge("estimate_step", attribute="screen", span="step") == 1
+        assert each.gauge("estimate_reports", attribute="screen", span="window") == 5
+        assert each.gauge("next_estimate_due_timestamp_seconds") == due_s(2)
+    assert works.gauge("publications_total") == 2 * 3 * len(SURVEY.attributes)
+    assert stands_by.gauge("publications_total") == 0
+
+
+def filtered_and_alone(watched: Watched, results: MemoryResults) -> tuple[Publication, Publication]:
+    """Publishes steps 0 and 1; returns the filtered curve and the step alone, of an attribute with two levels."""
+    watched.schedule.run(SURVEY.closes_ms(1) + MARGIN_MS)
+    curve, alone = results.get(["latency_ms|filtered|1", "latency_ms|step|1"])
+    assert curve is not None
+    assert alone is not None
+    return curve, alone
+
+
+def two_steps() -> MemoryCountStore:
+    store, rng = MemoryCountStore(SURVEY), np.random.default_rng(1)
+    panes = {
+        PaneKey(1, level, step): m.tabulate(m.simulate(rng.integers(0, m.k, 500), rng))
+        for level, m in enumerate(SURVEY.mechanisms[1])
+        for step in range(2)
+    }
+    store.commit(0, None, Checkpoint(0, SURVEY.closes_ms(9), panes, {}))
+    return store
+
+
+def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> None:
+    results = MemoryResults()
+    watched = Watched(two_steps(), Log({0: 0}), results)
+    curve, alone = filtered_and_alone(watched, results)
+    of = {"attribute": "latency_ms", "span": "filtered"}
+    value = of | {"estimator": "filter", "index": "00", "value": SURVEY.attributes[1].label(0)}
+    assert watched.gauge("frequency_ratio", **value) == curve.estimators["filter"].frequencies[0]
+    low, high = curve.estimators["filter"].estimate().interval()
+    assert watched.gauge("frequency_low_ratio", **value) == low[0]
+    assert watched.gauge("frequency_high_ratio", **value) == high[0]
+    assert watched.gauge("estimate_reports", **of) == alone.reports == 1000
+    assert watched.gauge("estimate_panes", **of) == 2
+    assert (watched.gauge("estimate_step", **of), watched.gauge("estimate_complete", **of)) == (1, 1)
+    for name in ("mass_below_zero_ratio", "levels_sigma", "levels_p"):
+        assert watched.gauge(name, **of) is None
+        assert watched.gauge(name, **of | {"span": "step"}) is not None
+
+
+def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() -> None:
+    results = MemoryResults()
+    curve, alone = filtered_and_alone(Watched(two_steps(), Log({0: 0}), results), results)
+    assert curve.change is None
+    prometheus = PrometheusPublisher(SURVEY, registry := CollectorRegistry())
+
+    def gauges() -> list[float | None]:
+        """Returns the number of jumps, and the size and the step of the last jump."""
+        names = ("changes_total", "change_size_ratio", "changed_at_step")
+        return [registry.get_sample_value(f"ldpstream_{name}", LABELS | {"attribute": "latency_ms"}) for name in names]
+
+    def at(step: int, changed_at: int | None, size: float = -0.03) -> Publication:
+        jump = None
+        if changed_at is not None:
+            jump = Jump(changed_at=changed_at, value=3, size=size, low=size - 0.01, high=size + 0.01, sigma=7.5)
+        return msgspec.structs.replace(curve, step=step, change=jump)
+
+    before = pytest.approx([0, math.nan, math.nan], nan_ok=True)
+    assert gauges() == before, "exported from the start"
+    prometheus.publish([alone, curve])
+    assert gauges() == before
+    prometheus.show([at(2, 1)])
+    assert gauges() == [0, -0.03, 1], "another estimator published this jump"
+    prometheus.publish([at(3, 3, 0.05), at(4, None), at(5, None), at(9, None)])
+    assert gauges() == [1, 0.05, 3], "later steps of the same run keep the jump"
+    prometheus.publish([at(6, 5, 0.02)])
+    assert gauges() == [2, 0.02, 5], "became final after step 9"
+    prometheus.publish([at(4, 4)])
+    assert gauges() == [3, 0.02, 5], "older than the jump shown"
+    assert registry.get_sample_value("ldpstream_estimate_step", LABELS | {"attribute": "latency_ms", "span": "filtered"}) == 9
+
+
+def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldpstream.publishing.publication.MAX_FILTERED", SURVEY.attributes[0].k)
+    PrometheusPublisher(SURVEY, registry := CollectorRegistry())
+    for attribute in SURVEY.attributes:
+        found = registry.get_sample_value("ldpstream_changes_total", LABELS | {"attribute": attribute.name})
+        assert found == (0 if attribute.k <= SURVEY.attributes[0].k else None)
+
+
+def test_it_is_unhealthy_while_a_store_is_unreachable() -> None:
+    class Sometimes(MemoryCountStore):
+        away = False
+
+        def positions(self) -> dict[int, int]:
+            assert self.away or watched.vitals.well is (asked > 0), "unchanged until the store answers"
+            if self.away:
+                raise StoreUnavailable("away")
+            return super().positions()
+
+    store = Sometimes(SURVEY)
+    watched = Watched(store, Log({0: 0}), MemoryResults())
+    for asked in range(2):
+        watched.vitals.look(SURVEY.start_ms + asked * LAG_EVERY_MS)
+        assert watched.vitals.well
+    store.away = True
+    with pytest.raises(StoreUnavailable):
+        watched.vitals.look(SURVEY.start_ms + 2 * LAG_EVERY_MS)
+    assert not watched.vitals.well
