@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+ROOMS := mechanisms surveys runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
 .PHONY: demo test lint fast fuzz services peers lock clean
@@ -22,16 +23,21 @@ fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelo
 	$(BIN)/python -m tests.fuzz.run_tables --seed $(or $(SEED),100000) --tables $(or $(TABLES),10000)
 	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev .tree
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-services:                         ## installs what the service tests need, if it can
+.PHONY: .tree
+.tree:                            ## links that show type checkers and editors the rooms as ldpstream.ROOM
+	rm -rf $@ && mkdir -p $@/ldpstream
+	ln -s $(addprefix ../../,$(ROOMS) $(wildcard ldpstream/[!_]*) ldpstream/__init__.py ldpstream/__main__.py) $@/ldpstream/
+
+services: .tree                   ## installs what the service tests need, if it can
 	bash deploy/local/setup_services.sh
 
-peers: | $(VENV)/bin/python        ## other libraries, which some tests run, in a separate environment in the cache
-	$(BIN)/python -m lab.peers.environment || test -z "$$CI"
+peers: .tree | $(VENV)/bin/python  ## other libraries, which some tests run, in a separate environment in the cache
+	PYTHONPATH=.tree:. $(BIN)/python -P -m lab.peers.environment || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --extra service --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock

@@ -1,1 +1,1 @@
-"""Measurements of the project: audits of the claimed privacy losses, and benchmarks that include other libraries."""
+"""The laboratory: benchmarks, the papers reproduced, and other libraries. Not installed; run from a checkout."""

@@ -22,14 +22,15 @@ from lab.bench import coverage, stream_memos, stream_tables, streams
 from lab.bench.accuracy import compare
 from lab.bench.accuracy import tables as accuracy_tables
 from lab.bench.advice import Compared
+from lab.bench.advice_tables import GAIN_NOTE, gain_tables
 from lab.bench.estimators import Timing, timing_table
 from lab.bench.mechanisms import Bench
 from lab.bench.mechanisms_tables import bench_notes, bench_tables
 from lab.bench.service_results import ServiceBench
 from lab.bench.service_tables import service_notes, service_tables
 from lab.papers.reproduction import Outcome, Row
-from lab.papers.reproduction_tables import draw, markdown, outcome, summary
-from ldpstream.advice.tables import GAIN_NOTE, gain_tables
+from lab.papers.reproduction_tables import markdown, outcome, summary
+from ldpstream.plots import draw_panels
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BESIDE = "results"  # folder for pictures and for tables too long for the page
@@ -197,7 +198,7 @@ def main(folder: Path) -> None:
     beside.mkdir(parents=True, exist_ok=True)
     for one in found.get("reproduce", []):
         if one["panels"]:
-            draw(outcome(one), one["title"], beside / f"{one['name']}.png")
+            draw_panels(outcome(one).panels, one["title"], beside / f"{one['name']}.png")
     if "accuracy" in found:
         (beside / "accuracy.csv").write_text(accuracy_tables.as_csv(msgspec.convert(found["accuracy"], compare.Result)))
     written = DOCS / "results.md"

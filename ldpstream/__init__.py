@@ -1,7 +1,7 @@
 """Streaming longitudinal aggregation under local differential privacy.
 
-This package has the names that a notebook imports. Python loads the names on first use, because the command line must check
-beforehand that no other package shadows ldpstream's packages.
+This module has the names that a notebook imports; `ldpstream.device` has those of an application. Python loads the names on
+first use, so an application that imports only the device loads nothing else.
 """
 
 from importlib import import_module
@@ -45,7 +45,7 @@ __all__ = [
     "quantiles",
 ]
 
-_HOMES = {"mechanism": "mechanisms", "ledger": "ldpstream.mechanisms.ledger", "load_survey": "surveys"}
+_HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
 
 
 def __dir__() -> list[str]:
@@ -55,5 +55,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ldpstream' has no attribute {name!r}")
-    home = import_module(_HOMES.get(name, "estimators"))
+    home = import_module(f"ldpstream.{_HOMES.get(name, 'estimators')}")
     return home if name == "ledger" else getattr(home, name)

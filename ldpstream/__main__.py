@@ -17,19 +17,14 @@ def main() -> None:
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by a module being imported
-    from ldpstream.shadow import PACKAGES, shadowed
-
-    if (problem := shadowed()) is not None:
-        sys.stderr.write(f"ldpstream: {problem}\n")
-        sys.exit(2)
     try:
-        from ldpstream.cli import run  # only after the check: this module imports every package
+        from ldpstream.cli import run  # only here: this module imports every package
 
         if with_ctrl_c:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         run()
     except ModuleNotFoundError as error:  # the device's packages are installed, but not the service's
-        if (error.name or "").partition(".")[0] in ("", "ldpstream", *PACKAGES):
+        if (error.name or "").partition(".")[0] in ("", "ldpstream"):
             raise
         command = " ".join(["ldpstream", *[word for word in sys.argv[1:2] if word.isalpha()]])
         sys.stderr.write(f"{command} needs {error.name}, which is not installed: pip install 'ldpstream[service]'\n")

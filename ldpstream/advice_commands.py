@@ -1,4 +1,4 @@
-"""The commands `audit`, `reproduce`, `advise` and `init`. They import the experiments late, for a fast `--help`."""
+"""The commands `audit`, `advise` and `init`. They import the code behind them late, for a fast `--help`."""
 
 import shlex
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from ldpstream import tables
 from ldpstream.advice.columns import LEAST
 from ldpstream.mechanisms import NAMES
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
+from ldpstream.plots import draw_panels
 from ldpstream.producers.table_file import attribute_name
 from ldpstream.terminal import activity, console, job_bar, tell
 
@@ -28,8 +29,8 @@ def audit_command(
     json: JsonFile = None,
 ) -> None:
     """Attack real reports, and print a lower bound of ε beside each claimed ε. Exit status 1 if a bound exceeds its claim."""
-    from lab.bench.mechanisms_tables import audit_tables, audit_verdict
     from ldpstream.checks.audit.audit import AUDITED, K, audit
+    from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
     from ldpstream.checks.audit.samplers import code_paths
     from ldpstream.checks.audit.spaced import SPACED_SHARE
 
@@ -45,49 +46,6 @@ def audit_command(
     write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
     if not result.passed:
         raise typer.Exit(1)
-
-
-@app.command(name="reproduce")
-def reproduce_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="names of tables and figures", show_default="all")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="small parts only, in under three minutes")] = False,
-    best: Annotated[bool, typer.Option("--best/--paper", help="also our best methods, or only the papers' methods")] = True,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
-    pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="also draw the figures, as PNG")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="only list the names of the tables and figures")] = False,
-    json: JsonFile = None,
-) -> None:
-    """Reproduce the papers' tables and figures, with the published numbers beside ours."""
-    from lab.papers import TARGETS
-    from lab.papers.reproduction import Plan, reproduce
-    from lab.papers.reproduction_tables import document, draw, sentences, table
-    from ldpstream.runtime.cache import cache_dir
-
-    known = {target.name: target for target in TARGETS}
-    if listed:
-        for target in TARGETS:
-            console.print(f"{target.name:24} {target.title}", highlight=False, soft_wrap=True)
-        return
-    for name in names or ():
-        if name not in known:
-            raise typer.BadParameter(f"must be one of those that --list names, got {name!r}", param_hint="NAME")
-    if data is not None and not data.is_dir():
-        raise typer.BadParameter(f"must be a folder, got {str(data)!r}", param_hint="--data")
-    plan = Plan(quick=quick, best=best, seed=seed, data=data and data.resolve())
-    with job_bar() as progress:
-        found = reproduce([known[name] for name in names or known], plan, cache_dir() / "reproduced", progress)
-    for one in found:
-        if one.outcome.rows:
-            console.print(table(one))
-        for sentence in sentences(one.outcome):
-            console.print(sentence, highlight=False, markup=False)
-        if pictures is not None and one.outcome.panels:
-            pictures.mkdir(parents=True, exist_ok=True)
-            draw(one.outcome, one.target.title, pictures / f"{one.target.name}.png")
-    write_json(json, [document(one) for one in found])
 
 
 @app.command(name="advise")
@@ -114,7 +72,6 @@ def advise_command(
     json: JsonFile = None,
 ) -> None:
     """Find the best mechanism, estimator and post-processing: by exact variance, then by simulation."""
-    from lab.papers.reproduction_tables import draw
     from ldpstream.advice import tables as advice_tables
     from ldpstream.advice.advise import advise, check_attribute
     from ldpstream.advice.question import AdviceError, Question
@@ -143,7 +100,7 @@ def advise_command(
         console.print(line, markup=False, highlight=False)
     console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
     if picture is not None:
-        draw(advice_tables.picture(advice), advice_tables.title(advice), picture)
+        draw_panels(advice_tables.picture(advice), advice_tables.title(advice), picture)
     write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
 
 

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
+from ldpstream import surveys
+
+DEMO_SURVEY = Path(surveys.__file__).parent / "samples" / "demo.toml"
 
 SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
 SurveyPaths = Annotated[

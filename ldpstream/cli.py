@@ -18,9 +18,8 @@ import typer
 
 from ldpstream import (
     __version__,
-    bench_commands,
+    advice_commands,
     conformance_commands,
-    experiment_commands,
     history_commands,
     local_commands,
     survey_commands,
@@ -55,10 +54,10 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 STOP_S = 8.5  # longest time from the signal to the end of the estimator
 
 
-def run() -> None:
-    """Run the command line, with one line and exit status 2 for an error that the user can correct."""
+def run(commands: typer.Typer = app) -> None:
+    """Run a command line, with one line and exit status 2 for an error that the user can correct."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(commands(standalone_mode=False))
     except typer.TyperException as error:
         fail(usage(error)) if error.format_message() else sys.exit(2)  # without arguments, Typer has shown the help
     except Stopped:
@@ -380,8 +379,7 @@ def gateway(survey_files: SurveyPaths) -> None:
 
 
 app.add_typer(local_commands.app)
-app.add_typer(experiment_commands.app)
+app.add_typer(advice_commands.app)
 app.add_typer(survey_commands.app)
 app.add_typer(history_commands.app)
 app.add_typer(conformance_commands.app)
-app.add_typer(bench_commands.app, name="bench")

@@ -7,8 +7,10 @@ from typing import Never
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 console = Console()
+NONE = "–"  # in a table: no value
 SAYS = "ldpstream: "  # before every line of `say`
 
 
@@ -48,3 +50,11 @@ def activity() -> Iterator[Callable[[str], None]]:
     """Shows one line with the current activity on standard error, if standard error is a terminal."""
     with Console(stderr=True).status("") as status:
         yield status.update
+
+
+def table(title: str, *columns: str, texts: int = 1) -> Table:
+    """An empty table. The first `texts` columns hold texts, the other columns hold numbers."""
+    empty = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i < texts)
+    return empty

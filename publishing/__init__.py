@@ -1,1 +1,1 @@
-"""Turns stored tables into published histograms: the schedule, the publishers, the API and the live page."""
+"""Publishing: schedule of the steps, publications, and the services that show them."""

@@ -40,7 +40,11 @@ def logging_config(level: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["seldom"]}},
         "root": {"level": libraries, "handlers": ["stderr"]},
         # at DEBUG the Kafka clients would write whole requests, reports included, and numba hundreds of lines for each kernel
-        "loggers": {"ldpstream": {"level": level.upper()}, **{name: {"level": "WARNING"} for name in _NO_DEBUG}},
+        "loggers": {
+            "ldpstream": {"level": level.upper()},
+            "ldpstream.agents": {"level": libraries},  # Faust names its loggers after our modules
+            **{name: {"level": "WARNING"} for name in _NO_DEBUG},
+        },
     }
 
 

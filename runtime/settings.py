@@ -112,7 +112,7 @@ class Settings(BaseSettings):
     redis_key_file: File | None = None
     """as `LDPSTREAM_KAFKA_KEY_FILE`"""
     survey: str | None = None
-    """survey file, or folder of survey files, for `faust -A ldpstream.agents.app worker`; the commands take it as an argument"""
+    """survey file or folder of survey files, for `faust -A ldpstream.agents.app worker`; the commands take it as an argument"""
     group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] = "ldpstream-agents"
     """consumer group of agents that count a folder or several survey files; agents of one survey file use the survey's own"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4

@@ -1,4 +1,4 @@
-"""The commands `bench …`. Each imports its benchmark only when it runs, for a fast `--help`."""
+"""Runs a benchmark: `python -m lab.bench NAME`. Each command imports its benchmark only when it runs, for a fast `--help`."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -10,11 +10,12 @@ import msgspec
 import typer
 from rich.console import Console
 
+from ldpstream.cli import run
 from ldpstream.outputs import JsonFile, drawable, writable, write_json
 from ldpstream.runtime.settings import load_settings
 from ldpstream.terminal import activity, console, job_bar
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -100,7 +101,7 @@ def coverage_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Count how often 95 % intervals contain the truth: every mechanism and estimator, and every cell of `bench accuracy`."""
+    """Count how often 95 % intervals contain the truth: every mechanism and estimator, and every cell of `accuracy`."""
     from lab.bench import coverage, coverage_cells
     from lab.bench.accuracy import cells, shapes
 
@@ -142,7 +143,7 @@ def advice_command(
     """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
     from lab import datasets
     from lab.bench import advice as advice_gain
-    from ldpstream.advice.tables import GAIN_NOTE, gain_tables
+    from lab.bench.advice_tables import GAIN_NOTE, gain_tables
 
     for one in dataset or ():
         if one not in datasets.NAMES:
@@ -243,8 +244,8 @@ def gateway_command(
 ) -> None:
     """Measure the gateway's processor time for a request, beside empty endpoints, on the configured Kafka: a minute.
 
-    The rivals granian and nginx are measured if they are installed. The command needs Redis too, and cleans up like `bench
-    service`.
+    The rivals granian and nginx are measured if they are installed. The command needs Redis too, and cleans up like
+    `service`.
     """
     from lab.bench.gateway import FULL, QUICK, bench
     from lab.bench.gateway_tables import gateway_notes, gateway_table
@@ -288,7 +289,7 @@ def surveys_command(
 ) -> None:
     """Measure what many surveys cost one agent and one estimator, beside a pair each: about twenty minutes (Linux only).
 
-    Runs on the configured Kafka and Redis, and cleans up like `bench service`. Also serves 500 surveys without Kafka.
+    Runs on the configured Kafka and Redis, and cleans up like `service`. Also serves 500 surveys without Kafka.
     """
     from lab.bench.surveys import FULL, QUICK, bench
     from lab.bench.surveys_tables import surveys_notes, surveys_tables
@@ -300,3 +301,7 @@ def surveys_command(
     for line in surveys_notes(result):
         console.print(line, highlight=False)
     write_json(json, msgspec.to_builtins(result))
+
+
+if __name__ == "__main__":
+    run(app)

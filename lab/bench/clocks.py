@@ -13,10 +13,10 @@ from itertools import product
 import numpy as np
 from rich.table import Table
 
-from lab.bench.mechanisms_tables import table
 from ldpstream.producers.gateway.bodies import Checks
 from ldpstream.producers.gateway.problems import FINAL, STATUS, Problem
 from ldpstream.surveys import Survey, parse_survey, seal
+from ldpstream.terminal import table
 
 STEPS_S = (3600, 86_400)
 OFFSETS_MIN = (-10, -1, 0, 1, 10)

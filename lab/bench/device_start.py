@@ -10,7 +10,7 @@ from statistics import median
 
 from rich.table import Table
 
-from lab.bench.mechanisms_tables import table
+from ldpstream.terminal import table
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = "from ldpstream.producers.device import Device; from ldpstream.surveys import load_survey"

@@ -20,7 +20,6 @@ import numpy as np
 from kafka import KafkaAdminClient
 from rich.table import Table
 
-from lab.bench.mechanisms_tables import table
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.history.export import export
 from ldpstream.publishing.history.month_files import Format
@@ -29,6 +28,7 @@ from ldpstream.publishing.publishers import KafkaPublisher
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, parse_survey
+from ldpstream.terminal import table
 
 ATTRIBUTES, VALUES, DAY = 4, 20, 24
 BATCH = 200  # publications in one transaction

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from lab.bench.gateway import GatewayBench
-from lab.bench.mechanisms_tables import NONE, table
+from ldpstream.terminal import NONE, table
 
 DEVICES = 1e9  # each sends one report an hour
 

@@ -4,8 +4,9 @@ from statistics import median
 
 from rich.table import Table
 
-from lab.bench.mechanisms_tables import NONE, rate, table
+from lab.bench.mechanisms_tables import rate
 from lab.bench.service_results import BARE_TARGET, CLOSE_TARGET_S, STOCK_TARGET, Counted, Run, ServiceBench
+from ldpstream.terminal import NONE, table
 
 PHASES = {
     "fetch": "fetch",

@@ -2,8 +2,9 @@
 
 from rich.table import Table
 
-from lab.bench.mechanisms_tables import NONE, rate, table
+from lab.bench.mechanisms_tables import rate
 from lab.bench.surveys_results import Answer, Role, Served, SurveysBench
+from ldpstream.terminal import NONE, table
 
 
 def surveys_tables(result: SurveysBench) -> list[Table]:

@@ -13,7 +13,8 @@ from typing import Any
 from lab.papers.free_will_mixes import COUNTED, GIBU, MAXIMUM
 from lab.papers.free_will_runs import Runs, gather, jobs
 from lab.papers.free_will_tables import TABLES
-from lab.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
+from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
+from ldpstream.plots import Curve, Panel
 
 INV_R = ("[INV]_R projection", "[INV]_R normalization")
 INV_M = ("[INV]_M projection", "[INV]_M normalization")

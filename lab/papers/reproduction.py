@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ldpstream.plots import Panel
 from ldpstream.processes import cores, one_thread_each
 from ldpstream.runtime.children import process_pool
 from ldpstream.surveys.errors import UserError
@@ -122,29 +123,6 @@ class Row:
         if self.best is None or min(self.best, self.ours) <= 0 or not math.isfinite(self.best / self.ours):
             return None
         return self.ours / self.best if self.lower_is_better else self.best / self.ours
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A curve of a figure: its name, its x values, its y values, and the y values' standard deviations in one run (or None)."""
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    spread: Sequence[float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One pair of axes of a figure; `names`, if any, replace the numbers at x = 0, 1, …"""
-
-    title: str
-    x: str
-    y: str
-    curves: Sequence[Curve]
-    log_x: bool = False
-    log_y: bool = False
-    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,16 @@
-"""Reproduced tables and figures on the terminal, as Markdown, and as pictures."""
+"""Reproduced tables and figures on the terminal and as Markdown."""
 
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from lab.papers.reproduction import Outcome, Panel, Reproduced, ReproductionError, Row
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from lab.papers.reproduction import Outcome, Reproduced, Row
 
 NONE = "–"
 VERDICTS = {True: "yes", False: "NO", None: NONE}
@@ -100,49 +96,3 @@ def outcome(written: dict[str, Any]) -> Outcome:
         curve["spread"] = curve["spread"] and [math.nan if y is None else y for y in curve["spread"]]
     rows = [row if row["ours"] is not None else row | {"ours": math.nan} for row in written["rows"]]
     return msgspec.convert({**written, "rows": rows}, Outcome)
-
-
-def draw(drawn: Outcome, title: str, path: Path) -> None:
-    """Draw a target's panels, at most three beside one another.
-
-    Raises:
-        ReproductionError: if Matplotlib is missing, or does not support the format of the file's ending.
-    """
-    try:
-        from matplotlib.figure import Figure  # imported here: Matplotlib is optional
-    except ImportError:
-        raise ReproductionError("pictures need Matplotlib: pip install matplotlib") from None
-    panels = drawn.panels
-    across = min(3, len(panels))
-    down = -(-len(panels) // across)
-    figure = Figure(figsize=(4.6 * across, 3.6 * down), layout="constrained")
-    figure.suptitle(title, fontsize="medium", wrap=True)
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis, panel in zip(axes, panels, strict=False):
-        _panel(axis, panel)
-    for axis in axes[len(panels) :]:
-        axis.set_axis_off()
-    try:
-        figure.savefig(path, dpi=110)
-    except ValueError as error:
-        raise ReproductionError(f"{path}: {error}") from None
-
-
-def _panel(axis: "Axes", panel: Panel) -> None:
-    for i, curve in enumerate(panel.curves):
-        line, mark = ("-", "--", ":")[i // 10 % 3], "os^vD"[i % 5]
-        axis.errorbar(
-            curve.x, curve.y, yerr=curve.spread, label=curve.label,
-            linewidth=1, color=f"C{i % 10}", linestyle=line, marker=mark, markersize=3,
-        )  # fmt: skip
-    axis.set_title(panel.title, fontsize="small")
-    axis.set_xlabel(panel.x, fontsize="small")
-    axis.set_ylabel(panel.y, fontsize="small")
-    axis.set_xscale("log" if panel.log_x else "linear")
-    axis.set_yscale("log" if panel.log_y else "linear")
-    axis.tick_params(labelsize="small")
-    if panel.names:
-        axis.set_xticks(range(len(panel.names)), panel.names, rotation=60, ha="right", rotation_mode="anchor")
-    axis.grid(visible=True, alpha=0.3)
-    if any(curve.label for curve in panel.curves):
-        axis.legend(fontsize="x-small")

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from rich.table import Table
 
-from lab.bench.advice import INFORMED, KINDS, Compared, Gain, gains
-from lab.bench.mechanisms_tables import table
-from lab.papers.reproduction import Curve, Outcome, Panel
 from ldpstream.advice.advise import Advice, Candidate, Ranked, document
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.windows import EVERY_STEPS
+from ldpstream.plots import Curve, Panel
+from ldpstream.terminal import table
 
 SHOWN = 15
-KNOWLEDGE = {"sample": "with a sample of 5 %", "shapes": "with no data"}
 ESTIMATORS = {
     "eb": "empirical Bayes (eb), the default estimate", "mi": "matrix inversion (mi)",
     "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)",
@@ -164,7 +162,7 @@ def toml_lines(keys: dict[str, object]) -> list[str]:
     return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
 
 
-def picture(advice: Advice) -> Outcome:
+def picture(advice: Advice) -> list[Panel]:
     """Two panels: the simulated error of every estimate, the best first; and the loss of up to `horizon` reports."""
     finite = [row for row in advice.ranking if math.isfinite(row.error)]
     names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
@@ -179,10 +177,10 @@ def picture(advice: Advice) -> Outcome:
     losses = [Curve(m.name, times, [m.eps_t(t) for t in times]) for m in built]
     metric = f"{advice.question.metric} ± 2 standard errors"
     bounded = advice.question.eps_inf is not None
-    return Outcome((), (
+    return [
         Panel("simulated error", "estimator, post-processing", metric, errors, log_y=True, names=estimates),
         Panel("loss of an unchanged value", "reports t", "ε_t in nats", losses, log_x=True, log_y=not bounded),
-    ))  # fmt: skip
+    ]  # fmt: skip
 
 
 def title(advice: Advice) -> str:
@@ -193,35 +191,3 @@ def title(advice: Advice) -> str:
 
 def _estimate(row: Ranked) -> str:
     return row.estimator if row.post == "none" else f"{row.estimator} {row.post}"
-
-
-# ---- comparison with fixed choices
-
-
-def gain_tables(rows: Sequence[Compared]) -> list[Table]:
-    """Tables that compare the advice with every fixed choice, one table for each kind of reports and of knowledge."""
-    found = []
-    for kind in KINDS:
-        n = sum(row.kind == kind for row in rows)
-        for by in INFORMED:
-            title = f"{kind}, {KNOWLEDGE[by]}: {n} settings"
-            shown = table(title, "against", "kept", "near", "gain", "least", "where, ε")
-            shown.columns[-1].justify = "left"
-            for g in gains(rows, kind, by):
-                shown.add_row(*gain_cells(g))
-            found.append(shown)
-    return found
-
-
-def gain_cells(g: Gain) -> list[str]:
-    """Texts of a row of a gain table."""
-    return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
-
-
-GAIN_NOTE = (
-    "The tables compare mean squared errors. Gain is the geometric mean of the choice's error divided by the advice's; least is"
-    " the smallest value of this ratio. A choice wins a setting if the advice's error is more than 1 % above the choice's, and"
-    " the paired difference is more than three standard errors. Kept: share of settings that the choice does not win. Near:"
-    " share of settings in which the advice's error is at most 1 % above the choice's. †: the best of all fixed choices, in"
-    " hindsight."
-)

@@ -4,7 +4,7 @@ A broker needs only the published jar of Kafka's server and the jar's dependenci
 settings. A company's mirror therefore works without a change of this module. This module needs only Python's standard library,
 and can therefore run before other packages are installed:
 
-    python3 -m ldpstream.local.kafka_jars      prints the folder, after fetching what is missing
+    PYTHONPATH=.tree python3 -P -m ldpstream.local.kafka_jars      prints the folder, after fetching what is missing
 """
 
 import shutil

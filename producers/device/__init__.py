@@ -12,10 +12,11 @@ from ldpstream.producers.device.errors import (
     WalletFull,
     WrongSurvey,
 )
+from ldpstream.producers.device.sender import Attempt, Sender
 from ldpstream.producers.device.wallet import Wallet, WalletSpent
 from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
-    "Budget", "ClockWentBack", "Device", "DeviceError", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld",
-    "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+    "Attempt", "Budget", "ClockWentBack", "Device", "DeviceError", "Sender", "Spent", "StepForgotten", "StoreCleared",
+    "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
+from ldpstream.publishing import page
 from ldpstream.publishing.api.csv_answers import Csv, comparison_csv, histogram_csv, numbers_csv, series_csv, time_zone
 from ldpstream.publishing.api.earlier import Replaced
 from ldpstream.publishing.api.errors import FAILURES, describe
@@ -23,7 +24,7 @@ from ldpstream.runtime.clock import now_ms
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.surveys import Reason, Survey
 
-PAGE = FilePath(__file__).parent / "page"
+PAGE = FilePath(page.__file__).parent / "static"
 POLL_S = 0.5  # time between two polls of the results
 BEAT_S = 15.0  # a stream sends a keep-alive after this time without an event
 

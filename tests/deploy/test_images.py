@@ -40,7 +40,7 @@ def test_the_image_is_pinned_and_unprivileged() -> None:
 
 @pytest.mark.parametrize(("command", "serves", "healthy"), [
     ("agent", True, True), ("agent", False, False), ("estimate", False, False), ("gateway", False, False),
-    ("demo", False, True), ("produce", False, True), ("reproduce", False, True),
+    ("demo", False, True), ("produce", False, True), ("advise", False, True),
 ])  # fmt: skip
 def test_a_process_without_a_health_check_is_healthy(command: str, serves: bool, healthy: bool, tmp_path: Path) -> None:
     [check] = re.findall(r"(?m)^HEALTHCHECK .*\\\n +CMD (\[.*\])$", DOCKERFILE.read_text())
@@ -71,10 +71,10 @@ class Healthy(BaseHTTPRequestHandler):
 
 
 def test_every_package_is_copied_into_the_image() -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
-    folders = [package.removesuffix("*") for package in packages]  # COPY includes the sub-folders
-    assert "mechanisms" in folders
-    assert [folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE.read_text()] == []
+    """The build context and the image have exactly the folders that the wheel packs."""
+    folders = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values())
+    assert set(re.findall(r"(?m)^COPY (\w+) \1$", DOCKERFILE.read_text())) == folders
+    assert folders < set(re.findall(r"(?m)^!(\w+)$", (ROOT / ".dockerignore").read_text()))
 
 
 def test_images_are_pinned_by_digest() -> None:

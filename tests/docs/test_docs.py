@@ -12,6 +12,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from lab.bench.__main__ import app as bench
+from lab.papers.__main__ import app as papers
 from ldpstream.cli import app
 from ldpstream.mechanisms import mechanism
 from ldpstream.producers.gateway.problems import FINAL, RETRY_S, STATUS
@@ -25,6 +27,9 @@ from tests.docs.tables import METRICS
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 TEXTS = {path.name: path.read_text() for path in DOCS}
+LAB_COMMANDS = sorted(
+    {c for text in TEXTS.values() for c in re.findall(r"`python -m lab\.((?:bench|papers)(?: [^`]+)?)`", text)}
+)
 COMMANDS = sorted({command for text in TEXTS.values() for command in re.findall(r"`(ldpstream [a-z]+[^`]*)`", text)})
 
 
@@ -45,8 +50,17 @@ def test_all_links_exist(path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_exists(command: str) -> None:
     _, name, *rest = command.split()
-    names = [name, *rest[:1]] if name == "bench" else [name]  # in a group, the options belong to the sub-command
-    shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    assert shown.exit_code == 0, shown.output
+    assert all(word in shown.output for word in rest if word.startswith("--"))
+
+
+@pytest.mark.parametrize("command", LAB_COMMANDS)
+def test_every_command_of_the_laboratory_exists(command: str) -> None:
+    module, *rest = command.split()
+    lab = bench if module == "bench" else papers
+    names = rest[:1] if module == "bench" else []  # `bench` is a group of commands
+    shown = CliRunner().invoke(lab, [*names, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
     assert shown.exit_code == 0, shown.output
     assert all(word in shown.output for word in rest if word.startswith("--"))
 

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from lab.bench.__main__ import app
 from lab.bench.accuracy import cells as cell_grid
 from lab.bench.accuracy import measure as measuring
 from lab.bench.accuracy.cells import EPSILONS, FEW_PEOPLE, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
@@ -23,7 +24,6 @@ from lab.bench.accuracy.picture import draw
 from lab.bench.accuracy.shapes import DATA_SHAPES, DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC, real_shapes
 from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
 from lab.datasets import DatasetError
-from ldpstream.cli import app
 from ldpstream.mechanisms import NAMES
 from ldpstream.processes import worker_pool
 
@@ -209,7 +209,7 @@ def test_the_command_writes_lines_picture_and_json(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(cell_grid, "quick_grid", lambda shapes: CELLS)
     monkeypatch.setattr(measuring, "worker_pool", lambda processes, tasks: worker_pool(1, tasks))
     lines, picture, written = tmp_path / "lines", tmp_path / "picture.png", tmp_path / "out.json"
-    options = ["bench", "accuracy", "--quick", "--repeats", "2", "--no-peers", "--lines", str(lines)]
+    options = ["accuracy", "--quick", "--repeats", "2", "--no-peers", "--lines", str(lines)]
     told = CliRunner().invoke(app, [*options, "--picture", str(picture), "--json", str(written)])
     assert told.exit_code == 0, told.output
     assert "All values, mean squared error" in told.output

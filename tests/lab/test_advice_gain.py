@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 from lab import datasets
 from lab.bench import advice as advice_gain
+from lab.bench.__main__ import app
 from lab.bench.advice import PAPERS, Case, Compared, Setting, best_fixed, cases, compared, gain, gains, settings
+from lab.bench.advice_tables import gain_tables
+from ldpstream import cli
 from ldpstream.advice.question import AdviceError
-from ldpstream.advice.tables import gain_tables
-from ldpstream.cli import app
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME
 from ldpstream.outputs import OutputError
 from ldpstream.surveys.errors import UserError
@@ -84,12 +85,12 @@ def test_the_command_shows_the_tables(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ]  # fmt: skip
     monkeypatch.setattr(advice_gain, "compare", lambda *_: made)
     out = tmp_path / "gain.json"
-    done = CliRunner().invoke(app, ["bench", "advice", "--dataset", "nursery", "--json", str(out)], env={"COLUMNS": "200"})
+    done = CliRunner().invoke(app, ["advice", "--dataset", "nursery", "--json", str(out)], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert "with a sample of 5 %: 1 settings" in done.output
     assert [r["kind"] for r in json.loads(out.read_text())] == list(advice_gain.KINDS)
     assert [t.row_count for t in gain_tables(made)] == [len(PAPERS[kind]) + 2 for kind in advice_gain.KINDS for _ in range(2)]
-    assert CliRunner().invoke(app, ["bench", "advice", "--dataset", "none"]).exit_code == 2
+    assert CliRunner().invoke(app, ["advice", "--dataset", "none"]).exit_code == 2
 
 
 def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +99,7 @@ def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.Mon
     sample.write_text("who,answer\n" + "".join(f"{i},{'often' if i % 3 else 'never [b]'}\n" for i in range(60)))
     asked = ["advise", "--n", "900", "--eps-inf", "2", "--repeats", "10", "--sample", str(sample), "--column", "answer"]
     done = CliRunner().invoke(
-        app, [*asked, "--name", "how", "--json", str(out), "--picture", str(picture)], env={"COLUMNS": "160"}
+        cli.app, [*asked, "--name", "how", "--json", str(out), "--picture", str(picture)], env={"COLUMNS": "160"}
     )
     assert done.exit_code == 0, done.output
     document = json.loads(out.read_text())
@@ -108,9 +109,9 @@ def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.Mon
     assert document["question"]["k"] == 2
     assert document["sample"] == 60
     assert "<svg" in picture.read_text()
-    again = CliRunner().invoke(app, [*asked, "--k", "3", "--json", str(out)])
+    again = CliRunner().invoke(cli.app, [*asked, "--k", "3", "--json", str(out)])
     assert "size = 3" in again.output  # the sample lacks some labels
-    assert "on a line" in str(CliRunner().invoke(app, [*asked, "--metric", "emd"]).exception)
+    assert "on a line" in str(CliRunner().invoke(cli.app, [*asked, "--metric", "emd"]).exception)
 
 
 @pytest.mark.parametrize("wrong", [
@@ -120,7 +121,7 @@ def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.Mon
     ["--k", "5", "--eps", "1", "--name", "no name"],
 ])  # fmt: skip
 def test_bad_options_are_refused(wrong: list[str]) -> None:
-    done = CliRunner().invoke(app, ["advise", "--n", "100", *wrong])
+    done = CliRunner().invoke(cli.app, ["advise", "--n", "100", *wrong])
     assert isinstance(done.exception, AdviceError)
     assert isinstance(done.exception, UserError)
     assert "\n" not in str(done.exception)
@@ -132,7 +133,7 @@ def test_bad_options_are_refused(wrong: list[str]) -> None:
 ])  # fmt: skip
 def test_an_unwritable_file_is_refused_before_the_work(output: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ldpstream.advice.advise.advise", lambda *_, **__: pytest.fail("worked"))
-    done = CliRunner().invoke(app, ["advise", "--n", "100", "--k", "5", "--eps", "1", *output])
+    done = CliRunner().invoke(cli.app, ["advise", "--n", "100", "--k", "5", "--eps", "1", *output])
     assert isinstance(done.exception, OutputError)
     assert output[0] in str(done.exception)
 

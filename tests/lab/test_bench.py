@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+from lab.bench import __main__ as bench_commands
 from lab.bench import mechanisms as bench_mechanisms
 from lab.bench.mechanisms import Bench, Measured, bench
 from lab.bench.mechanisms_tables import bench_notes, bench_tables
 from lab.peers import environment as peers
 from lab.peers.clients import Peer, measure
-from ldpstream import cli, terminal
+from ldpstream import terminal
 from ldpstream.mechanisms import NAMES, ONE_TIME
 
 
@@ -142,29 +143,12 @@ def test_other_clients_are_timed_with_as_many_reports_as_fit() -> None:
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     monkeypatch.setattr(terminal.console, "_width", 160)
-    return cli.app
-
-
-def test_the_audit_command(app: typer.Typer, tmp_path: Path, seeded_devices: None) -> None:
-    file = tmp_path / "audit.json"
-    command = ["audit", "--mechanism", "GRR", "--mechanism", "L-OLH", "--reports", "6000", "--seed", "3", "--json", str(file)]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    assert "12 of 12 broken mechanisms caught" in " ".join(done.output.split())
-    document = json.loads(file.read_text())
-    assert (document["seed"], document["passed"], document["k"]) == (3, True, 9)
-    assert {f["path"] for row in document["rows"] for f in row["findings"]} == {"vectorised", "device"}
-
-
-def test_an_unknown_mechanism_is_refused(app: typer.Typer) -> None:
-    done = CliRunner().invoke(app, ["audit", "--mechanism", "XRR"])
-    assert done.exit_code == 2
-    assert "XRR" in done.output
+    return bench_commands.app
 
 
 def test_the_bench_command(app: typer.Typer, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
-    done = CliRunner().invoke(app, ["bench", "mechanisms", "--n", "1000", "--k", "10", "--no-peers", "--json", str(file)])
+    done = CliRunner().invoke(app, ["mechanisms", "--n", "1000", "--k", "10", "--no-peers", "--json", str(file)])
     assert done.exit_code == 0, done.output
     assert "Other libraries: not requested" in " ".join(done.output.split())
     assert [s["mechanism"] for s in json.loads(file.read_text())["speeds"]] == list(NAMES)

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.bench import clocks
+from lab.bench.__main__ import app
 from lab.bench.clocks import OFFSETS_MIN, ClockRow, deliver, measure
-from ldpstream import cli
 from ldpstream.surveys import seal
 
 DEVICE = (Path(__file__).parents[2] / "docs" / "device.md").read_text()
@@ -51,5 +51,5 @@ def test_an_early_report_needs_one_retry_and_a_late_one_never_counts() -> None:
 
 
 def test_the_command_prints_a_table() -> None:
-    done = CliRunner().invoke(cli.app, ["bench", "clocks", "--reports", "100"])
+    done = CliRunner().invoke(app, ["clocks", "--reports", "100"])
     assert (done.exit_code, done.output.count("24 h")) == (0, 10)

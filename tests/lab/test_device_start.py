@@ -2,8 +2,8 @@
 
 from typer.testing import CliRunner
 
+from lab.bench.__main__ import app
 from lab.bench.device_start import PROGRAMS, measure
-from ldpstream import cli
 
 
 def test_the_device_needs_fewer_modules_and_less_memory_than_the_command_line() -> None:
@@ -16,5 +16,5 @@ def test_the_device_needs_fewer_modules_and_less_memory_than_the_command_line() 
 
 
 def test_the_command_prints_a_table() -> None:
-    done = CliRunner().invoke(cli.app, ["bench", "device", "--runs", "1"])
+    done = CliRunner().invoke(app, ["device", "--runs", "1"])
     assert (done.exit_code, done.output.count("the device")) == (0, 2)

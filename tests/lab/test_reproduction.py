@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from lab import papers
-from lab.papers.reproduction import Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
-from lab.papers.reproduction_tables import document, draw, markdown, outcome, summary
-from ldpstream.cli import app
+from lab.papers.__main__ import app
+from lab.papers.reproduction import Job, Outcome, Plan, ReproductionError, Row, Target, reproduce
+from lab.papers.reproduction_tables import document, markdown, outcome, summary
+from ldpstream.outputs import OutputError
+from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.processes import THREADS
 
 from .jobs import fail, square, threads
@@ -119,20 +121,20 @@ def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
     assert read.rows == list(found.outcome.rows)
     assert read.panels[0].curves[0] == Curve("ours", [2, 3], [5, 10])
     assert read.notes == ["That was all."]
-    draw(found.outcome, "Squares", tmp_path / "squares.png")
+    draw_panels(found.outcome.panels, "Squares", tmp_path / "squares.png")
     assert (tmp_path / "squares.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ReproductionError, match=r"squares\.no"):
-        draw(found.outcome, "Squares", tmp_path / "squares.no")
+    with pytest.raises(OutputError, match=r"squares\.no"):
+        draw_panels(found.outcome.panels, "Squares", tmp_path / "squares.no")
 
 
 def test_every_target_has_a_unique_name_and_is_listed() -> None:
     names = [target.name for target in papers.TARGETS]
     assert len(set(names)) == len(names)
-    shown = CliRunner().invoke(app, ["reproduce", "--list"])
+    shown = CliRunner().invoke(app, ["--list"])
     assert shown.exit_code == 0
     assert [line.split()[0] for line in shown.stdout.splitlines()] == names
 
 
 @pytest.mark.parametrize("arguments", [["no-such-table"], ["--data", "/no/such/folder"]])
 def test_bad_arguments_end_with_status_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(app, ["reproduce", *arguments]).exit_code == 2
+    assert CliRunner().invoke(app, [*arguments]).exit_code == 2

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from lab import results_page
 from lab.bench import streams
+from lab.bench.__main__ import app
 from lab.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
 from lab.bench.stream_memos import SPACED_MECHANISMS
 from lab.bench.stream_rivals import RIVALS, Budget, Histogram, Oracle, collect, dissimilarity, oracle, publish, uniform
 from lab.bench.stream_spaced import filtered, spaced_level
 from lab.bench.stream_tables import stream_notes, stream_tables
 from lab.bench.streams import FILTERED, RAW, Plan, Result, detection, errors, measure
-from ldpstream.cli import app
 from ldpstream.mechanisms import LONGITUDINAL, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
@@ -357,7 +357,7 @@ def test_the_command_prints_and_writes_the_comparison(tmp_path: Path, monkeypatc
     monkeypatch.setattr(streams, "QUICK", TINY)
     monkeypatch.setattr(streams, "worker_pool", lambda processes, tasks: worker_pool(1, tasks))
     file = tmp_path / "streams.json"
-    done = CliRunner().invoke(app, ["bench", "streams", "--quick", "--repeats", "2", "--json", str(file)])
+    done = CliRunner().invoke(app, ["streams", "--quick", "--repeats", "2", "--json", str(file)])
     assert done.exit_code == 0, done.output
     assert "6 synthetic settings" in " ".join(done.output.split())
     written = json.loads(file.read_text())

@@ -1,13 +1,17 @@
-"""Fixtures of the tests of the live page: a browser, pages in it, and a demo."""
+"""Fixtures of the tests of the live page: a browser, pages in it, and a demo. And a seeded random source of devices."""
 
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from ldpstream.checks.audit import samplers
 from ldpstream.demo import Demo
+from ldpstream.producers.device import Device
+from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.page.server import PageServer
@@ -66,3 +70,21 @@ def demo() -> Iterator[tuple[Demo, str]]:
     server = PageServer(api, "127.0.0.1", 0)
     yield demo, server.url
     server.close()
+
+
+class Seeded(SecureRandom):
+    """A device's random source, with a seed."""
+
+    _rng = np.random.default_rng(20260603)
+
+    def bytes(self, n: int) -> bytes:
+        return self._rng.bytes(n)
+
+
+@pytest.fixture(scope="module")
+def seeded_devices() -> Iterator[None]:
+    """Makes the audit's devices draw from a seeded source."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(samplers, "SecureRandom", Seeded)
+        patch.setattr(Device, "_random", Seeded())
+        yield

@@ -1,4 +1,4 @@
-"""The rooms (our top-level packages), and the imports between rooms.
+"""The rooms (our top-level folders), and the imports between rooms.
 
 python -m tests.ldpstream.rooms      redraws the picture in CONTRIBUTING.md from the imports
 """
@@ -17,27 +17,37 @@ MAY_IMPORT: dict[str, set[str]] = {  # for each room, the earlier rooms that it 
     "stores": {"surveys", "mechanisms", "runtime"},
     "producers": {"surveys", "mechanisms", "runtime"},
     "agents": {"surveys", "mechanisms", "runtime", "stores"},
-    "estimators": {"surveys", "mechanisms", "runtime", "stores"},
+    "estimators": {"mechanisms"},
+    "publishing": {"surveys", "mechanisms", "runtime", "stores", "estimators"},
 }
-MAY_IMPORT["experiments"] = set(MAY_IMPORT)
 MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
+MAY_IMPORT["lab"] = set(MAY_IMPORT)
 
 
 def imports(path: Path) -> set[str]:
-    """Returns the full names of the modules that a file imports, at the top or inside functions."""
+    """Returns the full names of what a file imports, at the top or inside functions: modules and names of modules."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module}
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def room_of(name: str) -> str | None:
+    """Returns the room of an imported name, such as `agents` for `ldpstream.agents.tally`; None for other packages."""
+    first, _, rest = name.partition(".")
+    room = rest.partition(".")[0]
+    if first == "ldpstream" and room in MAY_IMPORT:
+        return room
+    return first if first in ("ldpstream", "lab") else None
 
 
 def rooms_imported_by(room: str) -> set[str]:
     """Returns the rooms that the files of a room import, without the room itself."""
-    modules = {name for path in (ROOT / room).rglob("*.py") for name in imports(path)}
-    return {name.partition(".")[0] for name in modules} & MAY_IMPORT.keys() - {room}
+    names = {name for path in (ROOT / room).rglob("*.py") for name in imports(path)}
+    return {found for name in names if (found := room_of(name)) is not None} - {room}
 
 
 def picture() -> str:

@@ -26,7 +26,7 @@ from ldpstream.surveys.envelope import REASONS, VERSION
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("surface.json")
-PACKAGES = ("ldpstream", "mechanisms", "surveys", "estimators", "ldpstream.producers.device")
+PACKAGES = ("ldpstream", "ldpstream.device", "ldpstream.mechanisms", "ldpstream.surveys", "ldpstream.estimators")
 METRIC_KINDS = {"Counter", "Gauge", "Histogram", "gauge"}
 
 
@@ -77,7 +77,7 @@ def _commands(command: Any, prefix: str = "") -> dict[str, list[str]]:
 
 
 def _trees() -> list[ast.Module]:
-    rooms = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name not in {"tests", "experiments"}]
+    rooms = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name not in {"tests", "lab"}]
     return [ast.parse(path.read_text()) for room in rooms for path in sorted(room.rglob("*.py"))]
 
 

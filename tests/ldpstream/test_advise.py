@@ -244,7 +244,7 @@ def test_advice_gives_its_reasons(advices: list[Advice]) -> None:
         assert f"{advice.question.horizon} reports" in why
         assert advice_tables.candidate_table(advice).row_count == 7
         assert advice_tables.ranking_table(advice).row_count >= advice_tables.SHOWN
-        errors, losses = advice_tables.picture(advice).panels
+        errors, losses = advice_tables.picture(advice)
         drawn = {(c.label, errors.names[int(x)], y) for c in errors.curves for x, y in zip(c.x, c.y, strict=True)}
         assert drawn == {
             (r.mechanism, r.estimator if r.post == "none" else f"{r.estimator} {r.post}", r.error)

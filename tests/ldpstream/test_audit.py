@@ -1,22 +1,26 @@
 """The audit's bounds are close to a mechanism's loss, never exceed the claim, and expose every broken mechanism.
 
 All seeds are fixed, also those of devices. With another seed, an audit of the correct mechanisms would report a bound above a
-claim with probability at most 0.001. This file and `test_bench` contain five runs of the audit.
+claim with probability at most 0.001. This file contains five runs of the audit.
 """
 
+import json
 import math
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from typer.testing import CliRunner
 
-from lab.bench.mechanisms_tables import audit_tables, audit_verdict
 from ldpstream.checks.audit.audit import AUDITED, EPS, K, Report, attack, audit, audited_mechanism
+from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
 from ldpstream.checks.audit.clopper_pearson import loss_bound, lower, upper
 from ldpstream.checks.audit.likelihoods import enumerated_loss, log_ratios, memo_chain, partitions, report_chain, supports
 from ldpstream.checks.audit.samplers import CodePath, code_paths, vectorised
+from ldpstream.cli import app
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -168,3 +172,20 @@ def test_a_bound_above_its_claim_is_shown_and_fails_the_run(small: Report) -> No
     assert not broken.passed
     assert audit_verdict(broken).startswith(f"1 of {small.n_bounds} bounds are above their claim")
     assert any("[bold red]0.750" in str(cell) for column in audit_tables(broken)[0].columns for cell in column.cells)
+
+
+def test_the_audit_command(tmp_path: Path, seeded_devices: None) -> None:
+    file = tmp_path / "audit.json"
+    command = ["audit", "--mechanism", "GRR", "--mechanism", "L-OLH", "--reports", "6000", "--seed", "3", "--json", str(file)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "12 of 12 broken mechanisms caught" in " ".join(done.output.split())
+    document = json.loads(file.read_text())
+    assert (document["seed"], document["passed"], document["k"]) == (3, True, 9)
+    assert {f["path"] for row in document["rows"] for f in row["findings"]} == {"vectorised", "device"}
+
+
+def test_an_unknown_mechanism_is_refused() -> None:
+    done = CliRunner().invoke(app, ["audit", "--mechanism", "XRR"])
+    assert done.exit_code == 2
+    assert "XRR" in done.output

@@ -38,7 +38,7 @@ def test_the_grid_contains_every_registered_mechanism() -> None:
 
 @pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(mechanisms.__path__)])
 def test_the_examples_in_the_docstrings_run(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"mechanisms.{module}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"ldpstream.mechanisms.{module}")).failed == 0
 
 
 @one_of_each

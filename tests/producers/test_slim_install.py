@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from importlib.metadata import distribution
 from pathlib import Path
@@ -20,7 +21,7 @@ from packaging.requirements import Requirement
 from ldpstream.mechanisms import LONGITUDINAL, NAMES
 
 ROOT = Path(__file__).parents[2]
-PACKED = ("mechanisms", "surveys", "runtime", "stores", "producers", "agents", "estimators", "experiments", "ldpstream")
+PACKED = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values())
 HEAVY = {"scipy", "numba", "pydantic", "faust", "mode", "kafka", "aiokafka", "redis", "prometheus_client", "typer", "rich"}
 PROGRAM = """
 import json, sys

@@ -1,4 +1,4 @@
-"""`python -m lab.bench gateway` with a real Kafka and a real Redis, at tiny sizes: the gateway, the overload, and the clean-up."""
+"""`python -m lab.bench gateway` with a real Kafka and Redis, at tiny sizes: the gateway, the overload, and the clean-up."""
 
 from pathlib import Path
 from typing import Any

@@ -34,7 +34,7 @@ def test_the_command_measures_everything_and_cleans_up(kafka: str, redis_url: st
     environment = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
     with redis.Redis.from_url(redis_url) as client:
         client.set("ldpstream:real:partitions", "kept")
-        command = [sys.executable, "-m", "ldpstream", "bench", "service", "--quick", "--json", str(file)]
+        command = [sys.executable, "-m", "lab.bench", "service", "--quick", "--json", str(file)]
         done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert client.keys("*") == [b"ldpstream:real:partitions"]
@@ -88,7 +88,7 @@ def test_a_lost_or_doubled_report_is_detected(kafka: str, redis_url: str, tmp_pa
 
 def test_a_missing_broker_is_a_one_line_error(redis_url: str, tmp_path: Path) -> None:
     environment = {"LDPSTREAM_KAFKA": "127.0.0.1:1", "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "ldpstream", "bench", "service", "--quick"]
+    command = [sys.executable, "-m", "lab.bench", "service", "--quick"]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1].startswith("ldpstream: Kafka at 127.0.0.1:1")

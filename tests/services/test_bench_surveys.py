@@ -16,7 +16,7 @@ from .test_bench_service import ROOT, held
 def test_the_command_measures_two_surveys_and_cleans_up(kafka: str, redis_url: str, kernels: None, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     environment = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "ldpstream", "bench", "surveys", "--quick", "--json", str(file)]
+    command = [sys.executable, "-m", "lab.bench", "surveys", "--quick", "--json", str(file)]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     with redis.Redis.from_url(redis_url) as client:

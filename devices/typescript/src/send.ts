@@ -23,7 +23,7 @@ export interface Attempt {
   readonly accepted: number;
   readonly refused: number; // never count
   readonly waiting: number; // may count later
-  readonly retryAfterMs: number; // largest Retry-After of the answers; 0 for none
+  readonly retryAfterMs: number; // shortest Retry-After of the reports that wait; 0 if one of them got none
   readonly problems: readonly string[]; // such as "step too old (422)"; "no answer" if there was none
 }
 
@@ -50,22 +50,24 @@ export class Sender {
 
   /** Posts every waiting report once, and settles the reports that are in the log or will never count. */
   async attempt(signal?: AbortSignal): Promise<Attempt> {
-    const totals = { accepted: 0, refused: 0, waiting: 0, retryAfterMs: 0, problems: [] as string[] };
+    const totals = { accepted: 0, refused: 0, waiting: 0, problems: [] as string[] };
+    const waits: number[] = [];
     for (const report of await this.device.waiting()) {
       signal?.throwIfAborted();
       const { outcome, problem, retryAfterMs } = await this.deliver(report, signal ? { signal } : {});
       totals[outcome] += 1;
-      totals.retryAfterMs = Math.max(totals.retryAfterMs, retryAfterMs);
+      if (outcome === "waiting") waits.push(retryAfterMs);
       if (problem && !totals.problems.includes(problem)) totals.problems.push(problem);
     }
-    return totals;
+    return { ...totals, retryAfterMs: waits.length ? Math.min(...waits) : 0 };
   }
 
   /**
    * Calls `attempt` until no report waits.
    *
-   * The pause before the next attempt is `Retry-After` (if the answer has it) plus a uniformly random part of 1 s, 2 s, 4 s, … up to
-   * 5 minutes ("full jitter"), so that many devices do not return at one moment.
+   * The pause before the next attempt is the shortest `Retry-After` of all reports plus a uniformly random part of 1 s, 2 s, 4 s, … up
+   * to 5 minutes ("full jitter"), so that many devices do not return at one moment. A report for a future step may have to wait a
+   * day, and must not delay the others.
    *
    * @param options.signal stops the retries: the promise then rejects with the signal's reason. The reports stay in the store.
    * @param options.pause waits for a number of ms; for tests.

@@ -100,6 +100,12 @@ test("run retries with Retry-After and full jitter until nothing waits", async (
   assert.deepEqual(await device.waiting(), []);
 });
 
+test("a report that must wait long delays no other", async () => {
+  const device = await deviceWith(2);
+  const target = gateway(problem(503, { "Retry-After": "80000" }), problem(503, { "Retry-After": "7" }));
+  assert.equal((await new Sender(device, target).attempt()).retryAfterMs, 7000);
+});
+
 test("run ends with its signal, and the report stays", async () => {
   const device = await deviceWith(1);
   const stop = new AbortController();

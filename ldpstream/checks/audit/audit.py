@@ -1,7 +1,7 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
 For every mechanism and ε the audit draws reports of every value of a small domain and carries out a distinguishing attack. The
-attack computes an exact likelihood ratio from the values that the reports support (`ldpstream.checks.audit.likelihoods`). As in a
+attack computes an exact likelihood ratio from the values that the reports support (`checks.audit.likelihoods`). As in a
 Neyman-Pearson test, an event of the attack is "the ratio is at least c". There is one event for each c and each ordered pair of
 values. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
 event among the reports of each of the two values a and b:

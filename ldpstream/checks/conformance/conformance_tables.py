@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from lab.bench.mechanisms_tables import table
 from ldpstream.checks.conformance.conformance import Conformance
+from ldpstream.terminal import table
 
 
 def conformance_tables(found: Conformance) -> list[Table]:

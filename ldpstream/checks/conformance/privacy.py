@@ -1,4 +1,4 @@
-"""The empirical privacy audit of a device's reports: attacks as in `ldpstream.checks.audit`, on the rows that the device emitted."""
+"""The empirical privacy audit of a device's reports: attacks as in `checks.audit`, on the rows that the device emitted."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,118 @@
+"""Posts a device's reports to a gateway. Needs only the standard library."""
+
+import http.client
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from ldpstream.producers.device.device import Device, Waiting
+
+ACCEPTED: Final = 202
+NEVER_COUNTS: Final = 422  # the only status after which an envelope never counts
+ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
+LONGEST_PAUSE_S: Final = 300.0
+DAY_S: Final = 86_400
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Reports a redirect as a status: a report goes to the gateway that the application named, and to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener: Final = urllib.request.build_opener(_NoRedirects)
+
+
+class Attempt(NamedTuple):
+    """The outcome of one attempt for every waiting report.
+
+    Attributes:
+        accepted: number of reports that are in the log.
+        refused: number of reports that never count, because the gateway refused them for good.
+        waiting: number of reports that need another attempt.
+        retry_after_s: the gateway's `Retry-After` in seconds, the shortest of all reports that wait; 0 if one of them got none.
+        statuses: the HTTP statuses of the answers other than 202, each once; 0 stands for no answer.
+    """
+
+    accepted: int
+    refused: int
+    waiting: int
+    retry_after_s: float
+    statuses: tuple[int, ...]
+
+
+class Sender:
+    """Posts the reports of one device to a gateway. All attempts for a report carry its key, so the report counts once.
+
+    Args:
+        device: the device whose reports to post.
+        url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
+        token: bearer token, if the gateway needs one.
+        answer_s: longest wait for an answer, in seconds.
+
+    Raises:
+        ValueError: if the URL is malformed. The message leaves out a user name and password.
+    """
+
+    def __init__(self, device: Device, url: str, token: str | None = None, answer_s: float = ANSWER_S) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"a gateway's URL must be http[s]://host[:port][/path], got {url.rpartition('@')[2]!r}")
+        self._device, self._url, self._token, self._answer_s = device, url.rstrip("/") + "/v1/reports", token, answer_s
+
+    def attempt(self) -> Attempt:
+        """Posts every waiting report once, and settles the reports that are in the log or never count.
+
+        Raises:
+            DeviceError: if the device's file cannot be used.
+        """
+        accepted, refused = 0, 0
+        waits_s, statuses = list[float](), list[int]()
+        for report in self._device.waiting():
+            status, told_s = self._post(report)
+            if status in (ACCEPTED, NEVER_COUNTS):
+                self._device.settle(report)
+            else:
+                waits_s.append(told_s)
+            accepted += status == ACCEPTED
+            refused += status == NEVER_COUNTS
+            if status not in (ACCEPTED, *statuses):
+                statuses.append(status)
+        return Attempt(accepted, refused, len(waits_s), min(waits_s, default=0), tuple(statuses))
+
+    def run(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Calls `attempt` until no report waits.
+
+        The pause before the next attempt is the shortest `Retry-After` of all reports (a report for a future step may have to
+        wait a day, and must not delay the others), plus a uniformly random part of 1 s, 2 s, 4 s, … up
+        to 5 minutes, so that many devices do not return at one moment.
+
+        Args:
+            pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
+        """
+        attempts = 0
+        while (outcome := self.attempt()).waiting:
+            range_s = min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30))
+            pause(outcome.retry_after_s + secrets.randbelow(2**32) / 2**32 * range_s)
+            attempts += 1
+
+    def _post(self, report: Waiting) -> tuple[int, float]:
+        """Makes one attempt. Returns the answer's status (0: no answer) and its `Retry-After` in seconds (0: none)."""
+        headers = {"Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        request = urllib.request.Request(self._url, report.envelope, headers)
+        try:
+            with _opener.open(request, timeout=self._answer_s) as answer:
+                return answer.status, 0.0
+        except urllib.error.HTTPError as error:
+            error.close()
+            told = error.headers.get("Retry-After", "")
+            return error.code, min(int(told), DAY_S) if told.isascii() and told.isdecimal() else 0.0
+        except (OSError, http.client.HTTPException):
+            return 0, 0.0

@@ -1,0 +1,139 @@
+"""The sender of a device: outcomes of an attempt, waits between attempts, and requests that must not be made."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from ldpstream.device import Attempt, Device, Sender
+from ldpstream.producers.device import sender
+from ldpstream.producers.gateway.problems import FINAL, STATUS
+from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey, parse_survey
+
+from .gateway_rig import Served
+from .samples import level
+
+TOKEN = "token-of-the-gateway"
+
+
+@pytest.fixture
+def survey() -> Survey:
+    """Steps of a day, from yesterday on: no report is late even if a test runs over midnight."""
+    yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
+    asked = {"name": "zone", "size": 10, "level": [level("GRR")]}
+    return parse_survey({
+        "name": "sample", "start": yesterday, "step_seconds": 86_400, "window_steps": 3, "lateness_steps": 2,
+        "collection": "smp", "attribute": [asked],
+    })  # fmt: skip
+
+
+def device_with_reports(survey: Survey, folder: Path, *ahead: int) -> Device:
+    device, step = Device(survey, folder / "one.device"), survey.step_at(now_ms())
+    for steps in ahead:
+        device.report(survey.attributes[0].name, 1, step + steps)
+    return device
+
+
+@contextmanager
+def answering(status: int, *headers: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """A server that answers with this status, and with these headers in turn. Yields its URL and the paths of all requests."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            for name, value in headers[(len(asked) - 1) % len(headers)].items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_attempt_settles_what_the_gateway_took_or_refused_for_good(survey: Survey, tmp_path: Path) -> None:
+    device = device_with_reports(survey, tmp_path, 0, 9)
+    with closing(Served(survey=survey, tokens=[TOKEN], now_ms=now_ms)) as served:
+        assert Sender(device, served.url, "another-token").attempt()[:3] == (0, 0, 2)
+        assert Sender(device, served.url + "/", TOKEN).attempt() == Attempt(1, 0, 1, sender.DAY_S, (409,))
+        assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 0, 1, sender.DAY_S, (409,))
+        assert len(served.rig.log.counted()) == 1
+        waiting = device.waiting()
+        device.waiting = lambda: [replace(report, envelope=b"?") for report in waiting]  # type: ignore[method-assign]  # damaged
+        assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 1, 0, 0, (422,))
+
+
+@pytest.mark.parametrize("status", sorted({*STATUS.values(), 200, 301, 302, 307, 403, 411, 413, 417, 421, 426, 431, 502}))
+def test_a_report_waits_until_its_outcome_is_known(status: int, survey: Survey, tmp_path: Path) -> None:
+    """A redirect is not followed: the report would go to a server that the application did not name."""
+    device = device_with_reports(survey, tmp_path, 0)
+    with answering(status, {"Location": "/elsewhere", "Retry-After": "7"}) as (url, asked):
+        outcome = Sender(device, f"{url}/gate").attempt()
+    assert asked == ["/gate/v1/reports"]
+    assert outcome.refused == (status == FINAL)
+    assert len(device.waiting()) == outcome.waiting == (status != FINAL)
+    assert outcome.retry_after_s == (7 if status >= 300 and status != FINAL else 0)
+    assert outcome.statuses == (status,)
+
+
+def test_a_report_that_must_wait_long_delays_no_other(survey: Survey, tmp_path: Path) -> None:
+    device = device_with_reports(survey, tmp_path, 0, 1)
+    with answering(503, {"Retry-After": "7"}, {"Retry-After": "80000"}) as (url, _):
+        assert Sender(device, url).attempt() == Attempt(0, 0, 2, 7, (503,))
+
+
+def test_without_an_answer_every_report_waits(survey: Survey, tmp_path: Path) -> None:
+    device = device_with_reports(survey, tmp_path, 0, 1)
+    assert Sender(device, "http://127.0.0.1:9").attempt() == Attempt(0, 0, 2, 0, (0,))
+
+
+@pytest.mark.parametrize(("told", "wait_s"), [("7", 7), ("999999999", 86_400), ("-1", 0), ("Tue, 24 Nov 2026", 0), ("٣", 0)])
+def test_a_wait_is_a_number_of_seconds_up_to_a_day(told: str, wait_s: float, survey: Survey, tmp_path: Path) -> None:
+    device = device_with_reports(survey, tmp_path, 0)
+    with answering(503, {"Retry-After": told.encode().decode("latin-1")}) as (url, _):
+        assert Sender(device, url).attempt().retry_after_s == wait_s
+
+
+def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:
+    device, pauses = device_with_reports(survey, tmp_path, 0), list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 40:
+            raise InterruptedError
+
+    with answering(503, {"Retry-After": "7"}) as (url, _), pytest.raises(InterruptedError):
+        Sender(device, url).run(pause)
+    assert len(device.waiting()) == 1
+    for attempt, seconds in enumerate(pauses):
+        assert 7 <= seconds <= 7 + min(300, 2**attempt)
+    assert len(set(pauses)) == 40
+    assert max(pauses[9:]) > 107  # false alarm: below 1e-14
+
+
+@pytest.mark.parametrize(
+    "url", ["gateway.example", "ftp://gateway.example", "http://", "https://a.example/?x=1", "file:///tmp/x"]
+)
+def test_a_malformed_url_is_refused(url: str, survey: Survey, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a gateway's URL must be http\[s\]://host\[:port\]\[/path\], got"):
+        Sender(Device(survey, tmp_path / "one.device"), url)
