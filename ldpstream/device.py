@@ -1,4 +1,4 @@
-"""What an application embeds: a device, a wallet for several surveys, a sender to the gateway, and their errors."""
+"""Names for an application that embeds a device: device, wallet for several surveys, sender to the gateway, errors."""
 
 from ldpstream.producers.device import (
     Attempt,
