@@ -1,7 +1,8 @@
 """The base install is all that a device needs: these tests check its modules, its packages and its reports.
 
-One test builds the wheel and installs it beside the base install's packages alone. The wheel needs no network: its build uses
-the setuptools of this environment, and the packages are links to this environment's files.
+One fixture builds the wheel and installs it beside the base install's packages alone. The wheel needs no network: its build
+uses the setuptools of this environment, and the packages are links to this environment's files. Beside the wheel, the fixture
+puts a foreign package with the name of each room, such as `agents`. A foreign package raises ImportError when it is imported.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import venv
 from importlib.metadata import distribution
@@ -23,6 +25,19 @@ from ldpstream.mechanisms import LONGITUDINAL, NAMES
 ROOT = Path(__file__).parents[2]
 PACKED = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values())
 HEAVY = {"scipy", "numba", "pydantic", "faust", "mode", "kafka", "aiokafka", "redis", "prometheus_client", "typer", "rich"}
+FOREIGN = sorted(set(PACKED) - {"ldpstream"})  # agents, runtime, stores, surveys and the other rooms
+ONE_QUESTION = """
+name = "one"
+start = 2026-01-05T00:00:00Z
+step_seconds = 60
+window_steps = 1
+lateness_steps = 0
+collection = "smp"
+[[attribute]]
+name = "answer"
+size = 3
+level = [{ name = "a", mechanism = "GRR", eps = 1.0 }]
+"""
 PROGRAM = """
 import json, sys
 from ldpstream.producers.device import Device, Wallet
@@ -104,6 +119,9 @@ def slim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [wheel] = home.glob("*.whl")
     subprocess.run([*pip, "--python", programs / "python", "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
     [packages] = environment.glob("lib/*/site-packages")
+    for name in FOREIGN:
+        (packages / name).mkdir()
+        (packages / name / "__init__.py").write_text(f"raise ImportError('foreign {name}')\n")
     [metadata] = packages.glob("ldpstream-*.dist-info/METADATA")
     required = [line.partition(": ")[2] for line in metadata.read_text().splitlines() if line.startswith("Requires-Dist")]
     waiting, linked = [Requirement(line).name for line in required if "extra ==" not in line], set[str]()
@@ -144,3 +162,30 @@ def test_names_of_a_notebook_that_need_no_service(slim: Path, tmp_path: Path) ->
     program = "from ldpstream import mechanism, load_survey; print(mechanism('THE', k=4, eps=1.0))"
     done = subprocess.run([slim / "python", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "THE(k=4, eps=1.0)\n", done.stderr
+
+
+def test_the_wheel_installs_one_name(slim: Path) -> None:
+    [record] = slim.parent.glob("lib/*/site-packages/ldpstream-*.dist-info/RECORD")
+    names = {line.partition("/")[0] for line in record.read_text().splitlines()}
+    assert names == {"ldpstream", record.parent.name, ".."}  # ..: the programs in bin
+    assert {"agents", "runtime", "stores", "surveys"} <= set(FOREIGN)
+
+
+def test_the_demo_runs_beside_foreign_packages(slim: Path, tmp_path: Path) -> None:
+    (survey := tmp_path / "one.toml").write_text(ONE_QUESTION)
+    [packages] = slim.parent.glob("lib/*/site-packages")
+    here = {"PYTHONPATH": f"{packages}{os.pathsep}{sysconfig.get_path('purelib')}", "NUMBA_DISABLE_JIT": "1"}
+
+    def ended(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [slim / "python", "-P", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=os.environ | here, capture_output=True, text=True, check=False)
+
+    where = ended("-c", "import ldpstream.agents; print(ldpstream.agents.__file__)")
+    assert where.stdout.strip() == str(packages / "ldpstream" / "agents" / "__init__.py"), where.stderr
+    done = ended("-m", "ldpstream", "demo", "--survey", survey, "--users", "100", "--steps", "1", "--json", "demo.json")
+    assert done.returncode == 0, done.stderr
+    assert "100 reports counted in 1 steps; rejected: 0." in done.stdout
+    assert json.loads((tmp_path / "demo.json").read_text())["estimates"]
+    control = ended("-c", "import agents")
+    assert control.returncode == 1
+    assert control.stderr.endswith("ImportError: foreign agents\n")
