@@ -5,17 +5,14 @@ the schedule itself would never look at these steps again. If somebody deletes t
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from ldpstream.publishing.filtering import replay
+from ldpstream.publishing.progress import EstimatesTopic, Progress, PublicationSummary, Results
 from ldpstream.publishing.publication import Publication, publication_key, publication_keys, spans
 from ldpstream.surveys import Survey
-
-if TYPE_CHECKING:
-    from ldpstream.publishing.schedule import EstimatesTopic, Progress, PublicationSummary, Results
 
 log = structlog.get_logger("ldpstream.estimator")
 
@@ -33,14 +30,12 @@ class Copies:
         leads: renews the lease, and returns False if another estimator leads.
     """
 
-    def __init__(self, survey: Survey, results: "Results", topic: "EstimatesTopic | None", leads: Callable[[], bool]) -> None:
+    def __init__(self, survey: Survey, results: Results, topic: EstimatesTopic | None, leads: Callable[[], bool]) -> None:
         self._survey, self._results, self._topic, self._leads = survey, results, topic, leads
         self._compared_ms: int | None = None
         self._in_neither: set[str] = set()  # publications, and attributes' filters, that could not be restored
 
-    def publish(
-        self, publications: list[Publication], after: "Progress", in_topic: Iterable["PublicationSummary"]
-    ) -> "Progress":
+    def publish(self, publications: list[Publication], after: Progress, in_topic: Iterable[PublicationSummary]) -> Progress:
         """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`.
 
         Args:
@@ -58,7 +53,7 @@ class Copies:
             return after
         return msgspec.structs.replace(after, topic_end=end)
 
-    def compare(self, saved: "Progress", now_ms: int, taken_over: bool) -> "Progress | None":
+    def compare(self, saved: Progress, now_ms: int, taken_over: bool) -> Progress | None:
         """Restores lost copies. Does nothing for `COMPARE_MS` after a comparison, unless `taken_over`.
 
         Returns:
@@ -76,10 +71,10 @@ class Copies:
             self._compared_ms = now_ms
         return saved
 
-    def _kept(self, saved: "Progress") -> range:
+    def _kept(self, saved: Progress) -> range:
         return range(max(saved.first_step, saved.next_step - self._survey.retention_steps), saved.next_step)
 
-    def _refill(self, topic: "EstimatesTopic", saved: "Progress") -> "Progress | None":
+    def _refill(self, topic: EstimatesTopic, saved: Progress) -> Progress | None:
         """Publishes all kept publications that the topic lacks."""
         marked = msgspec.structs.replace(saved, topic_end=REFILLING)
         if not self._results.save([], saved, marked):
@@ -94,7 +89,7 @@ class Copies:
         log.warning("the topic of estimates was filled again", survey=self._survey.name, publications=n)
         return after if self._results.save([], marked, after) else None
 
-    def _restore(self, topic: "EstimatesTopic", saved: "Progress") -> bool:
+    def _restore(self, topic: EstimatesTopic, saved: Progress) -> bool:
         """Saves the kept publications that the results lack and the topic has, if the first or last kept step lacks one.
 
         Returns:
@@ -118,7 +113,7 @@ class Copies:
         keys = [key for key in publication_keys(self._survey, step) if key not in self._in_neither]
         return [key for key, found in zip(keys, self._results.get(keys), strict=True) if found is None]
 
-    def _restore_filters(self, saved: "Progress") -> bool:
+    def _restore_filters(self, saved: Progress) -> bool:
         """Replays the kept final steps for each filter whose state is lost. Returns as `_restore`."""
         steps = range(self._kept(saved).start, min((saved.next_step, *saved.incomplete)))
         states = self._results.filters()

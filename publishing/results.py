@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from ldpstream.estimators.local_level import FORMAT as FILTER_FORMAT
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress
 from ldpstream.publishing.publication import (  # fmt: skip
     Jump,
     Publication,
@@ -18,7 +19,6 @@ from ldpstream.publishing.publication import (  # fmt: skip
     publication_keys,
     spans,
 )
-from ldpstream.publishing.schedule import PROGRESS_FORMAT, Filters, Progress
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.count_store import StoreUnavailable
@@ -194,7 +194,7 @@ class RedisResults:
     def save(
         self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
     ) -> bool:
-        """See `publishing.schedule.Results`.
+        """See `publishing.progress.Results`.
 
         Redis compares bytes, and another software version may encode the same progress differently. For `before` we therefore
         send the bytes that we read from Redis.

@@ -6,9 +6,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from ldpstream.publishing.api.responses import ApiResponses, Source
+from ldpstream.publishing.api.earlier import Source
+from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.api.schema import Overview, Status
-from ldpstream.publishing.schedule import Progress
+from ldpstream.publishing.progress import Progress
 from ldpstream.surveys import Survey
 
 FIT_LIMIT, ALARM_CHANCE, OVERDUE_MS = 6, 5.7e-7, 120_000  # as in page/alerts.js and in the Prometheus alerts

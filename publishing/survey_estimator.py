@@ -8,11 +8,13 @@ import structlog
 from kafka import KafkaAdminClient
 from prometheus_client import CollectorRegistry, Gauge
 
+from ldpstream.publishing.kafka_publisher import KafkaPublisher, TopicUnavailable
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.publishers import KafkaPublisher, PrometheusPublisher, TopicUnavailable
 from ldpstream.publishing.results import RedisResults
-from ldpstream.publishing.schedule import Progress, Publisher, Schedule
+from ldpstream.publishing.schedule import Publisher, Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.vitals import Vitals
 from ldpstream.runtime.errors import LogUnavailable

@@ -4,10 +4,11 @@ import math
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import publication_keys
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults, RedisResults
-from ldpstream.publishing.schedule import LogPosition, Progress
+from ldpstream.publishing.schedule import LogPosition
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
 

@@ -259,7 +259,7 @@ class RedisCountStore(CountStore):
         """
         if self._alone:
             return
-        former = f"ldpstream:{self.survey.name}:{former_fingerprint(self.survey).hex()}:partitions"
+        former = f"ldpstream:{self.survey.name}:{former_fingerprint(self.survey.canonical).hex()}:partitions"
         if self._ask(self._redis.smembers, former):
             rename = (
                 f'give survey {self.survey.name} a new name, or go on with the version that wrote it (docs/life.md, "Upgrades")'

@@ -8,7 +8,7 @@ double differently. Raise `FORMAT` if a key of the text changes, or if reports c
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import rfc8785
@@ -16,10 +16,7 @@ import rfc8785
 from ldpstream.mechanisms import Mechanism
 from ldpstream.surveys.device_survey import Coin
 from ldpstream.surveys.parameters import parameters
-
-if TYPE_CHECKING:
-    from ldpstream.surveys.questions import Attribute, Level
-    from ldpstream.surveys.survey import Survey
+from ldpstream.surveys.questions import Attribute, Level
 
 FORMAT = 2
 DERIVED = (
@@ -33,39 +30,14 @@ DERIVED = (
 )  # keys of a level that follow from the other keys
 
 
-def canonical(survey: "Survey") -> str:
-    """The canonical text of a survey. `start` is in ms since 1970; the other keys are as in the survey's file.
-
-    A level has the keys of the file and of `Parameters`. `eps`, `eps_inf` and `eps_1` are those of the file, before ``spl``
-    divides them. `coins` has for each coin the smaller of its two probabilities, that of ``"yes"`` or of ``"no"``.
-
-    `ends` is always the number of steps. These keys are left out if they have their default: `skew_seconds` (the default is 60,
-    or step_seconds if that is less), `ends` (no end), `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports`
-    (no limit). `cohort` is left out without cohorts. Keys that devices need not know are never in the text: see `Survey` and
-    `Attribute`.
-    """
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "name": survey.name,
-        "start": survey.start_ms,
-        "step_seconds": survey.step_seconds,
-        "window_steps": survey.window_steps,
-        "lateness_steps": survey.lateness_steps,
-        "collection": survey.collection,
-        "attribute": [_attribute(a, built) for a, built in zip(survey.attributes, survey.mechanisms, strict=True)],
-    }
-    if survey.skew_ms != 1000 * min(60, survey.step_seconds):
-        document["skew_seconds"] = survey.skew_seconds
-    if survey.n_steps is not None:
-        document["ends"] = survey.n_steps
-    if (cohort := survey.cohort) is not None:
-        document["cohort"] = {"name": cohort.name, "values": cohort.values, "least": cohort.least}
-    return rfc8785.dumps(document).decode()
+def text(survey: dict[str, Any]) -> str:
+    """The canonical text of the survey's keys, which include ``"attribute"``: the list of `attribute_keys`."""
+    return rfc8785.dumps({"format": FORMAT} | survey).decode()
 
 
-def former_fingerprint(survey: "Survey") -> bytes:
-    """The fingerprint of the survey's canonical text in format 1, which lacks what decides how a report is read."""
-    document = json.loads(canonical(survey))
+def former_fingerprint(canonical: str) -> bytes:
+    """The fingerprint of a canonical text in format 1, which lacks what decides how a report is read."""
+    document = json.loads(canonical)
     del document["format"]
     for level in (level for attribute in document["attribute"] for level in attribute["level"]):
         for key in DERIVED:
@@ -73,13 +45,19 @@ def former_fingerprint(survey: "Survey") -> bytes:
     return hashlib.sha256(rfc8785.dumps(document)).digest()[:8]
 
 
-def _attribute(attribute: "Attribute", built: tuple[Mechanism, ...]) -> dict[str, Any]:
+def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[str, Any]:
+    """The canonical keys of an attribute and of its levels, whose mechanisms are `built`.
+
+    A level has the keys of the file and of `Parameters`. `eps`, `eps_inf` and `eps_1` are those of the file, before ``spl``
+    divides them. `coins` has for each coin the smaller of its two probabilities, that of ``"yes"`` or of ``"no"``.
+    `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports` (no limit) are left out if they have their default.
+    """
     levels = [_level(level, m) for level, m in zip(attribute.levels, built, strict=True)]
     domain = {"values": attribute.values, "size": attribute.size, "bins": attribute.bins}
     return {"name": attribute.name, "level": levels} | _given(domain)
 
 
-def _level(level: "Level", m: Mechanism) -> dict[str, Any]:
+def _level(level: Level, m: Mechanism) -> dict[str, Any]:
     stated = {
         "eps": level.eps,
         "eps_inf": level.eps_inf,

@@ -45,12 +45,12 @@ import hashlib
 import math
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
 from ldpstream.mechanisms import NUMERIC, Mechanism
-from ldpstream.surveys.canonical import canonical
+from ldpstream.surveys.canonical import attribute_keys, text
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.surveys.parameters import parameters
@@ -218,8 +218,28 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def canonical(self) -> str:
-        """The parameters that devices and service share, as JSON in the canonical form of RFC 8785 (`surveys.canonical`)."""
-        return canonical(self)
+        """The parameters that devices and service share, as JSON in the canonical form of RFC 8785 (`surveys.canonical`).
+
+        `start` is in ms since 1970; `ends` is always the number of steps. The other keys are as in the survey's file. These
+        keys are left out if they have their default: `skew_seconds` (60, or step_seconds if that is less), `ends` (no end),
+        `cohort` (none). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
+        """
+        keys: dict[str, Any] = {
+            "name": self.name,
+            "start": self.start_ms,
+            "step_seconds": self.step_seconds,
+            "window_steps": self.window_steps,
+            "lateness_steps": self.lateness_steps,
+            "collection": self.collection,
+            "attribute": [attribute_keys(a, built) for a, built in zip(self.attributes, self.mechanisms, strict=True)],
+        }
+        if self.skew_ms != 1000 * min(60, self.step_seconds):
+            keys["skew_seconds"] = self.skew_seconds
+        if self.n_steps is not None:
+            keys["ends"] = self.n_steps
+        if self.cohort is not None:
+            keys["cohort"] = {"name": self.cohort.name, "values": self.cohort.values, "least": self.cohort.least}
+        return text(keys)
 
     @cached_property
     def fingerprint(self) -> bytes:

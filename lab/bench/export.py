@@ -23,8 +23,8 @@ from rich.table import Table
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.history.export import export
 from ldpstream.publishing.history.month_files import Format
+from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.publication import Publication, conclude
-from ldpstream.publishing.publishers import KafkaPublisher
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, parse_survey

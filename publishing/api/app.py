@@ -33,9 +33,9 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 
-from ldpstream.publishing.api.earlier import Replaced
+from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
-from ldpstream.publishing.api.responses import NotFound, Source, Truths
+from ldpstream.publishing.api.responses import NotFound, Truths
 from ldpstream.publishing.api.routes import PAGE, Served, routes
 from ldpstream.publishing.page.surveys_page import surveys_page
 from ldpstream.publishing.summaries import Surveys

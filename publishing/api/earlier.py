@@ -5,27 +5,33 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ldpstream.publishing.api.schema import EarlierPart, Line
 from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication, Span, publication_key
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import Survey
 from ldpstream.surveys.lineage import join
 
-if TYPE_CHECKING:
-    from ldpstream.publishing.api.responses import Source
-
-
 MOST_STEPS = 1000  # of a longer series, a part of the steps is read
+
+
+class Source(Protocol):
+    """Reader of saved publications, implemented by `publishing.results`. Methods may raise StoreUnavailable."""
+
+    def progress(self) -> Progress | None:
+        """Returns the progress last saved; None before the first save."""
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """Returns the publications with these keys (`Publication.key`); None for a missing publication."""
 
 
 class Replaced(NamedTuple):
     """A survey that another survey replaces, and the reader of its saved publications."""
 
     survey: Survey
-    source: "Source"
+    source: Source
 
 
 class Shown(NamedTuple):

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from scipy.stats import norm
@@ -14,7 +13,7 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.location import ChannelMechanism
-from ldpstream.publishing.api.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, plain
+from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
 from ldpstream.publishing.api.schema import (  # fmt: skip
     AttributeInfo,
     Chances,
@@ -45,7 +44,6 @@ from ldpstream.publishing.publication import (
     spans,
     spent,
 )
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import Attribute, Reason, Survey
 
 MAX_LINES = 20
@@ -58,16 +56,6 @@ class NotFound(Exception):
 
 class NotAllowed(Exception):
     """An argument that is not allowed."""
-
-
-class Source(Protocol):
-    """Reader of saved publications, implemented by `publishing.results`. Methods may raise StoreUnavailable."""
-
-    def progress(self) -> Progress | None:
-        """Returns the progress last saved; None before the first save."""
-
-    def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the publications with these keys (`Publication.key`); None for a missing publication."""
 
 
 class ApiResponses:

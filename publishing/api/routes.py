@@ -12,13 +12,13 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
 from ldpstream.publishing import page
 from ldpstream.publishing.api.csv_answers import Csv, comparison_csv, histogram_csv, numbers_csv, series_csv, time_zone
-from ldpstream.publishing.api.earlier import Replaced
+from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import FAILURES, describe
-from ldpstream.publishing.api.responses import ApiResponses, Source, Truths
+from ldpstream.publishing.api.responses import ApiResponses, Truths
 from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status, SurveyInfo
 from ldpstream.publishing.page.table import page_table, with_query
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Span
-from ldpstream.publishing.schedule import Progress
 from ldpstream.publishing.summaries import Summarizer
 from ldpstream.runtime.clock import now_ms
 from ldpstream.stores.count_store import StoreUnavailable

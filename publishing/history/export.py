@@ -17,8 +17,9 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf, month_of, replace_durably, rows_of
+from ldpstream.publishing.progress import PublicationSummary
 from ldpstream.publishing.publication import Publication, decode_publication
-from ldpstream.publishing.schedule import PublicationSummary, quality
+from ldpstream.publishing.schedule import quality
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import topic_id
 from ldpstream.stores.formats import check_format

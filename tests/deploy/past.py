@@ -21,7 +21,7 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import ValueSource
-from ldpstream.publishing.publishers import PrometheusPublisher
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children
 from ldpstream.surveys import Survey

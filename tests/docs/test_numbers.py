@@ -18,7 +18,7 @@ from ldpstream.producers.device.memo_file import MAX_DROPPED
 from ldpstream.producers.gateway import bodies, problems, record_batches, service
 from ldpstream.publishing import results
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.publishers import MAX_LISTED, TOP_VALUES
+from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
 from ldpstream.runtime import malloc, shutdown, topics
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import redis_connection

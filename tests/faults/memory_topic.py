@@ -30,7 +30,7 @@ class MemoryTopic:
 
 
 class TopicClient:
-    """The topic as one estimator sees it (`publishing.schedule.EstimatesTopic`)."""
+    """The topic as one estimator sees it (`publishing.progress.EstimatesTopic`)."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic

@@ -13,7 +13,7 @@ from ldpstream.agents.fold import STEP_BACK_MS, PartitionFold
 from ldpstream.agents.log import Chunk, DeadLetter
 from ldpstream.agents.report_keys import HEADER_BYTES
 from ldpstream.agents.tally import Record, tally
-from ldpstream.publishing.schedule import Progress
+from ldpstream.publishing.progress import Progress
 from ldpstream.stores.checkpoint import KEY_BYTES, MAX_MS, Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
 

@@ -14,9 +14,9 @@ from playwright.sync_api import Page, expect
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication, Span, conclude, spans, spent
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import Reason, Survey, load_survey, parse_survey
 
 PATIENCE_MS = 120_000

@@ -14,8 +14,8 @@ from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, conclude
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import load_survey
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, extend, many, served, shoot, silent

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import expect
 
 from ldpstream.demo import Demo
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Jump
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import parse_survey
 
 from .page_rig import HONEST, OpenPage, extend, many, served, shoot, silent

@@ -9,7 +9,7 @@ import numpy as np
 from playwright.sync_api import Browser, Page, expect
 
 from ldpstream.demo import Demo
-from ldpstream.publishing.schedule import Progress
+from ldpstream.publishing.progress import Progress
 from ldpstream.surveys import Reason
 
 from .page_rig import HONEST, SURVEY, OpenPage, extend, many, served, shoot

@@ -18,8 +18,8 @@ from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.cohorts import conclude_cohort
 from ldpstream.publishing.history.month_files import rows_of
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import COHORT_SPANS, Publication
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.stores.checkpoint import tables_of
 from ldpstream.surveys import Cohort, parse_survey
 

@@ -21,9 +21,9 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.api.routes import PAGE
 from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import LEVELS_CHANCE
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 
 from .api_rig import STEPS, SURVEY, published
 

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from ldpstream.publishing.copies import COMPARE_MS
+from ldpstream.publishing.kafka_publisher import record_key
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.publishers import record_key
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.stores.checkpoint import Checkpoint

@@ -17,10 +17,10 @@ from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import LEVELS_CHANCE, Publication, conclude
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import parse_survey
 
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])

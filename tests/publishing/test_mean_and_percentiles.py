@@ -17,10 +17,10 @@ from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.publishing import publication
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.frequencies import NUMBERS, Ends, Frequencies
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, conclude
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, conclude
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.surveys import parse_survey
 from ldpstream.tables import histogram_table
 

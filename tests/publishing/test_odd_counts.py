@@ -20,10 +20,10 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing import publication
 from ldpstream.publishing.finite import finite
 from ldpstream.publishing.frequencies import NumberEstimate
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, conclude
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import RedisResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.publishing.stored import StoredReader
 
 from .test_publication import one_attribute

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.estimators import combined_mle, gibu
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, conclude
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint

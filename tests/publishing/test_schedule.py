@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication, spent
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import RETRY_MS, Progress
+from ldpstream.publishing.schedule import RETRY_MS
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
 from ldpstream.publishing.survey_estimator import pause_ms, reached
 from ldpstream.runtime.errors import LogUnavailable

@@ -19,10 +19,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from ldpstream.publishing import service
 from ldpstream.publishing.leases import MAX_TURN_S, LeaseKeeper
+from ldpstream.publishing.progress import Progress, PublicationSummary
+from ldpstream.publishing.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.publication import Jump
-from ldpstream.publishing.publishers import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.results import JUMP_STEPS, MemoryResults, RedisResults
-from ldpstream.publishing.schedule import Progress, PublicationSummary
 from ldpstream.publishing.survey_estimator import Connections, SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns

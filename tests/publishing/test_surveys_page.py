@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import PAGE, Served
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.publishing.summaries import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS, Alert
 from ldpstream.surveys import Survey
 from tests.ldpstream.page_rig import HONEST, extend, many

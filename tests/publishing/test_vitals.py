@@ -10,10 +10,11 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
-from ldpstream.publishing.publishers import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Progress, Schedule
+from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint

@@ -15,9 +15,9 @@ import numpy as np
 
 from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import conclude
 from ldpstream.publishing.results import RedisResults
-from ldpstream.publishing.schedule import Progress
 from ldpstream.runtime import children, topics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings

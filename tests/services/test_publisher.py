@@ -8,10 +8,10 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
-from ldpstream.publishing import publishers
+from ldpstream.publishing import kafka_publisher
 from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.publication import FORMAT, Publication, conclude
-from ldpstream.publishing.publishers import KafkaPublisher
 from ldpstream.publishing.survey_estimator import MAX_PUBLISHED_K
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
@@ -53,8 +53,8 @@ def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: st
     ensure_topics(settings, survey)
     with closing(KafkaPublisher(survey, settings)) as publisher:
         with monkeypatch.context() as impatient:
-            impatient.setattr(publishers, "REQUEST_MS", 3000)
-            impatient.setattr(publishers, "DELIVERY_MS", 6000)
+            impatient.setattr(kafka_publisher, "REQUEST_MS", 3000)
+            impatient.setattr(kafka_publisher, "DELIVERY_MS", 6000)
             publisher.take_over(0, lambda: True)
         publisher.publish([publication(survey, 0, complete=True)])
         kafka_node.kill()
@@ -62,12 +62,12 @@ def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: st
             monkeypatch.context() as impatient,
             pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not accept estimates for"),
         ):
-            impatient.setattr(publishers, "DELIVERY_MS", 0)  # waits 10 s for the commit, not 30 s
+            impatient.setattr(kafka_publisher, "DELIVERY_MS", 0)  # waits 10 s for the commit, not 30 s
             publisher.publish([publication(survey, 1, complete=False)])
         with pytest.raises(LogUnavailable, match="has not taken the topic over"):
             publisher.publish([publication(survey, 1, complete=False)])
         with monkeypatch.context() as impatient, pytest.raises(LogUnavailable, match=r"Kafka at .* does not accept"):
-            impatient.setattr(publishers, "CONNECT_MS", 1000)
+            impatient.setattr(kafka_publisher, "CONNECT_MS", 1000)
             publisher.take_over(0, lambda: True)
         kafka_node.start()
         assert set(publisher.take_over(0, lambda: True)) == {publication(survey, 0, complete=True).key}
@@ -186,7 +186,7 @@ def test_the_largest_publication_is_accepted(kafka: str, topic: str) -> None:
     raw = Frequencies(frequencies=longest, standard_errors=longest, iterations=10_000, converged=False)
     shares = msgspec.structs.replace(raw, low=longest, high=longest)
     large = msgspec.structs.replace(publication(survey, 0, complete=True), estimators={"eb": shares, "mi": raw})
-    assert len(msgspec.json.encode(large)) > 0.85 * publishers.MAX_PUBLICATION_BYTES
+    assert len(msgspec.json.encode(large)) > 0.85 * kafka_publisher.MAX_PUBLICATION_BYTES
     with closing(KafkaPublisher(survey, settings)) as publisher:
         publisher.take_over(0, lambda: True)
         publisher.publish([large])

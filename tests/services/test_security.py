@@ -29,8 +29,8 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import KafkaSink, MemorySink, SinkError
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.log_position import connect_admin
-from ldpstream.publishing.publishers import KafkaPublisher
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable

@@ -1,0 +1,243 @@
+"""The compacted Kafka topic of estimates: written and read by one estimator at a time."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
+
+from ldpstream.publishing.progress import PublicationSummary
+from ldpstream.publishing.publication import FORMAT, Publication
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.stores.formats import check_format
+from ldpstream.surveys import Survey
+
+MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record; a publication has about 140 bytes per value
+CONNECT_MS = 10_000
+REQUEST_MS = 10_000
+DELIVERY_MS = 20_000
+RETRY_MS = 20
+POLL_MS = 200
+CLOSE_S = 5.0
+
+_publication = msgspec.json.Decoder(Publication)
+
+
+class TopicUnavailable(LogUnavailable):
+    """The broker does not accept or return estimates."""
+
+
+class KafkaPublisher:
+    """The survey's compacted topic of estimates: one JSON record per publication, keyed by `record_key`.
+
+    One estimator writes at a time. `take_over` fences all other estimators: all estimators share a transactional id, and the
+    broker refuses transactions of a fenced estimator. If an estimator hangs while another estimator continues, it cannot
+    publish its old estimates afterwards.
+
+    Args:
+        survey: the survey.
+        settings: Kafka's address and our credentials.
+        reader: counts the publications that cannot be decoded; None for no counter.
+
+    Raises:
+        LogUnavailable: if no broker answers.
+        SettingsError: if we may not use the transactional id.
+    """
+
+    def __init__(self, survey: Survey, settings: Settings, reader: StoredReader | None = None) -> None:
+        self._partition, self._reader = TopicPartition(survey.estimates_topic, 0), reader or StoredReader(survey)
+        self._fingerprint, self._settings = survey.fingerprint.hex(), settings
+        self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
+        self._producer: Producer | None = None
+        self._consumer: KafkaConsumer | None = None  # not None while publications are read
+        self._in_topic: dict[str, PublicationSummary] = {}
+        self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
+
+    def _connect(self, transactional_id: str) -> Producer:
+        """Returns a producer that owns this transactional id; the broker fences every earlier producer with this id."""
+        producer = None
+        with hearing(self._settings) as heard:
+            try:
+                producer = Producer(
+                    **self._settings.kafka_options(),
+                    bootstrap_timeout_ms=CONNECT_MS,
+                    max_block_ms=CONNECT_MS,
+                    request_timeout_ms=REQUEST_MS,
+                    delivery_timeout_ms=DELIVERY_MS,
+                    transaction_timeout_ms=DELIVERY_MS + REQUEST_MS,
+                    retry_backoff_ms=RETRY_MS,
+                    acks="all",
+                    enable_idempotence=True,
+                    transactional_id=transactional_id,
+                    allow_auto_create_topics=False,
+                    max_request_size=MAX_PUBLICATION_BYTES,
+                )
+                producer.init_transactions()
+            except KafkaError as error:
+                if producer is not None:
+                    producer.close(timeout=0)
+                if isinstance(error, TransactionalIdAuthorizationFailedError):
+                    user, where = self._settings.kafka_user, self._settings.kafka
+                    said = f"user {user} may not WRITE transactional id {transactional_id}"
+                    raise SettingsError(f"Kafka at {where}: {said}") from None
+                hint = " (transaction.state.log.replication.factor must not exceed the number of brokers)" if producer else ""
+                raise self._unavailable(f"{heard.why(error)}{hint}") from None
+        return producer
+
+    def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, PublicationSummary]:
+        """See `progress.EstimatesTopic`.
+
+        Raises:
+            LogUnavailable: if the broker does not answer or refuses, or if another estimator now leads.
+        """
+        self._drop()
+        self._in_topic = {}
+        self._check(still)
+        self._producer = self._connect(self._transactional_id)
+        with self._unavailable_on_error():
+            self._consumer = consumer = self._new_consumer()
+            end = consumer.end_offsets([self._partition])[self._partition]
+            begin = consumer.beginning_offsets([self._partition])[self._partition]
+            consumer.seek(self._partition, min(max(since, begin), end))
+            for record in self._records(consumer, end, still):
+                self._note(record.value, record.offset)
+        return dict(self._in_topic)
+
+    def end(self) -> int:
+        """See `progress.EstimatesTopic`.
+
+        Raises:
+            LogUnavailable: if the broker does not answer.
+        """
+        with self._unavailable_on_error():
+            consumer = self._consumer = self._consumer or self._new_consumer()
+            return int(consumer.end_offsets([self._partition])[self._partition])
+
+    def _check(self, still: Callable[[], bool]) -> None:
+        if not still():
+            raise self._unavailable("another estimator leads")
+
+    def _note(self, value: bytes | None, offset: int) -> None:
+        """Keeps a record's summary, unless the record is a publication of another survey with the same name.
+
+        The record itself names the publication: earlier versions wrote record keys without the fingerprint.
+        """
+        try:
+            summary = msgspec.json.decode(value or b"", type=PublicationSummary)
+        except msgspec.DecodeError:
+            return
+        if summary.fingerprint == self._fingerprint:
+            check_format(f"{self._partition.topic}: a publication", summary.format, FORMAT, "run the version that wrote it")
+            self._in_topic[summary.key] = msgspec.structs.replace(summary, offset=offset)
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """See `progress.EstimatesTopic`. Skips records of other software versions that this version cannot read.
+
+        Raises:
+            LogUnavailable: if the broker does not answer.
+        """
+        wanted = {self._in_topic[key].offset: key for key in keys if key in self._in_topic}
+        if not wanted:
+            return []
+        found: dict[str, Publication] = {}
+        with self._unavailable_on_error():
+            consumer = self._consumer = self._consumer or self._new_consumer()
+            consumer.seek(self._partition, min(wanted))
+            for record in self._records(consumer, max(wanted) + 1):
+                if (key := wanted.get(record.offset)) is not None:
+                    publication = self._reader.decode(_publication.decode, record.value, "kafka", key)
+                    if publication is not None:
+                        found[key] = publication
+        for key in set(keys) - found.keys():
+            self._in_topic.pop(key, None)
+        return list(found.values())
+
+    def _new_consumer(self) -> KafkaConsumer:
+        """Returns a consumer of committed records, without a consumer group."""
+        consumer = KafkaConsumer(
+            **self._settings.kafka_options(),
+            bootstrap_timeout_ms=CONNECT_MS,
+            request_timeout_ms=REQUEST_MS,
+            isolation_level="read_committed",
+            group_id=None,
+            enable_auto_commit=False,
+        )
+        consumer.assign([self._partition])
+        return consumer
+
+    @contextmanager
+    def _unavailable_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            self._stop_reading()
+            raise self._unavailable(error) from None
+
+    def _records(self, consumer: KafkaConsumer, end: int, still: Callable[[], bool] = lambda: True) -> Iterator[Any]:
+        """Yields the records from the consumer's position up to offset `end`.
+
+        Raises:
+            KafkaTimeoutError: if records remain but none arrive in time.
+        """
+        position, moved_s = consumer.position(self._partition), time.monotonic()
+        while position < end:
+            self._check(still)
+            for records in consumer.poll(timeout_ms=POLL_MS).values():
+                yield from records
+            before, position = position, consumer.position(self._partition)
+            if position != before:
+                moved_s = time.monotonic()
+            elif time.monotonic() - moved_s > REQUEST_MS / 1000:
+                raise KafkaTimeoutError("no estimates were read in time")
+
+    def publish(self, publications: list[Publication]) -> int:
+        """See `progress.EstimatesTopic`. Publishes in one transaction, and returns when the broker has stored the publications.
+
+        Raises:
+            LogUnavailable: if the broker rejects the publications, for example because another estimator has taken over.
+        """
+        self._stop_reading()
+        if self._producer is None:
+            raise self._unavailable("this estimator has not taken the topic over")
+        try:
+            self._producer.begin_transaction()
+            sent = [self._producer.send(self._partition.topic, msgspec.json.encode(p), record_key(p)) for p in publications]
+            self._producer.commit_within((DELIVERY_MS + REQUEST_MS) / 1000)
+            return max((future.get(timeout=0).offset + 1 for future in sent), default=0)
+        except KafkaError as error:
+            self._drop()
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, why: object) -> TopicUnavailable:
+        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not accept estimates for {self._partition.topic}: {why}")
+
+    def _drop(self) -> None:
+        """Drops the producer and its unsent records, because another estimator may since have published the same keys."""
+        if self._producer is not None:
+            self._producer.close(timeout=0)
+        self._producer = None
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._drop()
+
+
+def record_key(p: Publication) -> bytes:
+    """Returns the key of a publication's record. Compaction keeps the last record of each key.
+
+    The key begins with the survey's fingerprint: a survey that replaces another under the same name must not erase its history.
+    """
+    return f"{p.fingerprint}|{p.key}".encode()

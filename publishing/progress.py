@@ -1,0 +1,106 @@
+"""The schedule's position, and the two copies of its publications: the results in Redis and the topic of estimates."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ldpstream.publishing.publication import Publication, Span, publication_key
+
+PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
+
+Filters = Mapping[str, bytes]  # states of the filters by attribute
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Position of the schedule.
+
+    Attributes:
+        first_step: the first step ever estimated; windows contain no earlier step.
+        next_step: the first step not yet published.
+        incomplete: earlier steps that were published incomplete at their deadline.
+        format: format of the stored progress; 1 if the store has none.
+        owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
+            before the take-over.
+        topic_end: an offset in the topic of estimates: the results have every earlier publication. `copies.REFILLING` while a
+            topic that lost its records is filled from the results.
+    """
+
+    first_step: int
+    next_step: int
+    incomplete: tuple[int, ...] = ()
+    owner: str = ""
+    format: int = PROGRESS_FORMAT
+    topic_end: int = 0
+
+
+class Results(Protocol):
+    """Store that saves publications and progress together."""
+
+    def progress(self) -> Progress | None:
+        """Returns the progress last saved; None before the first save."""
+
+    def filters(self) -> dict[str, bytes]:
+        """Returns the last saved state of every filter, by attribute."""
+
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        """Saves the publications (replacing publications with the same keys), the progress, and the states of the filters by
+        attribute (None keeps the saved states), in one atomic step.
+
+        Returns:
+            False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
+        """
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """Returns the last saved publication of each key; None for a missing publication."""
+
+    def lead(self, for_ms: int | None = None) -> bool:
+        """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease.
+
+        The lease only avoids duplicate work. Two leaders do no harm, because `save` succeeds for only one of them.
+        """
+
+
+class PublicationSummary(msgspec.Struct, frozen=True):
+    """Summary of a publication in the topic; `offset` is the offset of its record."""
+
+    fingerprint: str
+    attribute: str
+    span: Span
+    step: int
+    complete: bool
+    reports: int
+    cohort: str | None = None
+    offset: int = -1
+    format: int = 1  # a publication without a format has format 1
+
+    @property
+    def key(self) -> str:
+        """`Publication.key` of the publication."""
+        return publication_key(self.attribute, self.span, self.step, self.cohort)
+
+
+class EstimatesTopic(Protocol):
+    """The topic of estimates: keeps the last publication of each key, and accepts publications from one estimator only."""
+
+    def take_over(self, since: int, still: Callable[[], bool]) -> dict[str, PublicationSummary]:
+        """Fences all other estimators. Raises an error if `still` returns False during the take-over.
+
+        Returns:
+            The last publication of each key of this survey, from the offset `since` on.
+        """
+
+    def end(self) -> int:
+        """Returns the offset after the topic's last record."""
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """Returns the publications that `take_over` found under these keys, if the topic still has them."""
+
+    def publish(self, publications: list[Publication]) -> int:
+        """Publishes all publications or none; raises an error if another estimator has taken the topic over.
+
+        Returns:
+            The offset after the last publication.
+        """
