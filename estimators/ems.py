@@ -21,8 +21,7 @@ import numpy as np
 from ldpstream.estimators.estimate import Estimate, Group, check_groups
 from ldpstream.estimators.likelihood import likelihood_terms
 from ldpstream.estimators.optimum import duality_gap, evaluate
-from ldpstream.estimators.terms import Term
-from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, integer
 
 CELLS = 256  # least number of cells that are smoothed
@@ -60,9 +59,7 @@ def combined_ems(groups: list[Group], max_iter: int = 10_000) -> Estimate:
     k = check_groups(groups, 1)
     integer("max_iter", max_iter, 1, 10**9)
     n = sum(table.n for _, table in groups)
-    terms: list[Term] = []
-    for m, table in groups:
-        terms += likelihood_terms([(m, table)], "exact" if isinstance(m, ChannelMechanism) else "support")
+    terms = likelihood_terms(groups, "support")
     if not any(term(np.full(k, 1 / k))[1].any() for term in terms):
         return Estimate.of_nothing(k, n)
     cells = np.full((k, -(-CELLS // k)), 1.0)

@@ -23,7 +23,7 @@ def support_em(
     Values with equal counts and equal starting frequencies keep equal frequencies in every iteration. Such values form a kind,
     and the loop computes each kind only once.
 
-    Division by Σc makes Σ f = 1 again, by (1) of `estimators.terms`.
+    Division by Σc makes Σ f = 1 again, by (1) of `mechanisms.terms`.
 
     Args:
         support: (groups, kinds) support counts, not all zero.

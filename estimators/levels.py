@@ -13,7 +13,6 @@ import numpy as np
 
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
 from ldpstream.estimators.matrix_inversion import combined_inversion
-from ldpstream.mechanisms import ChannelMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,11 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         steps: as in `matrix_inversion`. If different people report at every step, p is larger than necessary.
 
     Returns:
-        None if fewer than two levels carry information.
+        None if fewer than two levels carry information and have an unbiased inversion.
 
     Source: Boucheron, Lugosi and Massart 2013, Theorem 2.10 (Bernstein).
     """
-    telling = [i for i, (m, table) in enumerate(groups) if table.n and m.p != m.q and not isinstance(m, ChannelMechanism)]
+    telling = [i for i, (m, table) in enumerate(groups) if table.n and m.p != m.q and m.unbiased]
     found: list[LevelsDifference] = []
     pairs = list(combinations(telling, 2))
     reports = of_each_group(groups, steps)
@@ -68,9 +67,9 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         reach = 0.0
         for (m, table), frequencies, each in zip(two, own, of_pair, strict=True):
             people = table.n / each
-            of_own, of_both = (m.inversion_variances(np.clip(f, 0, 1), 1, each) for f in (frequencies, together))
+            of_own, of_both = (m.inversion_variances(m.possible(f), 1, each) for f in (frequencies, together))
             variance += np.maximum(of_own, of_both) / people
-            reach = max(reach, 1 / (people * abs(m.p - m.q)))
+            reach = max(reach, m.largest_contribution / people)
         exponent = difference**2 / np.maximum(2 * (variance + reach * difference / 3), 1e-300)
         value = int(exponent.argmax())
         log_p = math.log(2 * len(pairs) * difference.size) - float(exponent[value])

@@ -12,15 +12,14 @@ pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.estimators.channel_terms import exact_term
 from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
 from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
 from ldpstream.estimators.standard_errors import standard_errors
-from ldpstream.estimators.terms import SupportTerm, Term
 from ldpstream.estimators.value_likelihood import kinds
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, integer, one_of, real
 from ldpstream.mechanisms.location import distribution
+from ldpstream.mechanisms.terms import SupportTerm, Term
 
 LIKELIHOODS = ("exact", "support")
 PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
@@ -57,9 +56,9 @@ def ibu(
         start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. `ibu` mixes in
             one per cent of the uniform distribution, since EM keeps zeros at zero.
         likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines the true likelihood (GRR, L-GRR,
-            local hashing, SW, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` always uses
-            the likelihood of the support counts, as in the papers; for local hashing this is far faster. Only pure mechanisms
-            have support counts.
+            local hashing, SW, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` uses the
+            likelihood of the support counts, as in the papers; for local hashing this is far faster. Mechanisms that are not
+            pure (SW, location mechanisms) have no support counts, and always use the true likelihood.
 
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
@@ -139,7 +138,7 @@ def combined_mle(groups: list[Group], steps: Steps = 1, *, likelihood: str = "ex
 def likelihood_terms(groups: list[Group], likelihood: str) -> list[Term]:
     """Log-likelihoods of the groups with information, that is, of the groups whose reports depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
-    return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n and m.p != m.q]
+    return [m.likelihood(table, exact) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups, of_each_group
-from ldpstream.estimators.post_processing import check_method, norm_sub, post_process
-from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.estimators.post_processing import check_method, post_process
+from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 
 
@@ -12,7 +12,7 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
     """Unbiased frequencies from one mechanism's counts.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
-        f̂ = c/n B, B the channel's pseudo-inverse          location mechanisms (`ChannelMechanism.inversion`)
+        f̂ = c/n B, B the channel's pseudo-inverse          location mechanisms (`ChannelMechanism.inverse`)
 
     Args:
         m: the mechanism.
@@ -51,7 +51,8 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: Steps = 1
         if not table.n or m.p == m.q:
             continue
         people = table.n / each
-        inverted, bins = _invert_channel(m, table, each) if isinstance(m, ChannelMechanism) else _invert(m, table, each)
+        inverted = m.inversion(table)
+        bins = m.inversion_variances(m.possible(inverted), 1, each)
         weight = inversion_weight(m, people, each)
         frequencies += weight * inverted
         variance += weight**2 * bins / people
@@ -66,15 +67,3 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: Steps = 1
 def inversion_weight(m: Mechanism, people: float, each: int = 1) -> FloatArray:
     """Returns a group's weight for each value, (k,): 1 / variance at uniform frequencies, if everyone makes `each` reports."""
     return people / m.inversion_variances(np.full(m.k, 1 / m.k), 1, each)
-
-
-def _invert(m: Mechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray]:
-    """Returns a pure mechanism's inversion and its variances for one person. Each person made `each` reports."""
-    inverted = (m.support(table) / table.n - m.q) / (m.p - m.q)
-    return inverted, m.inversion_variances(np.clip(inverted, 0, 1), 1, each)
-
-
-def _invert_channel(m: ChannelMechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray]:
-    """Like `_invert` for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
-    inverted = m.inversion(table.counts / table.n)
-    return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, each)

@@ -11,8 +11,8 @@ from collections import deque
 
 import numpy as np
 
-from ldpstream.estimators.terms import TINY, SupportTerm, Term
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.terms import TINY, SupportTerm, Term
 
 PAIRS = 20  # number of past steps that L-BFGS keeps
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
@@ -91,7 +91,7 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
     """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
-    By (1) of `estimators.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
+    By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
     ∂L/∂f_v. The only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the
     quasi-Newton direction; for the bins at zero, d is a scaled gradient (a two-metric projection). The method halves the factor
     a until the likelihood rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up

@@ -48,9 +48,10 @@ from ldpstream.estimators.empirical_bayes import combined_empirical_bayes, poste
 from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
 from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
-from ldpstream.estimators.value_likelihood import Observation, Variance, informative, noise_variance, observations, people_of
-from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
+from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.inference import Variance
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
@@ -206,11 +207,7 @@ def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance,
     def variances(f: FloatArray) -> FloatArray:
         total = np.zeros(k)
         for (m, table, each), weight in zip(informative(groups, steps), weights, strict=True):
-            if isinstance(m, ChannelMechanism):
-                own = m.inversion_variances(f, 1, each) / (table.n / each)
-            else:
-                own = noise_variance(m, table.n / each, each, people)(f) + f * (1 - f) / people
-            total += weight**2 * own
+            total += weight**2 * m.sampled_variances(f, table.n, each, people)
         return total
 
     def noise(f: FloatArray) -> FloatArray:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ldpstream.mechanisms.arguments import FloatArray, one_of, real
+from ldpstream.mechanisms.location import project
 
 _STEEPEST_POWER = 6.0
 
@@ -52,17 +53,10 @@ def norm(x: FloatArray, total: float) -> FloatArray:
 def norm_sub(x: FloatArray, total: float) -> FloatArray:
     """Subtracts a constant from all numbers and clips at zero, so that the sum is the total: the projection onto the simplex.
 
-    One sort, so O(k log k). Source of the algorithm: Duchi et al. 2008.
-
     >>> norm_sub(np.array([0.7, 0.5, -0.2]), 1.0).round(12).tolist()
     [0.6, 0.4, 0.0]
     """
-    x = x - x.max()  # avoids rounding errors from numbers much larger than the total
-    descending = np.sort(x)[::-1]
-    excess = np.cumsum(descending) - total
-    kept = np.arange(1, descending.size + 1)
-    last = np.flatnonzero(descending * kept > excess)[-1]
-    return np.asarray(np.maximum(x - excess[last] / kept[last], 0))
+    return project(x, total)
 
 
 def norm_mul(x: FloatArray, total: float) -> FloatArray:

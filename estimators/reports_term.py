@@ -13,11 +13,11 @@ import math
 
 import numpy as np
 
-from ldpstream.estimators.channel_terms import ChannelTerm, FakeDataTerm
 from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.bits import row_bytes
 from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.terms import ChannelTerm, FakeDataTerm
 from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 

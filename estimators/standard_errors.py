@@ -33,8 +33,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
         groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: true if `frequencies` maximises the true likelihood; relevant only for mechanisms with a term in
-            `estimators.channel_terms`.
+        exact: true if `frequencies` maximises the true likelihood; relevant only if `Mechanism.likelihood` has another one.
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """

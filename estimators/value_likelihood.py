@@ -12,7 +12,7 @@ For constant N this is the normal likelihood. For GRR with many values it is the
 log-likelihoods of several mechanisms' inversions add up.
 
 Local hashing to at least as many symbols as values is an exception to the form of R: under the one function that is not
-injective, all values have the same report. So only reports of injective functions count here (`Hashing.injective`).
+injective, all values have the same report. So only reports of injective functions count here (`Hashing.separating_part`).
 
 The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and nearer to each other close to
 zero. A value's likelihood is kept only at points within 7 standard errors of its inversion, so the time is O(k).
@@ -20,7 +20,7 @@ zero. A value's likelihood is kept only at points within 7 standard errors of it
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,9 +28,9 @@ from scipy import special
 
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
 from ldpstream.estimators.matrix_inversion import combined_inversion
-from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.local_hashing import Hashing
+from ldpstream.mechanisms.inference import Variance
 
 SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is surely no noise
@@ -40,10 +40,6 @@ FORGED = 10.0  # standard errors; the shares of honest reports have a sum nearer
 LEAST = 1e-290  # smallest prior probability of a point
 NEARLY, ALIKE = 0.125, 0.02  # kinds count as equal within these: standard errors of the inversion, and relative noise variance
 _TABLE = 2000  # entries of the table from shares to positions on the grid
-_SMALLEST = 1e-12  # smallest variance in units of 1/n; a smaller one is a rounding error
-
-
-Variance = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +66,8 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
     for m, table, each in informative(groups, steps):
         raw = combined_inversion([(m, table)], steps=each)
         z = raw.frequencies[:k]
-        if isinstance(m, ChannelMechanism):
-            found.append(Observation(z, np.maximum(raw.standard_errors**2, _SMALLEST / table.n)))
-        else:
-            noise = noise_variance(m, table.n / each, each, everyone)
-            found.append(Observation(_with_possible_sum(z, noise), noise))
+        noise = m.noise(raw.standard_errors[:k] ** 2, table.n, each, everyone)
+        found.append(Observation(_with_possible_sum(z, noise) if callable(noise) else z, noise))
     return found
 
 
@@ -91,7 +84,7 @@ def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
 def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechanism, CountTable, int]]:
     """Yields the groups with information, each with its steps. Local hashing is replaced by its injective functions' part."""
     for (own, whole), each in zip(groups, of_each_group(groups, steps), strict=True):
-        m, table = (isinstance(own, Hashing) and own.injective(whole)) or (own, whole)
+        m, table = own.separating_part(whole)
         if table.n and m.p != m.q:
             yield m, table, each
 
@@ -100,24 +93,6 @@ def people_of(groups: list[Group], steps: Steps = 1) -> float:
     """Returns the number of people who reported, over the groups with information."""
     pairs = zip(groups, of_each_group(groups, steps), strict=True)
     return sum(table.n / each for (m, table), each in pairs if m.p != m.q)
-
-
-def noise_variance(m: Mechanism, people: float, steps: int, everyone: float) -> Variance:
-    """Returns the function N of a pure mechanism's inversion.
-
-    Args:
-        m: the mechanism.
-        people: number of people of this group.
-        steps: number of reports of each person.
-        everyone: number of people of all groups. The shares are those of everyone, so the choice of this group adds noise.
-    """
-    scale = people * (steps * (m.p - m.q)) ** 2
-
-    def variance(f: FloatArray) -> FloatArray:
-        own, x = m.support_covariance(f, steps)
-        return np.asarray(np.maximum((own + (x**2).sum(axis=0)) / scale - f / everyone, _SMALLEST / people))
-
-    return variance
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
 
 import copy
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import guessing, ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer
+from ldpstream.mechanisms.inference import Inference
 from ldpstream.mechanisms.table import CountTable
 
 Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
@@ -21,7 +22,7 @@ MAX_CHANNEL_ENTRIES = 2**24
 Invalid = Literal["symbol out of range", "padding bits set"]
 
 
-class Mechanism(ABC):
+class Mechanism(Inference):
     """A pure LDP mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`.
 
     Attributes:
@@ -159,22 +160,13 @@ class Mechanism(ABC):
         numbers = np.frombuffer(blob, "<i8")
         return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
 
+    def separating_part(self, table: CountTable) -> "tuple[Mechanism, CountTable]":
+        """Returns the reports that distinguish the values, and the mechanism of these reports: usually the whole table."""
+        return self, table
+
     def empty_table(self) -> CountTable:
         """The table of no reports: the neutral element of ``+``."""
         return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
-
-    def support(self, table: CountTable) -> IntArray:
-        """(k,) int64 support counts C_v: how many reports support each value."""
-        self.require(table)
-        return self._support(table)
-
-    def _support(self, table: CountTable) -> IntArray:
-        return table.counts
-
-    def require(self, table: CountTable) -> None:
-        """Raises ValueError if the table belongs to another mechanism."""
-        if table.mechanism != self.signature:
-            raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     def channel(self) -> FloatArray:
         """Dense channel (k, outputs), for small domains: row v holds Pr[output | v] of one report of a new device.
@@ -195,77 +187,7 @@ class Mechanism(ABC):
     @abstractmethod
     def _log2_outputs(self) -> float: ...
 
-    # ---- accuracy and privacy
-
-    def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> float:
-        """Exact variance of one bin of the matrix inversion.
-
-            steps = 1:  γ(1 - γ) / (n (p - q)²),  γ = q + f (p - q)
-            steps = W:  Var S / (n W² (p - q)²),
-                        Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
-
-        The n people are drawn at random from a population in which a share f has the value. Every device reports at each of
-        the W steps, with an unchanged value. a is the probability that the memo of a person with the value supports the
-        value; b is the same probability for a person with another value. The memo's noise does not average out, so the second
-        formula is not the first formula divided by W.
-
-        Args:
-            f: true frequency of the bin, in [0, 1].
-            n: number of people, at least 1.
-            steps: number of steps W that are averaged, at least 1.
-
-        The variance is infinite if p and q are the same double, which can happen with ``calibration="paper"``.
-
-        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0.
-        """
-        f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        return float(self.inversion_variances(np.array([f]), n, steps)[0])
-
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Returns the `variance` of each bin, in the shape of `frequencies`: true frequencies in [0, 1]."""
-        scale = n * (steps * (self.p - self.q)) ** 2
-        covariance = self.support_covariance(np.asarray(frequencies, np.float64), steps)[0]
-        return np.asarray(covariance / scale) if scale else np.full(covariance.shape, math.inf)
-
-    def encoded(self, frequencies: FloatArray) -> FloatArray:
-        """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
-        return np.asarray((frequencies + (self.fakes - 1) / self.k) / self.fakes)
-
-    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Covariance of one random person's support counts over W steps with an unchanged value.
-
-        Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
-
-        Args:
-            frequencies: true frequencies of all values, each in [0, 1]. The variance of a value depends only on that value's
-                frequency.
-            steps: W, at least 1.
-
-        Returns:
-            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r = 1 or 2.
-
-        For local hashing the covariances ignore the dependence among three linearly dependent values.
-        """
-        if self.fakes > 1:
-            return self.device.support_covariance(self.encoded(frequencies), steps)
-        memo_p, memo_q, p2, q2 = self.rounds()
-        hit = frequencies * memo_p + (1 - frequencies) * memo_q
-        fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
-        kept = (p2 - q2) ** 2 * hit * (1 - hit)
-        return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Bits are independent given the value; the random value alone makes them
-        dependent."""
-        return np.asarray([steps * (self.p - self.q) * frequencies])
-
-    @abstractmethod
-    def rounds(self) -> tuple[float, float, float, float]:
-        """(a, b, p₂, q₂): a = Pr[memo supports v | value is v], b = Pr[memo supports v | value is not v],
-        p₂ = Pr[report supports v | memo supports v], q₂ = Pr[report supports v | memo does not support v].
-
-        The memo of a one-time mechanism is the value itself: (1, 0, p, q).
-        """
+    # ---- privacy
 
     def reports_in(self, steps: int) -> int:
         """Largest number of reports of one device in `steps` >= 1 consecutive time steps: min(⌈steps / w⌉, B)."""

@@ -20,9 +20,31 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
 from ldpstream.mechanisms.base import Reports
 from ldpstream.mechanisms.location import MAX_CELLS, LocationMechanism, StoredChannel, distribution
+from ldpstream.mechanisms.terms import ChannelTerm
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
 ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
+
+
+class GeometricTerm(ChannelTerm):
+    """Term of the truncated geometric mechanism on a line. A step is one O(k) recursion from each end, over e^{-ε|z-x|}."""
+
+    def __init__(self, factors: FloatArray, eps: float, counts: IntArray) -> None:
+        super().__init__(factors.size, counts)
+        self._factors, self._ratio = factors, math.exp(-eps)
+
+    def _forward(self, f: FloatArray) -> FloatArray:
+        return self._factors * self._decay(f)
+
+    def _adjoint(self, x: FloatArray) -> FloatArray:
+        return self._decay(self._factors * x)
+
+    def _decay(self, x: FloatArray) -> FloatArray:
+        from ldpstream.mechanisms.kernels import two_sided_decay
+
+        out = np.empty(self.k)
+        two_sided_decay(x, self._ratio, out)
+        return out
 
 
 class TruncatedGeometric(LocationMechanism):
@@ -67,13 +89,16 @@ class TruncatedGeometric(LocationMechanism):
     def _channel(self) -> FloatArray:
         return np.asarray(self.column_factors() * np.exp(-self.eps * self.distances()))
 
-    def inversion(self, observed: FloatArray) -> FloatArray:
+    def _channel_term(self, counts: IntArray) -> GeometricTerm:
+        return GeometricTerm(self.column_factors(), self.eps, counts)
+
+    def _invert(self, observed: FloatArray) -> FloatArray:
         """The exact inversion in O(k), for any k: the inverse of the matrix e^{-ε|z-x|} is tridiagonal.
 
         Source: Kac, Murdock and Szegő 1953.
         """
         if self.fakes > 1:
-            return super().inversion(observed)
+            return super()._invert(observed)
         a, scaled = math.exp(-self.eps), observed / self.column_factors()
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
 
@@ -109,6 +134,51 @@ def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) 
     result[1:] += beside * x[:-1]
     result[:-1] += beside * x[1:]
     return result
+
+
+class PlanarTerm(ChannelTerm):
+    """Term of the planar geometric mechanism on a grid with both sides at least 2.
+
+    The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
+    block depends on the distance between the two lines, and on whether the second line is at an edge. An edge line also
+    receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines. At k = 4096 a step
+    is 4 times faster than the dense product. A fast Fourier transform would be faster, but its error is 1e-16 of the largest m,
+    so far cells would lose all digits. The sums over pairs of lines have only positive terms, so no digits are lost.
+    """
+
+    def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:
+        super().__init__(counts.size, counts)
+        (width, height), self._tall = shape, shape[0] < shape[1]
+        channel = channel.reshape(height, width, height, width)
+        if self._tall:
+            channel = channel.transpose(1, 0, 3, 2)
+        self._rows, (lines, length) = height, channel.shape[:2]
+        to_edge, inside = channel[:, :, 0], channel[1:, :, 1]  # axes: x's line, x's cell, z's cell; z on line 0 or 1
+        self._to_edge = to_edge.reshape(-1, length)
+        self._from_edge = to_edge.transpose(2, 0, 1).reshape(length, -1)
+        self._to_inside = inside.transpose(1, 0, 2).reshape(length, -1)
+        self._from_inside = inside.transpose(2, 0, 1).reshape(length, -1)
+        self._line = np.arange(lines)
+        self._distance = np.abs(self._line[:, None] - self._line[1:-1])  # from any line to each inner line
+
+    def _forward(self, f: FloatArray) -> FloatArray:
+        lines = self._as_lines(f)
+        products = (lines @ self._to_inside).reshape(len(lines), len(lines) - 1, lines.shape[1])
+        inside = products[self._line[:, None], self._distance].sum(axis=0)
+        return self._as_cells(np.vstack([lines.ravel() @ self._to_edge, inside, lines[::-1].ravel() @ self._to_edge]))
+
+    def _adjoint(self, x: FloatArray) -> FloatArray:
+        lines = self._as_lines(x)
+        products = (lines[1:-1] @ self._from_inside).reshape(len(lines) - 2, len(lines) - 1, lines.shape[1])
+        first, last = (lines[[0, -1]] @ self._from_edge).reshape(2, *lines.shape)
+        return self._as_cells(first + last[::-1] + products[self._line[:-2], self._distance].sum(axis=1))
+
+    def _as_lines(self, cells: FloatArray) -> FloatArray:
+        lines = cells.reshape(self._rows, -1)
+        return lines.T if self._tall else lines
+
+    def _as_cells(self, lines: FloatArray) -> FloatArray:
+        return np.ravel(lines.T if self._tall else lines)
 
 
 class PlanarGeometric(StoredChannel):
@@ -148,6 +218,9 @@ class PlanarGeometric(StoredChannel):
         columns = _regions(width)[None, :, None, :]
         rows = _regions(height)[:, None, :, None]
         self._set_channel((sums[columns, rows] / sums[-1, -1]).reshape(self.k, self.k))
+
+    def _channel_term(self, counts: IntArray) -> ChannelTerm:
+        return PlanarTerm(self.shape, self.channel(), counts) if min(self.shape) > 1 else super()._channel_term(counts)
 
     def distances(self) -> FloatArray:
         """(k, k) Euclidean distance between the cells' centres, in cells."""

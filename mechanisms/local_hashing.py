@@ -45,6 +45,7 @@ from ldpstream.mechanisms.grr import (
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
 from ldpstream.mechanisms.table import CountTable
+from ldpstream.mechanisms.terms import ChannelTerm
 
 MAX_TABLE = 2**26  # limit for the counts of one table: 512 MiB of int64
 AUTO_TABLE = 2**23  # limit if g is chosen automatically and some g is within the limit: 64 MiB, which the services can store
@@ -96,6 +97,37 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
     return max(h for h in prime_powers(MAX_FIELD) if h <= g and fits(k, h, limit))
 
 
+class HashingTerm(ChannelTerm):
+    """Term of local hashing's (S, g) count table. A step uses two Radon transforms over GF(g) (`mechanisms.linear_pool`).
+
+        P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
+
+    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. A step needs O(m S g²/(g-1)) additions; the dense
+    channel would need O(k S) operations. A memoized mechanism has the same channel; p is then the probability over both rounds.
+
+    Args:
+        pool: the hash functions.
+        counts: (S, g) int64 the table's counts.
+        p, other: Pr[report is y | hashed symbol is y] and Pr[report is y | hashed symbol is not y], of one report.
+    """
+
+    def __init__(self, pool: LinearPool, counts: IntArray, p: float, other: float) -> None:
+        super().__init__(pool.k, pool.fold(counts), -int(counts.sum()) * math.log(pool.size))
+        self._pool, self._other, self._excess = pool, other, p - other
+
+    def _forward(self, f: FloatArray) -> FloatArray:
+        m = self._pool.radon(f)
+        m *= self._excess
+        m += self._other * f.sum()
+        return m
+
+    def _adjoint(self, x: FloatArray) -> FloatArray:
+        sums = self._pool.radon_transpose(x)
+        sums *= self._excess
+        sums += self._other * x.sum()
+        return sums
+
+
 class Hashing(Mechanism):
     """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables.
 
@@ -135,14 +167,17 @@ class Hashing(Mechanism):
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
 
-    def injective(self, table: CountTable) -> tuple[Mechanism, CountTable] | None:
-        """Returns the reports of the injective hash functions as reports of GRR, if k is at most g; otherwise None.
+    def _channel_term(self, counts: IntArray) -> HashingTerm:
+        return HashingTerm(self.pool, counts, self.p, self.other_symbol)
+
+    def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
+        """Returns the reports of the injective hash functions as reports of GRR, if k is at most g.
 
         Then each function except function 0 gives every value its own symbol: a report is a GRR report on g symbols, of which k
         are values. Function 0 hashes all values to one symbol, so its reports carry no information on the shares.
         """
         if self.pool.m > 1 or self.fakes > 1:
-            return None
+            return self, table
         functions = np.arange(1, self.g)
         hashed = self.pool.hash(np.repeat(functions, self.g), np.tile(np.arange(self.g), self.g - 1))
         counts = table.counts[np.repeat(functions, self.g), hashed].reshape(self.g - 1, self.g).sum(axis=0)

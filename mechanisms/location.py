@@ -22,8 +22,10 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
 from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
 from ldpstream.mechanisms.grr import unsigned
+from ldpstream.mechanisms.inference import SMALLEST
 from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.table import CountTable
+from ldpstream.mechanisms.terms import ChannelTerm, DenseTerm, Term
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
@@ -35,13 +37,13 @@ class ChannelMechanism(OneTime):
     mechanisms (`support`, `support_covariance`, `variance`) raise ValueError.
 
     Attributes:
-        pure: False.
+        unbiased: False, since a channel may not be invertible (`inverse`).
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
             can produce a report that another value cannot produce. If finite, `eps_1` is the LDP ε of one report.
         k, eps_inf, report_dtype, table_shape, signature: as in `Mechanism`; `eps_inf` is infinite.
     """
 
-    pure = False
+    unbiased = False
     p = math.nan
     q = math.nan
 
@@ -80,9 +82,32 @@ class ChannelMechanism(OneTime):
         found.setflags(write=False)
         return found
 
-    def inversion(self, observed: FloatArray) -> FloatArray:
-        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares, (outputs,) counts / n."""
+    def likelihood(self, table: CountTable, exact: bool = True) -> Term:
+        return super().likelihood(table)
+
+    def _channel_term(self, counts: IntArray) -> ChannelTerm:
+        return DenseTerm(self.channel(), counts)
+
+    def inversion(self, table: CountTable) -> FloatArray:
+        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares."""
+        self.require(table)
+        return self._invert(table.counts / table.n)
+
+    def _invert(self, observed: FloatArray) -> FloatArray:
         return np.asarray(observed @ self.inverse())
+
+    def possible(self, shares: FloatArray) -> FloatArray:
+        return project(shares)
+
+    def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        return np.maximum(variance, SMALLEST / n)
+
+    def sampled_variances(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        return self.inversion_variances(f, 1, steps) / (n / steps)
+
+    def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
+        """Like `Mechanism.fresh_moments`; the skewness is neglected."""
+        return 1.0, np.zeros(shares.size)
 
     def with_fake_data(self, d: int) -> "Mechanism":
         mixed = super().with_fake_data(d)
@@ -124,6 +149,10 @@ class ChannelMechanism(OneTime):
 
     def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> NoReturn:
         self._refuse("a variance that depends on one bin's frequency only (see inversion_variances)")
+
+    @property
+    def largest_contribution(self) -> NoReturn:
+        self._refuse("a bound of one report's contribution")
 
     def rounds(self) -> NoReturn:
         self._refuse("p and q")
@@ -192,6 +221,19 @@ def worst_loss(channel: FloatArray) -> float:
     high, low = channel.max(axis=0), channel.min(axis=0)
     high, low = high[high > 0], low[high > 0]
     return float(np.log(high / low).max()) if low.all() else math.inf
+
+
+def project(x: FloatArray, total: float = 1.0) -> FloatArray:
+    """The Euclidean projection of numbers onto the simplex: non-negative numbers with this sum. O(k log k).
+
+    Source of the algorithm: Duchi et al. 2008.
+    """
+    x = x - x.max()  # avoids rounding errors from numbers much larger than the total
+    descending = np.sort(x)[::-1]
+    excess = np.cumsum(descending) - total
+    kept = np.arange(1, descending.size + 1)
+    last = np.flatnonzero(descending * kept > excess)[-1]
+    return np.asarray(np.maximum(x - excess[last] / kept[last], 0))
 
 
 def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:

@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 
-from ldpstream.estimators.channel_terms import DenseTerm
 from ldpstream.estimators.estimate import Group, check_groups
 from ldpstream.estimators.likelihood import em, ibu
 from ldpstream.estimators.matrix_inversion import matrix_inversion
@@ -24,6 +23,7 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import ChannelMechanism, Mechanism
 from ldpstream.mechanisms.arguments import MIN_EPS, FloatArray, one_of
 from ldpstream.mechanisms.grr import GRR
+from ldpstream.mechanisms.terms import DenseTerm
 from ldpstream.mechanisms.unary import Bits
 
 Estimator = Literal["INV", "IBU", "RAP"]

@@ -18,13 +18,13 @@ from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, combined_mle, em, gibu
 from ldpstream.estimators.optimum import projected_maximum
 from ldpstream.estimators.reports_term import reports_term
-from ldpstream.estimators.terms import Term
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from ldpstream.mechanisms.grr import GRR
 from ldpstream.mechanisms.location import StoredChannel
 from ldpstream.mechanisms.shokri import Shokri
+from ldpstream.mechanisms.terms import Term
 from ldpstream.mechanisms.unary import UnaryEncoding
 
 LINE_K, GRID, CELL_KM = 100, (24, 16), 0.5

@@ -16,11 +16,11 @@ from ldpstream.advice.error_measures import mae, mse
 from ldpstream.advice.populations import SHAPES
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.estimators.likelihood import em
-from ldpstream.estimators.terms import SupportTerm
 from ldpstream.mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.grr import LongitudinalGRR
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.terms import SupportTerm
 
 EPSILONS = (1.0, 2.0, 4.0)
 LOLOHA_G = {1.0: 3, 2.0: 7, 4.0: 53}  # §3.2's formula, rounded as in the paper's package; the paper prints floors
@@ -62,8 +62,7 @@ def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray
         q = m.p1 * m.q2 + m.q1 * m.p2
     elif slip and isinstance(m, LongitudinalHashing):
         q = m.p1 * m.q2 + m.p2 / m.g
-    term = SupportTerm(m, table)
-    term.q, term.slope = q, p - q
+    term = SupportTerm(m.support(table), table.n, p, q)
     return em([term], np.full(m.k, 1 / m.k), max_iter=10_000, tol=1e-12)[0]
 
 

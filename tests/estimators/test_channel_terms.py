@@ -11,25 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpstream.estimators import ibu, mle
-from ldpstream.estimators.channel_terms import (
-    ChannelTerm,
-    DenseTerm,
-    FakeDataTerm,
-    GeometricTerm,
-    HashingTerm,
-    PlanarTerm,
-    WaveTerm,
-    exact_term,
-)
 from ldpstream.estimators.reports_term import reports_term
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.geometric import GeometricTerm, PlanarGeometric, PlanarTerm, TruncatedGeometric
+from ldpstream.mechanisms.local_hashing import HashingTerm, LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.shokri import Shokri
-from ldpstream.mechanisms.square_wave import SquareWave
-
-Term = ChannelTerm | FakeDataTerm
+from ldpstream.mechanisms.square_wave import SquareWave, WaveTerm
+from ldpstream.mechanisms.terms import DenseTerm, FakeDataTerm, SupportTerm, Term
 
 
 def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
@@ -97,16 +86,15 @@ def test_the_term_of_a_table_equals_the_dense_term(m: Mechanism, data: st.DataOb
     counts = rng.integers(0, 50, m.table_shape)
     counts[rng.random(m.table_shape) < 0.5] = 0
     counts.reshape(-1)[f @ channel < 1e-100] = 0  # below 1e-100 the gradient is finite but not exact
-    term = exact_term(m, m.table(int(counts.sum()), counts))
-    assert term is not None
+    term = m.likelihood(m.table(int(counts.sum()), counts))
     assert (term.k, term.n) == (m.k, counts.sum())
     check(term, channel, counts.ravel(), f, rng.normal(size=m.k))
 
 
 def test_each_mechanism_gets_its_own_term() -> None:
-    kinds: list[tuple[Mechanism, type | None]] = [
-        *[(make(name, 5), HashingTerm if name.endswith("LH") else None) for name in NAMES],
-        *[(make(name, 5).with_fake_data(2), FakeDataTerm if name.endswith("LH") else None) for name in NAMES],
+    kinds: list[tuple[Mechanism, type]] = [
+        *[(make(name, 5), HashingTerm if name.endswith("LH") else SupportTerm) for name in NAMES],
+        *[(make(name, 5).with_fake_data(2), FakeDataTerm if name.endswith("LH") else SupportTerm) for name in NAMES],
         (TruncatedGeometric(5, 1.0), GeometricTerm),
         (PlanarGeometric((2, 3), 1.0), PlanarTerm),
         (PlanarGeometric((1, 3), 1.0), DenseTerm),
@@ -115,16 +103,15 @@ def test_each_mechanism_gets_its_own_term() -> None:
         (SquareWave(5, 1.0).with_fake_data(2), FakeDataTerm),
     ]
     for m, kind in kinds:
-        term = exact_term(m, m.empty_table())
-        assert term is None if kind is None else type(term) is kind
+        term = m.likelihood(m.empty_table())
+        assert type(term) is kind
         with pytest.raises(ValueError, match="expected a count table of"):
-            exact_term(m, make("GRR", 4).empty_table())
+            m.likelihood(make("GRR", 4).empty_table())
 
 
 def test_no_reports_add_nothing() -> None:
     for m in TABLES:
-        term = exact_term(m, m.empty_table())
-        assert term is not None
+        term = m.likelihood(m.empty_table())
         f = np.full(m.k, 1 / m.k)
         value, gradient = term(f)
         assert (value, term.n) == (0.0, 0)
@@ -152,8 +139,7 @@ def test_extreme_privacy_parameters_stay_finite(eps: float) -> None:
     rng = np.random.default_rng(1)
     for m in (LocalHashing("OLH", 9, eps, g=3), LongitudinalHashing("L-OLH", 9, eps + 1, eps, g=3), TruncatedGeometric(9, eps)):
         counts = rng.integers(0, 9, m.table_shape)
-        term = exact_term(m, m.table(int(counts.sum()), counts))
-        assert term is not None
+        term = m.likelihood(m.table(int(counts.sum()), counts))
         for f in (np.full(9, 1 / 9), np.eye(9)[4]):
             value, gradient = term(f)
             # far cells of the geometric mechanism underflow: a probability below e^-745 becomes zero
@@ -251,8 +237,7 @@ def em(term: Term, steps: int) -> FloatArray:
 def test_every_step_of_the_em_raises_the_likelihood(m: Mechanism) -> None:
     rng = np.random.default_rng(7)
     counts = m.device.tabulate(m.device.simulate(rng.integers(0, m.k // 2 + 1, 200), rng)).counts
-    term = exact_term(m, m.table(200, counts))
-    assert term is not None
+    term = m.likelihood(m.table(200, counts))
     values = [term(em(term, steps))[0] for steps in range(6)]
     assert all(b >= a - 1e-12 * abs(a) for a, b in pairwise(values))
 
@@ -266,9 +251,7 @@ def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, floa
     rng = np.random.default_rng(seed)
     table = m.tabulate(m.simulate(rng.choice(100, 20_000, p=f), rng))
     mixed_up = m.table(table.n, rng.permutation(table.counts))
-    exact, wrong = exact_term(m, table), exact_term(m, mixed_up)
-    assert exact is not None
-    assert wrong is not None
+    exact, wrong = m.likelihood(table), m.likelihood(mixed_up)
     estimates = em(exact, steps), ibu(m, table, max_iter=steps, likelihood="support").frequencies, em(wrong, steps)
     first, second, third = (float(((estimate - f) ** 2).mean()) for estimate in estimates)
     return first, second, third
@@ -297,8 +280,7 @@ def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
     for seed in range(100, 105):
         rng = np.random.default_rng(seed)
         table = m.tabulate(m.simulate(rng.choice(100, 20_000, p=f), rng))
-        term = exact_term(m, table)
-        assert term is not None
+        term = m.likelihood(table)
         exact, supports = em(term, 5000), mle(m, table, likelihood="support").frequencies
         ratios.append(((exact - f) ** 2).mean() / ((supports - f) ** 2).mean())
     assert 0.9 < np.mean(ratios) < 1.12

@@ -74,9 +74,9 @@ def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps:
 def test_the_lines_inversion_equals_the_dense_one(k: int, eps: float) -> None:
     m, rng = LOCATION["truncated-geometric"](k=k, eps=eps), np.random.default_rng(k)
     observed, f = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
-    dense = ChannelMechanism.inversion(m, observed)
-    np.testing.assert_allclose(m.inversion(observed), dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
-    np.testing.assert_allclose(m.inversion(f @ m.channel()), f, atol=1e-10)
+    dense = ChannelMechanism._invert(m, observed)
+    np.testing.assert_allclose(m._invert(observed), dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
+    np.testing.assert_allclose(m._invert(f @ m.channel()), f, atol=1e-10)
     for steps in (1, 5):
         slow = ChannelMechanism.inversion_variances(m, f, 9, steps)
         np.testing.assert_allclose(m.inversion_variances(f, 9, steps), slow, rtol=1e-7)
@@ -98,7 +98,7 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
     m.inverse()
     mixed = m.with_fake_data(3)
     assert isinstance(mixed, ChannelMechanism)
-    np.testing.assert_allclose(mixed.inversion(F @ mixed.channel()), F, atol=1e-12)
+    np.testing.assert_allclose(mixed._invert(F @ mixed.channel()), F, atol=1e-12)
     put_in = (F + 2 / 6) / 3
     np.testing.assert_allclose(mixed.inversion_variances(F, 5, 1), 9 * m.inversion_variances(put_in, 5, 1), rtol=1e-9)
     np.testing.assert_allclose(mixed.inversion_variances(F, 5, 4), 9 * m.inversion_variances(put_in, 5, 4), rtol=1e-9)

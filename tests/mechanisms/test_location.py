@@ -383,7 +383,7 @@ def test_inversion_variances_match_enumeration(m: ChannelMechanism, steps: int) 
 
 @each
 def test_methods_for_pure_mechanisms_are_rejected(m: ChannelMechanism) -> None:
-    assert m.pure is False
+    assert m.unbiased is False
     assert math.isnan(m.p)
     assert math.isnan(m.q)
     asked: list[tuple[Callable[[], Any], str]] = [
@@ -391,6 +391,7 @@ def test_methods_for_pure_mechanisms_are_rejected(m: ChannelMechanism) -> None:
         (lambda: m.support(m.empty_table()), "support counts"),
         (lambda: m.support_covariance(np.full(m.k, 1 / m.k)), "covariance"),
         (m.rounds, "p and q"),
+        (lambda: m.largest_contribution, "bound"),
     ]
     for ask, what in asked:
         with pytest.raises(ValueError, match=f"is not a pure mechanism and has no .*{what}"):

@@ -145,7 +145,7 @@ def test_the_inversion_is_least_squares_on_the_hyperplane() -> None:
     counts = rng.multinomial(1000, np.full(m.cells, 1 / m.cells))
     shares = counts / 1000
     waves = m.channel() > m.far * 1.01
-    fitted = m.inversion(shares)
+    fitted = m.inversion(m.table(1000, counts))
     residual = (shares - m.far) / (m.near - m.far) - fitted @ waves
     pull = waves @ residual  # the gradient is the same for all values: no change with sum 0 comes nearer
     np.testing.assert_allclose(pull, pull.mean(), atol=1e-9)

@@ -1,0 +1,207 @@
+"""The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates.
+
+Estimators ask a mechanism through these methods. `Inference` implements them for a pure mechanism, whose reports support each
+value with probability p or q. A mechanism of another form overrides them.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.table import CountTable
+from ldpstream.mechanisms.terms import ChannelTerm, FakeDataTerm, SupportTerm, Term
+
+SMALLEST = 1e-12  # smallest variance in units of 1/n; a smaller one is a rounding error
+
+Variance = Callable[[FloatArray], FloatArray]  # from shares in [0, 1] to variances
+
+
+class Inference(ABC):
+    """What a mechanism tells estimators. `Mechanism` describes the attributes.
+
+    Attributes:
+        unbiased: true if the inversion is unbiased for every table.
+    """
+
+    k: int
+    p: float
+    q: float
+    fakes: int
+    every_steps: int
+    signature: str
+    unbiased: bool = True
+
+    @property
+    @abstractmethod
+    def device(self) -> "Inference": ...
+
+    def require(self, table: CountTable) -> None:
+        """Raises ValueError if the table belongs to another mechanism."""
+        if table.mechanism != self.signature:
+            raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
+
+    def support(self, table: CountTable) -> IntArray:
+        """(k,) int64 support counts C_v: how many reports support each value."""
+        self.require(table)
+        return self._support(table)
+
+    def _support(self, table: CountTable) -> IntArray:
+        return table.counts
+
+    # ---- likelihood
+
+    def likelihood(self, table: CountTable, exact: bool = True) -> Term:
+        """Returns the log-likelihood of a count table.
+
+        The result is the true likelihood if the table determines it. Bit counts do not: for unary encodings and subsets, the
+        result is the papers' pseudo-likelihood of the support counts.
+
+        Args:
+            table: the mechanism's count table.
+            exact: false for the likelihood of the support counts, which is far faster for local hashing. A mechanism without
+                support counts returns its true likelihood.
+
+        Raises:
+            ValueError: if the table belongs to another mechanism.
+        """
+        self.require(table)
+        term = self.device._channel_term(table.counts) if exact else None
+        if term is None:
+            return SupportTerm(self.support(table), table.n, self.p, self.q)
+        return term if self.fakes == 1 else FakeDataTerm(term, self.fakes)
+
+    def _channel_term(self, counts: IntArray) -> ChannelTerm | None:
+        """Returns the true likelihood of counts without fake data; None if it is that of the support counts, or unknown."""
+        return None
+
+    # ---- inversion
+
+    def inversion(self, table: CountTable) -> FloatArray:
+        """Returns the raw frequencies of the matrix inversion, (k,): (C_v/n - q) / (p - q) for support counts C."""
+        return np.asarray((self.support(table) / table.n - self.q) / (self.p - self.q))
+
+    def possible(self, shares: FloatArray) -> FloatArray:
+        """Returns frequencies near these raw shares, (k,), for which `inversion_variances` is defined."""
+        return np.clip(shares, 0, 1)
+
+    def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> float:
+        """Exact variance of one bin of the matrix inversion.
+
+            steps = 1:  γ(1 - γ) / (n (p - q)²),  γ = q + f (p - q)
+            steps = W:  Var S / (n W² (p - q)²),
+                        Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
+
+        The n people are drawn at random from a population in which a share f has the value. Every device reports at each of
+        the W steps, with an unchanged value. a is the probability that the memo of a person with the value supports the
+        value; b is the same probability for a person with another value. The memo's noise does not average out, so the second
+        formula is not the first formula divided by W.
+
+        Args:
+            f: true frequency of the bin, in [0, 1].
+            n: number of people, at least 1.
+            steps: number of steps W that are averaged, at least 1.
+
+        The variance is infinite if p and q are the same double, which can happen with ``calibration="paper"``.
+
+        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0.
+        """
+        f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
+        return float(self.inversion_variances(np.array([f]), n, steps)[0])
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """Returns the `variance` of each bin, in the shape of `frequencies`: true frequencies in [0, 1]."""
+        scale = n * (steps * (self.p - self.q)) ** 2
+        covariance = self.support_covariance(np.asarray(frequencies, np.float64), steps)[0]
+        return np.asarray(covariance / scale) if scale else np.full(covariance.shape, math.inf)
+
+    def encoded(self, frequencies: FloatArray) -> FloatArray:
+        """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
+        return np.asarray((frequencies + (self.fakes - 1) / self.k) / self.fakes)
+
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Covariance of one random person's support counts over W steps with an unchanged value.
+
+        Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
+
+        Args:
+            frequencies: true frequencies of all values, each in [0, 1]. The variance of a value depends only on that value's
+                frequency.
+            steps: W, at least 1.
+
+        Returns:
+            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r = 1 or 2.
+
+        For local hashing the covariances ignore the dependence among three linearly dependent values.
+        """
+        if self.fakes > 1:
+            return self.device.support_covariance(self.encoded(frequencies), steps)
+        memo_p, memo_q, p2, q2 = self.rounds()
+        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
+        kept = (p2 - q2) ** 2 * hit * (1 - hit)
+        return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """The rows x of `support_covariance`. Bits are independent given the value; the random value alone makes them
+        dependent."""
+        return np.asarray([steps * (self.p - self.q) * frequencies])
+
+    @abstractmethod
+    def rounds(self) -> tuple[float, float, float, float]:
+        """(a, b, p₂, q₂): a = Pr[memo supports v | value is v], b = Pr[memo supports v | value is not v],
+        p₂ = Pr[report supports v | memo supports v], q₂ = Pr[report supports v | memo does not support v].
+
+        The memo of a one-time mechanism is the value itself: (1, 0, p, q).
+        """
+
+    def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> Variance | FloatArray:
+        """Returns the variance of the inversion's noise, given the people, as if the values were independent.
+
+        `estimators.value_likelihood` explains the parts of the covariance that drop out since the shares sum to 1.
+
+        Args:
+            variance: (k,) variances of the inversion at its own shares, for random people.
+            n: number of reports.
+            steps: number of reports of each person.
+            everyone: number of people of all groups. The shares are those of everyone, so the choice of this group adds noise.
+
+        Returns:
+            A function of the shares, or (k,) fixed variances, which include the choice of the people.
+        """
+        return lambda f: self._noise_at(f, n, steps, everyone)
+
+    def sampled_variances(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        """Returns the variances at the shares f for random people, (k,); the other arguments are as for `noise`."""
+        return np.asarray(self._noise_at(f, n, steps, everyone) + f * (1 - f) / everyone)
+
+    def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        people = n / steps
+        own, x = self.support_covariance(f, steps)
+        scale = people * (steps * (self.p - self.q)) ** 2
+        return np.asarray(np.maximum((own + (x**2).sum(axis=0)) / scale - f / everyone, SMALLEST / people))
+
+    @property
+    def largest_contribution(self) -> float:
+        """Largest contribution of one report to n times an inverted share."""
+        return 1 / abs(self.p - self.q)
+
+    def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
+        """Returns the least variance of one report's fresh noise in a share, and the third central moments, (k,).
+
+        The least variance is that of one report more or less. A person's report supports the value with the probability p₂ or
+        q₂ (`rounds`), and adds 1 / (p - q) to the share. A variable that is 1 with probability c and otherwise 0 has the third
+        central moment c (1 - c) (1 - 2c).
+        """
+        encoded = self.encoded(shares)
+        memo_p, memo_q, p2, q2 = self.device.rounds()
+        hit = encoded * memo_p + (1 - encoded) * memo_q
+        if self.every_steps > 1:  # other people at each step: the value and the memo vary, too
+            chance = hit * p2 + (1 - hit) * q2
+            third = chance * (1 - chance) * (1 - 2 * chance)
+        else:
+            third = hit * p2 * (1 - p2) * (1 - 2 * p2) + (1 - hit) * q2 * (1 - q2) * (1 - 2 * q2)
+        return 1 / (self.p - self.q) ** 2, np.asarray(third / (self.p - self.q) ** 3)

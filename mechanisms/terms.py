@@ -1,0 +1,188 @@
+"""Terms of a log-likelihood. A term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
+
+A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of reports with outcome z. γ_z is the probability of z under f, and is
+linear in f. Therefore
+
+    Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
+
+A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
+max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c is therefore an upper bound of the distance of L(f) from the maximum.
+
+`Mechanism.likelihood` returns the term of a count table. A group of reports with a channel A of shape (k, outputs) has
+
+    L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)        minus the Hessian times d: A (c/m² · Aᵀ d)
+
+Such a term needs only products A x and Aᵀ f (`ChannelTerm`). A mechanism's module has its own method for these products, such
+as a recursion, running sums, or a transform. The formulas do not assume Σ f = 1.
+
+For a memoizing mechanism, L(f) is the likelihood of single reports. Over several steps, this likelihood treats one person's
+reports as reports of several people with the same distribution. The estimate stays consistent, but its errors are larger.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
+
+TINY = 1e-130  # smallest probability of a support; a count divided by TINY² does not overflow
+FLOOR = 1e-140  # smallest m in the gradient and the curvature of a channel, so that c/m² cannot overflow
+
+
+class Term(Protocol):
+    """The log-likelihood of one group's reports, as a function of the frequencies.
+
+    Attributes:
+        k: domain size.
+        n: number of reports; L / n is the normalised log-likelihood.
+    """
+
+    k: int
+    n: int
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) holds even if Σ f is not 1."""
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        """Returns minus the Hessian at f, times a direction, (k,)."""
+
+
+class SupportTerm:
+    """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
+
+    This term is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing this term is the
+    papers' pseudo-likelihood, which treats every support as a separate report.
+
+    Attributes:
+        support: (k,) the counts c.
+        q: probability that a report supports a given value that is not the person's; at least the smallest normal double.
+        slope: p - q, at least 0.
+    """
+
+    def __init__(self, support: IntArray, n: int, p: float, q: float) -> None:
+        self.k, self.n = support.size, n
+        self.support = support.astype(np.float64)
+        self.q, self.slope = max(q, float(np.finfo(np.float64).tiny)), max(p - q, 0.0)
+
+    def _gamma(self, f: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(self.q * f.sum() + self.slope * f, TINY))
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        gamma = self._gamma(f)
+        r = self.support / gamma
+        return float((self.support * np.log(gamma)).sum()), self.q * r.sum() + self.slope * r
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        r = self.support / self._gamma(f) ** 2 * (self.q * direction.sum() + self.slope * direction)
+        return np.asarray(self.q * r.sum() + self.slope * r)
+
+
+class ChannelTerm(ABC):
+    """Log-likelihood of the counts of a channel's outputs.
+
+    A subclass computes the products with the channel, and may scale each column of the channel. Scaling adds only a constant to
+    L; `offset` corrects for this constant.
+
+    Args:
+        k: domain size.
+        counts: (outputs,) number of reports of each output, at least 0.
+        offset: constant added to Σ c ln m to give L, in nats.
+
+    Attributes:
+        n: number of reports, Σ c.
+    """
+
+    def __init__(self, k: int, counts: npt.NDArray[np.integer], offset: float = 0.0) -> None:
+        self.k = k
+        self.n = int(counts.sum())
+        self._counts = counts.astype(np.float64)
+        self._offset = offset
+
+    @abstractmethod
+    def _forward(self, f: FloatArray) -> FloatArray:
+        """Returns Aᵀ f, linear in f: from (k,) to (outputs,)."""
+
+    @abstractmethod
+    def _adjoint(self, x: FloatArray) -> FloatArray:
+        """Returns A x: from (outputs,) to (k,)."""
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        """Returns L(f) in nats and its gradient, (k,).
+
+        L is -inf if f makes a received report impossible. The gradient replaces any m below 1e-140 by 1e-140, so the gradient
+        stays finite.
+        """
+        m = self._forward(f)
+        gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
+        never = m <= 0
+        if (self._counts[never] > 0).any():
+            return -math.inf, gradient
+        m[never] = 1.0
+        return float(self._counts @ np.log(m)) + self._offset, gradient
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        """Returns minus the Hessian of L at f, times a direction; both (k,)."""
+        m = np.maximum(self._forward(f), FLOOR)
+        return self._adjoint(self._counts / m * (self._forward(direction) / m))
+
+
+class DenseTerm(ChannelTerm):
+    """Term of any channel, computed by dense products, in O(k · outputs) per step.
+
+    Args:
+        channel: (k, outputs); row v is Pr[output | v]; each row sums to 1 to within 1e-9.
+        counts: (outputs,) integers, at least 0.
+
+    Raises:
+        ValueError: if the channel is not stochastic, or the counts are not counts of its outputs.
+
+    >>> term = DenseTerm(np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([2, 1]))
+    >>> value, gradient = term(np.array([0.5, 0.5]))
+    >>> round(value, 4), gradient.tolist()
+    (-2.0794, [3.5, 2.5])
+    """
+
+    def __init__(self, channel: FloatArray, counts: npt.NDArray[np.integer]) -> None:
+        if channel.ndim != 2 or not ((channel >= 0).all() and np.allclose(channel.sum(axis=1), 1, rtol=0, atol=1e-9)):
+            raise ValueError(f"channel must be a matrix with rows of probabilities that sum to 1, got shape {channel.shape}")
+        if counts.shape != channel.shape[1:] or counts.dtype.kind not in "iu" or (counts < 0).any():
+            raise ValueError(
+                f"counts must be {channel.shape[1]} integers of at least 0, got {counts.dtype} of shape {counts.shape}"
+            )
+        super().__init__(channel.shape[0], counts)
+        self._channel = channel
+
+    def _forward(self, f: FloatArray) -> FloatArray:
+        return np.asarray(f @ self._channel)
+
+    def _adjoint(self, x: FloatArray) -> FloatArray:
+        return np.asarray(self._channel @ x)
+
+
+class FakeDataTerm:
+    """A term under fake data: one device in d reports the person's value; the other devices report a uniform value.
+
+        L(f) = term((f + (d-1)/k Σf) / d)
+
+    Source: `Mechanism.with_fake_data`.
+    """
+
+    def __init__(self, term: ChannelTerm, d: int) -> None:
+        self.k, self.n = term.k, term.n
+        self._term, self._d = term, integer("d", d, 1, 10**6)
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        """Returns L(f) in nats and its gradient, (k,)."""
+        value, gradient = self._term(self._mixed(f))
+        return value, self._mixed(gradient)
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        """Returns minus the Hessian of L at f, times a direction; both (k,)."""
+        return self._mixed(self._term.curvature(self._mixed(f), self._mixed(direction)))
+
+    def _mixed(self, f: FloatArray) -> FloatArray:
+        """Mixes in uniform values. The mixing matrix is symmetric: the matrix is its own transpose."""
+        return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)
