@@ -4,7 +4,7 @@ Faust manages the consumer group, the partitions and the process. `agents.consum
 `agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
 run. Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
 
-An agent counts one survey, or all surveys of a folder (`agents.served_surveys`, `agents.countings`). All agents of a deployment
+An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). All agents of a deployment
 are in one consumer group. If the surveys change, each agent changes its subscription, which is one rebalance of the group.
 """
 
@@ -31,11 +31,11 @@ from ldpstream.agents import metrics
 from ldpstream.agents.consumer.batches import CHUNK_BYTES
 from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from ldpstream.agents.consumer.second_client import SecondClient
+from ldpstream.agents.counted_surveys import CountedSurveys
 from ldpstream.agents.counting import Counting
-from ldpstream.agents.countings import Countings
+from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import Chunk
-from ldpstream.agents.served_surveys import ServedSurveys
 from ldpstream.agents.startup import check_survey
 from ldpstream.agents.watchdog import Watchdog
 from ldpstream.runtime.logs import logging_config
@@ -84,15 +84,15 @@ class AgentApp(faust.App):
         self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), SecondClient(settings)
         self.redis = SharedClient(settings)
         self.stopping, self._survey_watch = threading.Event(), watch
-        self.countings = Countings(self._new_counting, self._done, self._failed)
+        self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)
         surveys = [text.survey for text in watch.surveys.values()]
         self._only_survey = None if watch.only_file is None else surveys[0]
         group = settings.group if self._only_survey is None else group_id(self._only_survey)
         keeper = SurveyKeeper(settings, watch)
         check = partial(check_survey, settings, group=group, client=self.redis, keeper=keeper)
-        self.surveys = ServedSurveys(watch, self.countings, check, self._assigned, self._subscribe, keeper.forget)
-        metrics.partitions.set_function(lambda: self.countings.n_partitions)
-        metrics.store_available.set_function(lambda: self.countings.store_answers)
+        self.surveys = CountedSurveys(watch, self.dispatcher, check, self._assigned, self._subscribe, keeper.forget)
+        metrics.partitions.set_function(lambda: self.dispatcher.n_partitions)
+        metrics.store_available.set_function(lambda: self.dispatcher.store_answers)
         super().__init__(
             group,
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
@@ -125,13 +125,13 @@ class AgentApp(faust.App):
 
     async def _count(self, chunks: Any) -> None:
         async for event in chunks.events():
-            self.countings.take(event.message.topic, event.value)
+            self.dispatcher.take(event.message.topic, event.value)
 
     async def _follow(self) -> None:
         await self.surveys.follow()
 
     async def _watch(self) -> None:
-        await self.countings.watch(self.watchdog.alive)
+        await self.dispatcher.watch(self.watchdog.alive)
 
     # ---- for the surveys
 
@@ -176,8 +176,8 @@ class AgentApp(faust.App):
 
     @property
     def ready(self) -> bool:
-        """True once this process is in the group and counts. See `Countings.ready`."""
-        return self.surveys.started and self.countings.ready
+        """True once this process is in the group and counts. See `Dispatcher.ready`."""
+        return self.surveys.started and self.dispatcher.ready
 
     def prepare(self) -> None:
         """Serves the metrics, waits for Kafka, runs the start-up checks, then starts the watchdog.
@@ -202,10 +202,10 @@ class AgentApp(faust.App):
 
     async def _revoked(self, *about: Any, **_: Any) -> None:
         _app, partitions = about
-        await self.countings.revoke(partitions)
+        await self.dispatcher.revoke(partitions)
 
     async def _shut_down(self, *_about: Any, **_: Any) -> None:
-        await self.countings.close()
+        await self.dispatcher.close()
         await asyncio.to_thread(self.second_client.close)
 
     def _new_transport(self) -> Any:

@@ -1,7 +1,7 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
 The fold tracks the next offset. The fold therefore counts a record once even if the log delivers the record twice, and detects
-missing records. A record that was sent several times is also counted once if it has a report key (`agents.report_keys`). A
+missing records. A record that was sent several times is also counted once if it has a report key (`agents.remembered_keys`). A
 pane is the count table of one attribute, level, step and cohort. The fold keeps only the panes that may still change, and
 drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the fold's
 changes to a store, and confirms the writes.
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ldpstream.agents.report_keys import ReportKeys, tally_once
+from ldpstream.agents.remembered_keys import RememberedKeys, tally_once
 from ldpstream.agents.tally import Record, Records
 from ldpstream.mechanisms import CountTable
 from ldpstream.stores import PaneKey
@@ -87,7 +87,7 @@ class PartitionFold:
         self._dirty: set[PaneKey] = set()
         self._dirty_bytes = 0
         self._rejected: Counter[Reason] = Counter(start.rejected)
-        self._keys = ReportKeys(survey, start.keys)
+        self._keys = RememberedKeys(survey, start.keys)
         if checkpoint is None and begin:
             self.lose(begin)
 

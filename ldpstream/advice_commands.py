@@ -72,7 +72,7 @@ def advise_command(
     json: JsonFile = None,
 ) -> None:
     """Find the best mechanism, estimator and post-processing: by exact variance, then by simulation."""
-    from ldpstream.advice import tables as advice_tables
+    from ldpstream.advice import advice_tables
     from ldpstream.advice.advise import advise, check_attribute
     from ldpstream.advice.question import AdviceError, Question
     from ldpstream.advice.sample_file import read_sample

@@ -310,7 +310,7 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 def gateway_sink(url: str, settings: Settings) -> Sink:
     """Returns a sink to the gateway, with the first token of the tokens file."""
     from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
-    from ldpstream.producers.gateway.service import read_tokens
+    from ldpstream.producers.gateway.gateway_process import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
@@ -345,7 +345,7 @@ def estimate(
     watch = SurveyWatch(survey_files)
     if watch.only_file is None and (until is not None or json is not None):
         fail("--until and --json need exactly one survey file")
-    from ldpstream.publishing.service import serve
+    from ldpstream.publishing.estimator_process import serve
 
     def seen(publication: "Publication") -> None:
         if until is not None and publication.span == "window" and publication.cohort is None:
@@ -373,7 +373,7 @@ def gateway(survey_files: SurveyPaths) -> None:
     from ldpstream.runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
-    from ldpstream.producers.gateway.service import serve as serve_gateway  # only here: this module loads slowly
+    from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: this module loads slowly
 
     serve_gateway(watch, settings, partial(SurveyKeeper(settings, watch).check_topics, role="gateway"))
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ldpstream.mechanisms import CountTable
 from ldpstream.surveys import Reason, Survey
 
-KEY_BYTES: Final = 8  # number of bytes that are stored of a report key
+STORED_KEY_BYTES: Final = 8  # number of bytes that are stored of a report key
 MAX_MS: Final = 2**53 - 1  # later than any real time; doubles represent all integers up to this value exactly
 
 
@@ -48,7 +48,7 @@ class Checkpoint:
         writer: random name of the counting run that wrote the checkpoint. Every load begins a new run with a new name.
             If a store is restored from an older copy, the name therefore changes before agents reach the same offset again.
         pruned_below: all panes of steps before this step have been removed. Only `prune` sets this step.
-        n_keys: number of report keys that are remembered, by generation; see `agents.report_keys`.
+        n_keys: number of report keys that are remembered, by generation; see `agents.remembered_keys`.
         keys: report keys by generation, 8 bytes each. A loaded checkpoint has all keys. A change has the keys to append, or to
             write anew if they are all keys of their generation; an empty value removes the generation. Any other checkpoint
             has none.
@@ -74,7 +74,7 @@ class Checkpoint:
 
     def is_whole(self, generation: int) -> bool:
         """True if this checkpoint has all report keys of the generation."""
-        return len(self.keys.get(generation, b"")) == KEY_BYTES * self.n_keys.get(generation, 0)
+        return len(self.keys.get(generation, b"")) == STORED_KEY_BYTES * self.n_keys.get(generation, 0)
 
     def follows(self, earlier: "Checkpoint") -> bool:
         """True if this checkpoint equals the earlier checkpoint, or if the same writer wrote this checkpoint after more

@@ -32,7 +32,7 @@ from typing import Any, cast
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
+from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
 from ldpstream.stores.count_store import CountStore, StoreDamaged
 from ldpstream.stores.formats import check_format
 from ldpstream.stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
@@ -186,7 +186,7 @@ class RedisCountStore(CountStore):
         Raises:
             StoreDamaged: if a string of keys has another length than the checkpoint says.
         """
-        if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != KEY_BYTES * n]:
+        if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != STORED_KEY_BYTES * n]:
             raise StoreDamaged(
                 f"Redis at {self._settings.redis_url()}: the report keys {self._keys_keys(partition, damaged)[0]} are not the "
                 f"{checkpoint.n_keys[damaged[0]]} keys that were written; {_RECOUNT.format(self._key(partition))}"

@@ -29,18 +29,18 @@ from ldpstream.agents.consumer.compression import Unreadable, unpacked
 from ldpstream.agents.log import Refusal
 from ldpstream.agents.tally import Record, Records
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.report_key import HEADER, MALFORMED_KEY
 
 log = structlog.get_logger("ldpstream.agent")
 
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
-MALFORMED_KEY = b"?"  # any bytes that are not a report key
 RECORD_BYTES = 100  # approximate memory of a record in bytes, without the record's value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
 
-_KEY_HEADER = b"\x06key"  # begins each header named "key": its name's length as a zigzag varint, and its name
+_KEY_HEADER = bytes([2 * len(HEADER)]) + HEADER.encode()  # begins each such header: the name's length as a zigzag varint
 _ROW = attrgetter("offset", "timestamp", "value", "timestamp_type")
 
 
@@ -224,9 +224,9 @@ def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Returns the value of a record's `key` header; empty without such a header, `MALFORMED_KEY` if it is empty or repeated."""
     if not headers:
         return b""
-    if len(headers) == 1 and headers[0][0] == "key":  # the common case, for speed
+    if len(headers) == 1 and headers[0][0] == HEADER:  # the common case, for speed
         return headers[0][1] or MALFORMED_KEY
-    found = [value or MALFORMED_KEY for name, value in headers if name == "key"]
+    found = [value or MALFORMED_KEY for name, value in headers if name == HEADER]
     if len(found) == 1:
         return found[0]
     return MALFORMED_KEY if found else b""

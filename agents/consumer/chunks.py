@@ -31,7 +31,7 @@ from faust.types import ConsumerMessage
 
 from ldpstream.agents.consumer.batches import CHUNK_BYTES, FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
 from ldpstream.agents.consumer.membership import Membership
-from ldpstream.agents.countings import Countings
+from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk, Refusal
 from ldpstream.agents.tally import Record
 from ldpstream.runtime.errors import LogUnavailable
@@ -131,11 +131,11 @@ class ChunkConsumer(driver.Consumer):
         if (fetcher := self.library._fetcher) is not None:
             share = FETCHED_BYTES // max(1, len(assigned))
             fetcher._max_partition_fetch_bytes = min(CHUNK_BYTES, max(LEAST_FETCH_BYTES, share))
-        self.countings.assign(assigned)
+        self.dispatcher.assign(assigned)
 
     def displaced(self, partitions: set[TopicPartition]) -> None:
         """Reports partitions whose position is no longer valid."""
-        self.countings.displace(partitions)
+        self.dispatcher.displace(partitions)
 
     def stop_reading(self, topic: str) -> None:
         """Stops reading a topic until its partitions are placed again."""
@@ -150,10 +150,10 @@ class ChunkConsumer(driver.Consumer):
             placement.done = chunk.sequence + 1
 
     @property
-    def countings(self) -> Countings:
+    def dispatcher(self) -> Dispatcher:
         """The surveys that get the chunks."""
-        countings: Countings = cast(Any, self.app).countings
-        return countings
+        dispatcher: Dispatcher = cast(Any, self.app).dispatcher
+        return dispatcher
 
     def _new_consumer_thread(self) -> "ChunkThread":
         return ChunkThread(self, loop=self.loop, beacon=self.beacon)

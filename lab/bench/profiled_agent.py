@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ldpstream.agents.app
-import ldpstream.agents.report_keys
+import ldpstream.agents.remembered_keys
 from ldpstream.agents.consumer.chunks import ChunkThread
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.tally import tally
@@ -119,7 +119,7 @@ def main() -> None:
     wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
         (PartitionFold, "feed", account.feeding(PartitionFold.feed)),
-        (ldpstream.agents.report_keys, "tally", account.timed("tally", tally)),
+        (ldpstream.agents.remembered_keys, "tally", account.timed("tally", tally)),
         (Mechanism, "tabulate", account.timed("tabulate", Mechanism.tabulate)),
         (RedisCountStore, "commit", account.committing(RedisCountStore.commit)),
     )

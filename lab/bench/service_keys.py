@@ -11,9 +11,9 @@ from lab.bench.service_results import Remembered
 from lab.bench.service_site import BenchError, Site
 from ldpstream.agents import PartitionFold
 from ldpstream.agents.consumer.batches import PIECE_RECORDS
-from ldpstream.agents.report_keys import HEADER_BYTES
 from ldpstream.agents.tally import Records
 from ldpstream.surveys import seal
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 PARTITION = 0
 
@@ -31,8 +31,8 @@ def measure_keys(site: Site, n_keys: int) -> Remembered:
     before, _ = tracemalloc.get_traced_memory()
     while fold.next_offset < n_keys:
         first, n = fold.next_offset, min(PIECE_RECORDS, n_keys - fold.next_offset)
-        drawn = os.urandom(HEADER_BYTES * n)
-        keys = tuple(drawn[i : i + HEADER_BYTES] for i in range(0, len(drawn), HEADER_BYTES))
+        drawn = os.urandom(REPORT_KEY_BYTES * n)
+        keys = tuple(drawn[i : i + REPORT_KEY_BYTES] for i in range(0, len(drawn), REPORT_KEY_BYTES))
         fold.feed(Records(range(first, first + n), (site.survey.start_ms,) * n, (envelope,) * n, keys))
         change = fold.changes()
         if change is None or fold.next_offset != first + n:

@@ -15,13 +15,13 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 
 from ldpstream.agents import Record, tally
-from ldpstream.agents.report_keys import HEADER_BYTES
 from ldpstream.mechanisms import CountTable, Reports
 from ldpstream.producers.sinks import BATCH_BYTES
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import PaneKey
 from ldpstream.surveys import Survey, load_survey, seal
 from ldpstream.surveys.envelope import reports_per_envelope
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 SEED = 20260601
 POOL = 10_000  # largest number of different envelopes; the log repeats these envelopes
@@ -137,7 +137,7 @@ def _batches(producer: AIOKafkaProducer, load: Load, limit: int, keyed: bool) ->
     batch = producer.create_batch()
     for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
         record: dict[str, Any] = {"key": None, "value": envelope, "timestamp": None}
-        record |= {"headers": [("key", os.urandom(HEADER_BYTES))]} if keyed else {}
+        record |= {"headers": [("key", os.urandom(REPORT_KEY_BYTES))]} if keyed else {}
         while batch.record_count() >= limit or batch.append(**record) is None:
             yield batch
             batch = producer.create_batch()

@@ -1,4 +1,4 @@
-"""The countings of an agent with many surveys in one process without Kafka: a silent log, and the configured Redis.
+"""The dispatcher of an agent with many surveys in one process without Kafka: a silent log, and the configured Redis.
 
     python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
 
@@ -21,7 +21,7 @@ from lab.bench.service_load import SEED, random_reports
 from lab.bench.surveys_results import SimulatedAgent
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SimulatedSurveys, own_costs
 from ldpstream.agents.counting import Counting
-from ldpstream.agents.countings import Countings
+from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk, DeadLetter, Found
 from ldpstream.agents.tally import Record
 from ldpstream.runtime.logs import logging_config
@@ -125,15 +125,15 @@ async def measure(n_surveys: int, n_records: int, standing_s: float) -> Simulate
             raise error
 
         before = own_costs(settings)
-        countings = Countings(make, lambda *_: None, fail)
+        dispatcher = Dispatcher(make, lambda *_: None, fail)
         for survey in surveys:
-            countings.add(survey, [At(survey.reports_topic, partition) for partition in range(PARTITIONS)])
+            dispatcher.add(survey, [At(survey.reports_topic, partition) for partition in range(PARTITIONS)])
         await _until(lambda: all(source.placed == PARTITIONS for source in sources.values()))
 
         began, cpu = time.perf_counter(), time.process_time()
         for survey, parts in zip(surveys, logs, strict=True):
             for partition, records in enumerate(parts):
-                countings.take(survey.reports_topic, Chunk(partition, 1, 0, records))
+                dispatcher.take(survey.reports_topic, Chunk(partition, 1, 0, records))
         total = sum(len(part) for parts in logs for part in parts)
         await _until(lambda: sum(sum(store.committed.values()) for store in stores.values()) == total)
         counted_s, record_s = time.perf_counter() - began, (time.process_time() - cpu) / total
@@ -142,7 +142,7 @@ async def measure(n_surveys: int, n_records: int, standing_s: float) -> Simulate
         await asyncio.sleep(standing_s)
         standing = (time.process_time() - cpu) / (time.perf_counter() - began)
         after = own_costs(settings)
-        await countings.close()
+        await dispatcher.close()
     return SimulatedAgent(
         surveys=n_surveys, partitions=n_surveys * PARTITIONS, mib=(after.resident_mib - before.resident_mib) / n_surveys,
         standing_ms=1000 * standing / n_surveys, records=total, record_us=1e6 * record_s, counted_s=counted_s,

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from ldpstream.advice.advice_tables import reasons, toml_lines, use
 from ldpstream.advice.advise import SURVEY, Advice, advise, document
 from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.question import MAX_N, AdviceError, Question
-from ldpstream.advice.tables import reasons, toml_lines, use
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.people_file import value_of

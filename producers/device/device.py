@@ -46,7 +46,7 @@ from ldpstream.surveys.device_survey import Parameters
 from ldpstream.surveys.envelope import seal_rows
 
 MAX_STEP = 2**62
-KEY_BYTES = 16  # of an idempotency key
+IDEMPOTENCY_KEY_BYTES = 16  # of an idempotency key
 AHEAD_REPORTS = 24  # by which a device's clock may be ahead without a loss
 
 
@@ -269,7 +269,7 @@ class Device:
         else:
             row = secure_random.report_once(p, index, self._random)
         envelope = seal_rows(self._survey, a, enrolment.level, step, 1, row, self._cohort)
-        idempotency_key = urlsafe_b64encode(self._random.bytes(KEY_BYTES)).rstrip(b"=").decode()
+        idempotency_key = urlsafe_b64encode(self._random.bytes(IDEMPOTENCY_KEY_BYTES)).rstrip(b"=").decode()
         memory.keep(a, step, envelope, key, self._n_kept + AHEAD_REPORTS, idempotency_key)
         return envelope
 

@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from ldpstream.producers.gateway.report_keys import HEADER
 from ldpstream.runtime.topics import OVERHEAD_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.report_key import HEADER
 
 log = structlog.get_logger("ldpstream.gateway")
 

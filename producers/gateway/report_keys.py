@@ -1,6 +1,6 @@
-"""Report keys: each keyed envelope is a Kafka record with the header `key`, so that agents count the envelope once.
+"""Report keys: each keyed envelope is a record with a report key (`surveys.report_key`), so agents count the envelope once.
 
-A report key has 16 bytes and is a function of the body and of the body's ``Idempotency-Key``. Every gateway therefore computes
+A report key is a function of the body and of the body's ``Idempotency-Key``. Every gateway therefore computes
 the same report keys for every attempt with the same body and key:
 
 - a single envelope: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes;
@@ -14,8 +14,7 @@ two envelopes, not even those of one batch.
 
 import hashlib
 
-HEADER = "key"
-KEY_BYTES = 16
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 
 def request_hash(body: bytes, idempotency_key: bytes) -> bytes:
@@ -25,7 +24,7 @@ def request_hash(body: bytes, idempotency_key: bytes) -> bytes:
         body: the request's body, an envelope or a batch.
         idempotency_key: 1 to 64 bytes.
     """
-    return hashlib.blake2b(body, key=idempotency_key, digest_size=KEY_BYTES).digest()
+    return hashlib.blake2b(body, key=idempotency_key, digest_size=REPORT_KEY_BYTES).digest()
 
 
 def batch_keys(hashed: bytes, count: int) -> list[bytes]:
@@ -38,4 +37,4 @@ def batch_keys(hashed: bytes, count: int) -> list[bytes]:
     >>> [key.hex() for key in batch_keys(bytes(16), 2)]
     ['b877fed2bb10a558fd757e26257ae8ae', '13ad8743f4e9934d71f2cbbf99d60329']
     """
-    return [hashlib.blake2b(i.to_bytes(4, "big"), key=hashed, digest_size=KEY_BYTES).digest() for i in range(count)]
+    return [hashlib.blake2b(i.to_bytes(4, "big"), key=hashed, digest_size=REPORT_KEY_BYTES).digest() for i in range(count)]

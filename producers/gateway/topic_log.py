@@ -72,7 +72,7 @@ class GatewayLog(Protocol):
 
 
 class TopicLog:
-    """The reports topic of a survey as the survey's log. `KafkaLog.add` makes it.
+    """The reports topic of a survey as the survey's log. `KafkaConnection.add` makes it.
 
     Requests with a key go to the partition that every gateway chooses for them (`producers.gateway.partitions`). Requests
     without a key go to all partitions in turn.

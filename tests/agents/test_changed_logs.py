@@ -5,9 +5,9 @@ import pytest
 
 from ldpstream.agents import Record, metrics, tally
 from ldpstream.agents.fold import not_after
-from ldpstream.agents.report_keys import HEADER_BYTES
 from ldpstream.stores import Checkpoint, MemoryCountStore
-from ldpstream.stores.checkpoint import KEY_BYTES, MAX_MS, Missing, first_open_step
+from ldpstream.stores.checkpoint import MAX_MS, STORED_KEY_BYTES, Missing, first_open_step
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
 
 from .samples import during, make_log, sound
@@ -230,7 +230,7 @@ async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
 
 async def test_a_recreated_topic_counts_the_keys_of_the_old_one_again() -> None:
     """Devices send their envelopes of open steps again, with the same report keys. Each key counts once in the new log."""
-    rng, key = np.random.default_rng(9), [bytes([i]) * HEADER_BYTES for i in range(6)]
+    rng, key = np.random.default_rng(9), [bytes([i]) * REPORT_KEY_BYTES for i in range(6)]
     sent = [Record(i, during(SURVEY, 4), sound(SURVEY, rng, 4, i % 3), key[i]) for i in range(6)]
     twice = [record._replace(offset=i) for i, record in enumerate([*sent, *sent])]
     log, store = SteppedLog(log_id="old", records={0: twice, 1: []}), MemoryCountStore(SURVEY)
@@ -243,5 +243,5 @@ async def test_a_recreated_topic_counts_the_keys_of_the_old_one_again() -> None:
     assert store.snapshot()[0].panes == tally(SURVEY, sent).counts
     loaded = store.load(0)
     assert loaded is not None
-    assert (loaded.position, loaded.n_keys, len(loaded.keys[4])) == ((9, "new"), {4: 6}, 6 * KEY_BYTES)
+    assert (loaded.position, loaded.n_keys, len(loaded.keys[4])) == ((9, "new"), {4: 6}, 6 * STORED_KEY_BYTES)
     assert metrics.duplicates._value.get() == before + 9

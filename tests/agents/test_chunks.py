@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from ldpstream.agents import Record
 from ldpstream.agents.consumer import batches, compression
-from ldpstream.agents.consumer.batches import MALFORMED_KEY, FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
+from ldpstream.agents.consumer.batches import FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
 from ldpstream.agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _retry_first_connection
-from ldpstream.agents.report_keys import HEADER_BYTES
+from ldpstream.surveys.report_key import MALFORMED_KEY, REPORT_KEY_BYTES
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, Headers, batch, old_format, read, sealed, unread
 
@@ -109,7 +109,7 @@ def test_the_key_header_of_each_record_is_read(codec: int, skip: int) -> None:
     assert [record.key for record in joined(read(unread(raw + without, 5 + skip)))] == [*keys[skip:], b"", b""]
     assert [record.key for record in joined(read(unread(raw, 5 + skip)))] == list(keys[skip:])
     assert joined(read(unread(without, 13))).keys is None
-    assert len(MALFORMED_KEY) not in (0, HEADER_BYTES)
+    assert len(MALFORMED_KEY) not in (0, REPORT_KEY_BYTES)
 
 
 def bomb(first: int, n: int) -> bytearray:

@@ -9,7 +9,7 @@ from aiokafka.structs import TopicPartition
 
 from ldpstream.agents.consumer import chunks
 from ldpstream.agents.consumer.chunks import ChunkConsumer, ChunkThread, _Placement
-from ldpstream.agents.countings import Countings
+from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
@@ -138,20 +138,20 @@ class Rig:
         self.order, self.failures = list[str](), list[str]()
         self.fakes: dict[str, FakeCounting] = {}
         self.surveys = {name: make_survey(name) for name in "ab"}
-        self.countings = Countings(self._make, lambda *_: None, self._failed)
+        self.dispatcher = Dispatcher(self._make, lambda *_: None, self._failed)
         assigned = [TopicPartition(survey.reports_topic, p) for survey in self.surveys.values() for p in (0, 1)]
         for survey in self.surveys.values():
-            self.countings.add(survey, assigned)
+            self.dispatcher.add(survey, assigned)
 
     def _make(self, survey: Survey) -> Any:
         return self.fakes.setdefault(survey.name, FakeCounting(survey.name, self.order))
 
     async def _failed(self, survey: Survey, error: Exception) -> None:
         self.failures.append(f"{survey.name}: {error}")
-        await self.countings.remove(survey)
+        await self.dispatcher.remove(survey)
 
     def take(self, name: str, sequence: int = 0) -> None:
-        self.countings.take(self.surveys[name].reports_topic, Chunk(0, 1, sequence, []))
+        self.dispatcher.take(self.surveys[name].reports_topic, Chunk(0, 1, sequence, []))
 
 
 async def settle() -> None:
@@ -169,7 +169,7 @@ async def test_surveys_are_counted_in_turn() -> None:
 
 
 async def test_a_survey_that_cannot_go_on_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.agents.countings.CLOSE_S", 0.01)
+    monkeypatch.setattr("ldpstream.agents.dispatcher.CLOSE_S", 0.01)
     rig = Rig()
     rig.fakes["a"].open.clear()
     rig.take("a")
@@ -177,7 +177,7 @@ async def test_a_survey_that_cannot_go_on_delays_no_other(monkeypatch: pytest.Mo
         rig.take("b")
     await settle()
     assert rig.order == ["b"] * 20
-    await rig.countings.revoke([TopicPartition(survey.reports_topic, 0) for survey in rig.surveys.values()])
+    await rig.dispatcher.revoke([TopicPartition(survey.reports_topic, 0) for survey in rig.surveys.values()])
     assert rig.fakes["b"].assigned == {1}
 
 
@@ -187,13 +187,13 @@ async def test_an_error_of_one_survey_ends_only_this_survey() -> None:
     rig.take("b")
     await settle()
     assert rig.failures == ["a: poison"]
-    assert rig.countings.topics == {rig.surveys["b"].reports_topic}
+    assert rig.dispatcher.topics == {rig.surveys["b"].reports_topic}
     rig.take("a")
     rig.take("b")
     await settle()
     assert sorted(rig.order) == ["a closed", "b", "b"]
-    rig.countings.add(rig.surveys["a"], [])
-    assert rig.countings.n_partitions == 2
+    rig.dispatcher.add(rig.surveys["a"], [])
+    assert rig.dispatcher.n_partitions == 2
 
 
 async def alive_after(rig: Rig, sick: str, moving: str = "", hangs: bool = False) -> bool:
@@ -212,7 +212,7 @@ async def alive_after(rig: Rig, sick: str, moving: str = "", hangs: bool = False
         rig.fakes[name].well = False
     for fake in rig.fakes.values() if hangs else ():
         fake.hangs = True
-    watching = asyncio.create_task(rig.countings.watch(lambda: alive.append(None)))
+    watching = asyncio.create_task(rig.dispatcher.watch(lambda: alive.append(None)))
     await settle()
     before = len(alive)
     await settle()
@@ -234,5 +234,5 @@ async def alive_after(rig: Rig, sick: str, moving: str = "", hangs: bool = False
 async def test_the_process_is_alive_unless_a_restart_is_the_remedy(
     sick: str, moving: str, hangs: bool, alive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ldpstream.agents.countings.HEALTH_S", 0.0)
+    monkeypatch.setattr("ldpstream.agents.dispatcher.HEALTH_S", 0.0)
     assert await alive_after(Rig(), sick, moving, hangs) == alive

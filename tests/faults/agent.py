@@ -71,7 +71,7 @@ class Agent:
             self._world.fail(error)
 
     async def _watch(self) -> None:
-        """Stands in for `Countings.watch`."""
+        """Stands in for `Dispatcher.watch`."""
         while True:
             await asyncio.sleep(1)
             if await self.counting.healthy():

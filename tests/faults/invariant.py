@@ -28,7 +28,7 @@ import numpy as np
 from ldpstream.agents.tally import Record
 from ldpstream.mechanisms import CountTable
 from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
+from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
 from ldpstream.surveys import Survey
 from tests.agents.reference import Counted, judge, judge_log
 
@@ -106,7 +106,7 @@ class Invariant:
         checkpoint = self._redis.store._checkpoints[partition]
         for generation, n in checkpoint.n_keys.items():
             keys = checkpoint.keys.get(generation, b"")
-            if not len(set(split(keys))) == len(keys) / KEY_BYTES == n:
+            if not len(set(split(keys))) == len(keys) / STORED_KEY_BYTES == n:
                 raise Violation(f"partition {partition}: {len(keys)} bytes of report keys, expected {n} keys")
 
     def check_letters(self, partition: int) -> None:
@@ -215,7 +215,7 @@ def tally_lineage(lineage: Lineage) -> Tallied:
 
 def split(keys: bytes) -> list[bytes]:
     """Returns the stored report keys of a generation."""
-    return [keys[i : i + KEY_BYTES] for i in range(0, len(keys), KEY_BYTES)]
+    return [keys[i : i + STORED_KEY_BYTES] for i in range(0, len(keys), STORED_KEY_BYTES)]
 
 
 def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tallied:

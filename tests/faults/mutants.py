@@ -11,11 +11,11 @@ import numpy as np
 
 from ldpstream.agents.fold import STEP_BACK_MS, PartitionFold
 from ldpstream.agents.log import Chunk, DeadLetter
-from ldpstream.agents.report_keys import HEADER_BYTES
 from ldpstream.agents.tally import Record, tally
 from ldpstream.publishing.progress import Progress
-from ldpstream.stores.checkpoint import KEY_BYTES, MAX_MS, Checkpoint
+from ldpstream.stores.checkpoint import MAX_MS, STORED_KEY_BYTES, Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 from .code import Code
 from .invariant import split
@@ -327,7 +327,7 @@ def writes_keys_apart_from_the_counts(code: Code) -> None:
                 keys = dict(stored.keys)
                 for step, added in change.keys.items():
                     keys[step] = b"".join({*split(keys.get(step, b"")), *split(added)})
-                n_keys = {step: len(found) // KEY_BYTES for step, found in keys.items()}
+                n_keys = {step: len(found) // STORED_KEY_BYTES for step, found in keys.items()}
                 self._checkpoints[partition] = replace(stored, keys=keys, n_keys=n_keys)
             return written
 
@@ -353,7 +353,7 @@ def remembers_keys_of_rejected_records(code: Code) -> None:
         def feed(self, records: Sequence[Record]) -> Any:
             result = super().feed(records)
             for record, _ in result.rejected:
-                if len(record.key) == HEADER_BYTES:
+                if len(record.key) == REPORT_KEY_BYTES:
                     self._keys.admit(np.frombuffer(record.key, np.uint64)[:1], record.appended_ms)
             return result
 

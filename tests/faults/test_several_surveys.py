@@ -1,6 +1,6 @@
 """Random lists of faults on agents that count several surveys: every survey's counts must equal the tally of its own log.
 
-The agents run the real `Countings` and `Counting` on virtual time. `test_lists` runs more kinds of faults on one survey.
+The agents run the real `Dispatcher` and `Counting` on virtual time. `test_lists` runs more kinds of faults on one survey.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 
 from ldpstream.agents import tally
 from ldpstream.agents.counting import Counting
-from ldpstream.agents.countings import AssignedPartition, Countings
+from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.agents.log import Chunk
 from ldpstream.mechanisms import CountTable
 from ldpstream.stores import MemoryCountStore, PaneKey
@@ -46,7 +46,7 @@ class Agent:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.logs = {topic: SteppedLog(records=RECORDS[topic]) for topic in TOPICS}
-        self.countings = world.kind(self._make, lambda *_: None, self._failed)
+        self.dispatcher = world.kind(self._make, lambda *_: None, self._failed)
         self.last: tuple[str, Chunk] | None = None
         self.assigned: list[TopicPartition] = []
 
@@ -59,14 +59,14 @@ class Agent:
 
     def follow(self, wanted: Iterable[Survey]) -> None:
         for survey in wanted:
-            if survey.reports_topic not in self.countings.topics:
-                self.countings.add(survey, self.assigned)
+            if survey.reports_topic not in self.dispatcher.topics:
+                self.dispatcher.add(survey, self.assigned)
 
     def own(self, partitions: list[TopicPartition]) -> None:
         self.assigned = partitions
         for log in self.logs.values():
             log.placements.clear()
-        self.countings.assign(partitions)
+        self.dispatcher.assign(partitions)
 
     def read(self, where: TopicPartition, length: int, lose: bool = False) -> None:
         if where not in self.assigned:
@@ -74,10 +74,10 @@ class Agent:
         chunk = self.logs[where.topic].read(where.partition, length)
         if chunk is not None and not lose:
             self.last = where.topic, chunk
-            self.countings.take(where.topic, chunk)
+            self.dispatcher.take(where.topic, chunk)
 
     def kill(self) -> None:
-        for one in self.countings._by_topic.values():
+        for one in self.dispatcher._by_topic.values():
             one.end()
 
 
@@ -90,7 +90,7 @@ class World:
         mix_stores: True for the mutant that writes all surveys to one ledger.
     """
 
-    def __init__(self, seed: int, kind: type[Countings] = Countings, mix_stores: bool = False) -> None:
+    def __init__(self, seed: int, kind: type[Dispatcher] = Dispatcher, mix_stores: bool = False) -> None:
         self.random, self.kind, self._mix_stores = random.Random(seed), kind, mix_stores
         self.stores = {survey.reports_topic: FaultyStore(survey) for survey in SURVEYS}
         self.errors: list[Exception] = []
@@ -140,7 +140,7 @@ class World:
         elif chance < 0.6:
             agent.read(where, 5, lose=True)
         elif chance < 0.7 and agent.last is not None:
-            agent.countings.take(*agent.last)
+            agent.dispatcher.take(*agent.last)
         elif chance < 0.78:
             await self._rebalance()
         elif chance < 0.84:
@@ -153,7 +153,7 @@ class World:
         elif survey in self.wanted:
             self.wanted.remove(survey)
             for each in self.agents:
-                await each.countings.remove(survey)
+                await each.dispatcher.remove(survey)
         else:
             self.wanted.append(survey)
             for each in self.agents:
@@ -161,7 +161,7 @@ class World:
 
     async def _rebalance(self) -> None:
         for agent in self.agents:
-            await agent.countings.revoke(agent.assigned)
+            await agent.dispatcher.revoke(agent.assigned)
         self.random.shuffle(self.agents)
         for i, agent in enumerate(self.agents):
             agent.own(PARTITIONS[i :: len(self.agents)])
@@ -196,14 +196,14 @@ class World:
                 raise Violation(f"survey {survey.name}: the counts are not those of its log")
 
 
-class MixesChunks(Countings):
+class MixesChunks(Dispatcher):
     """Counts a chunk for the next survey."""
 
     def take(self, topic: str, chunk: Chunk) -> None:
         super().take(TOPICS[(TOPICS.index(topic) + 1) % len(TOPICS)], chunk)
 
 
-class GivesEveryPartitionToAll(Countings):
+class GivesEveryPartitionToAll(Dispatcher):
     """Ignores the topic of an assigned partition and of a chunk."""
 
     def assign(self, partitions: Iterable[AssignedPartition]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from ldpstream.advice import tables as advice_tables
+from ldpstream.advice import advice_tables
 from ldpstream.advice.advise import FEW, SURVEY, Advice, advise, document, rank, rank_by_variance, worse
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.advice.populations import SHAPES

@@ -9,7 +9,7 @@ import pytest
 from .rooms import MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture, room_of
 
 PURE = [
-    "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/report_keys.py",
+    "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
     "estimators", "publishing/publication.py",
 ]  # fmt: skip
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.producers.gateway import intake, kafka_clients, kafka_log, topic_log
+from ldpstream.producers.gateway import intake, kafka_clients, kafka_connection, topic_log
 
 from .gateway_rig import SURVEY, Clock, MakeServed, Served
 from .kafka_log_rig import OTHER, FakeConsumer, FakeProducer, Topic
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     """Shortens the log's intervals, and lifts its time limits for a busy machine. Returns the topic of `SURVEY`."""
-    for module, name in ((kafka_log, "PROBE_S"), (kafka_clients, "CLOSE_S"), (topic_log, "LINGER_S")):
+    for module, name in ((kafka_connection, "PROBE_S"), (kafka_clients, "CLOSE_S"), (topic_log, "LINGER_S")):
         monkeypatch.setattr(module, name, 0.02)
     for name in ("ANSWER_S", "QUEUE_S", "OVERDUE_S"):
         monkeypatch.setattr(topic_log, name, 600.0)

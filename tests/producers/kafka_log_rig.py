@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import OffsetAndTimestamp, RecordMetadata
 
-from ldpstream.producers.gateway.kafka_log import KafkaLog
+from ldpstream.producers.gateway.kafka_connection import KafkaConnection
 from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.producers.gateway.topic_log import Keyed, TopicLog
 from tests.agents.samples import make_survey
@@ -134,8 +134,8 @@ class FakeConsumer:
         return {partition: self.topics[partition.topic].starts.get(partition.partition, 0) for partition in partitions}
 
 
-async def started(make: Callable[[], Any] = FakeProducer, ready: bool = True) -> tuple[TopicLog, KafkaLog]:
-    kafka = KafkaLog(make, FakeConsumer, lambda: FakeConsumer.topics[SURVEY.reports_topic].now_ms)
+async def started(make: Callable[[], Any] = FakeProducer, ready: bool = True) -> tuple[TopicLog, KafkaConnection]:
+    kafka = KafkaConnection(make, FakeConsumer, lambda: FakeConsumer.topics[SURVEY.reports_topic].now_ms)
     log = kafka.add(SURVEY)
     await kafka.start()
     assert log.ready == ready

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
-from ldpstream.producers.gateway import kafka_log, topic_log
+from ldpstream.producers.gateway import kafka_connection, topic_log
 from ldpstream.producers.gateway.partitions import OLD_MS, SETTLED_MS, VIEW_MS
 from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES, Outcome, RecordBatch
 from ldpstream.producers.gateway.report_keys import batch_keys
@@ -243,7 +243,7 @@ async def test_a_pending_append_is_unknown_when_its_producer_ends(
     if ended == "closed":
         await kafka.close()
     else:
-        monkeypatch.setattr(kafka_log, "GIVE_UP_S", 0.05)
+        monkeypatch.setattr(kafka_connection, "GIVE_UP_S", 0.05)
     assert await waiting is Outcome.UNKNOWN
     assert await behind is (Outcome.NOT_APPENDED if ended == "closed" else Outcome.APPENDED)  # by the next producer
     await until(lambda: FakeProducer.made[0].stopped)

@@ -11,8 +11,8 @@ from ldpstream.publishing.api import earlier
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.earlier import Replaced, chain
 from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.estimator_process import _Loop
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.service import _Loop
 from ldpstream.surveys import parse_survey
 
 from .replaced_rig import BETWEEN, NEW, NEW_STEPS, OLD, OLD_STEPS, PEOPLE, TOML, answered, api_of_new, demos, replacing

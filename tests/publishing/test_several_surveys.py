@@ -17,7 +17,7 @@ import redis
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ldpstream.publishing import service
+from ldpstream.publishing import estimator_process
 from ldpstream.publishing.leases import MAX_TURN_S, LeaseKeeper
 from ldpstream.publishing.progress import Progress, PublicationSummary
 from ldpstream.publishing.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
@@ -189,15 +189,15 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
         return 10
 
     def idle() -> bool:
-        monkeypatch.setattr(service, "now_ms", lambda: now_ms() - hour_ms)
+        monkeypatch.setattr(estimator_process, "now_ms", lambda: now_ms() - hour_ms)
         return False
 
     made = Mock(survey=SURVEY)
     made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
     made.results.history.return_value = []
-    monkeypatch.setattr(service, "SurveyEstimator", lambda *_: made)
+    monkeypatch.setattr(estimator_process, "SurveyEstimator", lambda *_: made)
     watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
-    loop = service._Loop(watch, Mock(), stop, lambda _: None, lambda _: None)
+    loop = estimator_process._Loop(watch, Mock(), stop, lambda _: None, lambda _: None)
     running = Thread(target=loop.run, args=[None], daemon=True)
     running.start()
     try:

@@ -23,7 +23,6 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from ldpstream.agents import Record
-from ldpstream.agents.report_keys import HEADER_BYTES
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.runtime.clock import now_ms
@@ -32,6 +31,7 @@ from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import REASONS
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.agents.samples import PANES, sound, spoilt
 from tests.faults import operations as op
 from tests.faults.code import Code
@@ -98,7 +98,7 @@ class Traffic(threading.Thread):
         """Sends one record, to a random partition if none is given."""
         with self._lock:
             where = int(self._rng.integers(PARTITIONS)) if partition is None else partition % PARTITIONS
-            key = self._rng.bytes(HEADER_BYTES) if self._rng.random() < 0.75 else b""
+            key = self._rng.bytes(REPORT_KEY_BYTES) if self._rng.random() < 0.75 else b""
             for _ in range(int(self._rng.integers(1, 3)) if key else 0):
                 delay_s = AGAIN_S * self._rng.random() ** 3
                 heapq.heappush(self._due, (time.monotonic() + delay_s, where, value, key))

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from ldpstream.arguments import DEMO_SURVEY
 from ldpstream.publishing.copies import COMPARE_MS
+from ldpstream.publishing.estimator_process import serve
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.schedule import Schedule
-from ldpstream.publishing.service import serve
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings

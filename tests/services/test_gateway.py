@@ -26,11 +26,11 @@ from kafka import KafkaAdminClient
 
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.intake import OVERHEAD_BYTES
-from ldpstream.producers.gateway.report_keys import HEADER
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
+from ldpstream.surveys.report_key import HEADER
 
 from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, wait_until
 from .test_kafka_sink import read_records

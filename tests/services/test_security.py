@@ -22,7 +22,7 @@ from ldpstream.agents.tally import tally
 from ldpstream.embedded import MemoryLog
 from ldpstream.local.kafka_jars import JarsError
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
-from ldpstream.producers.gateway.kafka_log import KafkaLog
+from ldpstream.producers.gateway.kafka_connection import KafkaConnection
 from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.producers.gateway.topic_log import Keyed
 from ldpstream.producers.population import Population
@@ -304,7 +304,7 @@ def test_every_way_to_log_in_works(site: Site) -> None:
 async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, tmp_path: Path) -> None:
     survey = site.survey(f"g{secrets.token_hex(4)}", tmp_path)
     settings = site.user("producer", survey.name)
-    kafka = KafkaLog(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+    kafka = KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
     log = kafka.add(survey)
     await kafka.start()
     outcome = asyncio.get_running_loop().create_future()

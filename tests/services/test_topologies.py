@@ -16,7 +16,7 @@ from ldpstream.publishing.publication import conclude
 from ldpstream.publishing.results import RedisResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
-from ldpstream.stores.checkpoint import KEY_BYTES
+from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.stores.redis_connection import StoreRefused, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import load_survey
@@ -59,8 +59,8 @@ def random_change(rng: np.random.Generator, offset: int, store: CountStore, part
     if generation in n_keys and rng.random() < 0.3:
         keys[generation], _ = b"", n_keys.pop(generation)
     else:
-        keys[generation] = rng.bytes(KEY_BYTES * int(rng.integers(1, 4)))
-        n_keys[generation] = n_keys.get(generation, 0) + len(keys[generation]) // KEY_BYTES
+        keys[generation] = rng.bytes(STORED_KEY_BYTES * int(rng.integers(1, 4)))
+        n_keys[generation] = n_keys.get(generation, 0) + len(keys[generation]) // STORED_KEY_BYTES
     panes = {}
     for _ in range(rng.integers(0, 4)):
         attribute = int(rng.integers(len(SURVEY.mechanisms)))

@@ -20,7 +20,7 @@ import msgspec
 from starlette.responses import Response
 
 from ldpstream.checks.conformance.calls import ConformanceError
-from ldpstream.checks.conformance.rules import KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
+from ldpstream.checks.conformance.rules import IDEMPOTENCY_KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
 from ldpstream.producers.gateway.bodies import (
     Checks,
     Headers,
@@ -111,7 +111,7 @@ class Sending:
         batch = is_batch(headers)
         key = idempotency_key(headers)
         if key is None or read_key(key.decode()) is None:
-            detail = f"a device's key has {KEY_BYTES} bytes, as 22 letters of base64url"
+            detail = f"a device's key has {IDEMPOTENCY_KEY_BYTES} bytes, as 22 letters of base64url"
             raise Problem("malformed idempotency key", detail)
         if len(body) > largest_body(batch):
             raise oversized(batch)

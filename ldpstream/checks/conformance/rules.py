@@ -16,7 +16,7 @@ from ldpstream.mechanisms import Reports
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Rejected, Survey, check_envelope
 
-KEY_BYTES = 16
+IDEMPOTENCY_KEY_BYTES = 16
 LINKED_BYTES = 8  # two keys must differ in these first bytes
 
 
@@ -183,7 +183,7 @@ class _Rules:
             array = np.array(kept, np.int64)
             joined = np.frombuffer(b"".join(self.payloads[pane]), dtype.base).reshape(-1, *dtype.shape)
             rows[pane] = Rows(array[:, 0], array[:, 1], array[:, 2], joined)
-        keys = np.frombuffer(b"".join(self.keys), np.uint8).reshape(-1, KEY_BYTES)
+        keys = np.frombuffer(b"".join(self.keys), np.uint8).reshape(-1, IDEMPOTENCY_KEY_BYTES)
         return Observed(self.calls, self.faults.all(), rows, keys, sampled, self._phases())
 
     def _widest(self, attribute: int, level: int) -> int:
@@ -252,4 +252,4 @@ def read_key(text: str) -> bytes | None:
         key = base64.urlsafe_b64decode(text + "==")
     except (ValueError, binascii.Error):
         return None
-    return key if len(key) == KEY_BYTES and base64.urlsafe_b64encode(key).rstrip(b"=").decode() == text else None
+    return key if len(key) == IDEMPOTENCY_KEY_BYTES and base64.urlsafe_b64encode(key).rstrip(b"=").decode() == text else None

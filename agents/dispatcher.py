@@ -1,4 +1,4 @@
-"""The surveys that an agent counts: a `Counting` for each survey, with its own tasks and its own waiting chunks.
+"""Dispatches the chunks of many surveys: each survey has a `Counting`, with its own tasks and its own waiting chunks.
 
 The surveys share the consumer, the process and the clients of the stores, and nothing else. A survey that waits for its
 dead-letter topic, or has more records than the agent can count, delays no other survey: each survey's task counts one chunk
@@ -75,8 +75,8 @@ class _Counted:
             log.exception(UNCOMMITTED, survey=self.survey.name)
 
 
-class Countings:
-    """Counts several surveys. Use this class in one event loop.
+class Dispatcher:
+    """Dispatches chunks to the countings of several surveys. Use this class in one event loop.
 
     Args:
         make: makes the counting of a survey.

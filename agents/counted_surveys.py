@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import structlog
 
 from ldpstream.agents import metrics
-from ldpstream.agents.countings import AssignedPartition, Countings
+from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.runtime.survey_checks import SurveyChecks
 from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
@@ -15,12 +15,12 @@ from ldpstream.surveys.errors import UserError
 log = structlog.get_logger("ldpstream.agent")
 
 
-class ServedSurveys:
+class CountedSurveys:
     """The surveys that an agent counts. `check` runs before the event loop needs the surveys, `follow` afterwards.
 
     Args:
         watch: the survey files.
-        countings: counts the surveys.
+        dispatcher: counts the surveys.
         check: checks that a survey's topics and its part of the count store are usable; runs in a thread.
         assigned: returns all partitions that are assigned to this process.
         subscribe: called with the reports topics of all counted surveys after a change.
@@ -33,13 +33,13 @@ class ServedSurveys:
     def __init__(
         self,
         watch: SurveyWatch,
-        countings: Countings,
+        dispatcher: Dispatcher,
         check: Callable[[Survey], None],
         assigned: Callable[[], Iterable[AssignedPartition]],
         subscribe: Callable[[set[str]], Awaitable[None]],
         forget: Callable[[Survey], None],
     ) -> None:
-        self._watch, self._countings, self._checks = watch, countings, SurveyChecks(watch, check, _report)
+        self._watch, self._dispatcher, self._checks = watch, dispatcher, SurveyChecks(watch, check, _report)
         self._assigned, self._subscribe, self._forget = assigned, subscribe, forget
         self.started = False
         self._counted: dict[bytes, Survey] = {}
@@ -71,27 +71,27 @@ class ServedSurveys:
         wanted = {fingerprint: text.survey for fingerprint, text in self._watch.surveys.items()}
         for fingerprint in self._counted.keys() - wanted.keys():
             survey = self._counted.pop(fingerprint)
-            await self._countings.remove(survey)
+            await self._dispatcher.remove(survey)
             await asyncio.to_thread(self._forget, survey)
         self._checks.forget_others(wanted)
         for fingerprint, survey in wanted.items():
             waits = self._checks.postponed(survey) if checked else not self._checks.due(survey)
             if fingerprint in self._counted or waits:
                 continue
-            if survey.reports_topic in self._countings.topics:
+            if survey.reports_topic in self._dispatcher.topics:
                 continue  # another survey of this name is still being removed
             if not checked and not await asyncio.to_thread(self._checks.usable, survey):
                 continue
             self._counted[fingerprint] = survey
-            self._countings.add(survey, self._assigned())
+            self._dispatcher.add(survey, self._assigned())
         metrics.surveys.labels("waiting").set(len(wanted.keys() - self._counted.keys()))
-        await self._subscribe(self._countings.topics)
+        await self._subscribe(self._dispatcher.topics)
 
     async def give_up(self, survey: Survey) -> None:
         """Stops counting a survey after an unexpected error. `follow` tries again later."""
         self._checks.postpone(survey)
         if self._counted.pop(survey.fingerprint, None) is not None:
-            await self._countings.remove(survey)
+            await self._dispatcher.remove(survey)
 
 
 def _report(survey: Survey, error: UserError) -> None:

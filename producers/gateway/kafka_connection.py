@@ -28,7 +28,7 @@ PROBE_S = 1.0  # time between two looks at the topics
 GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the clients are replaced
 
 
-class KafkaLog:
+class KafkaConnection:
     """The reports topics of all surveys of a gateway.
 
     Args:

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
 from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
-from ldpstream.producers.gateway.kafka_log import KafkaLog
+from ldpstream.producers.gateway.kafka_connection import KafkaConnection
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
 from ldpstream.producers.gateway.served_surveys import ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
@@ -124,7 +124,7 @@ def _run(
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
-    kafka = KafkaLog(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+    kafka = KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
     surveys = GatewaySurveys()
     served = ServedSurveys(watch, surveys, kafka, check_topics)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ldpstream.agents import PartitionFold, Record, report_keys
-from ldpstream.agents.report_keys import ReportKeys
+from ldpstream.agents import PartitionFold, Record, remembered_keys
+from ldpstream.agents.remembered_keys import RememberedKeys
 from ldpstream.stores import Checkpoint, MemoryCountStore, PaneKey
-from ldpstream.stores.checkpoint import KEY_BYTES
+from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import REASONS
 from tests.faults.invariant import numbers_of
 
@@ -180,7 +180,7 @@ def test_the_counts_depend_only_on_the_log(
     """Even if a key comes with several envelopes, and with few keys a generation: the same as record by record."""
     log = log_of(events, one_key_one_envelope=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_keys, "MAX_KEYS", bound)
+        patch.setattr(remembered_keys, "MAX_KEYS", bound)
         one_by_one = PartitionFold(SURVEY, None)
         for record in log:
             one_by_one.feed([record])
@@ -208,7 +208,7 @@ def test_a_generation_is_kept_exactly_as_long_as_needed(lateness: int, skew: int
 
 def test_results_report_duplicates_and_forgotten_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound a record counts as often as it is sent. A key within the bound stays remembered."""
-    monkeypatch.setattr(report_keys, "MAX_KEYS", 2)
+    monkeypatch.setattr(remembered_keys, "MAX_KEYS", 2)
     fold, now = PartitionFold(SURVEY, None), during(SURVEY, 4)
     log = [Record(i, now, envelope(4, 0), key_of(k)) for i, k in enumerate([7, 7, 8, 9, 9, 7, 8, 9])]
     one, two = fold.feed(log[:5]), fold.feed(log[5:])
@@ -250,7 +250,7 @@ def test_another_log_starts_without_keys() -> None:
     owner.restart(0)
     stored = store.load(0)
     assert stored is not None
-    assert (stored.log_id, stored.n_keys, len(stored.keys[4])) == ("another", {4: 3}, 3 * KEY_BYTES)
+    assert (stored.log_id, stored.n_keys, len(stored.keys[4])) == ("another", {4: 3}, 3 * STORED_KEY_BYTES)
     assert len(owner.fold._keys) == 3
 
 
@@ -284,7 +284,7 @@ def test_many_keys_are_found_in_any_chunks(n: int) -> None:
     """The runs are merged; every key is found in every later chunk, and no other key is."""
     rng = np.random.default_rng(n)
     keys, others = np.split(rng.permutation(np.unique(rng.integers(0, 2**64, 4000, np.uint64))), 2)
-    remembered, now = ReportKeys(SURVEY, {}), during(SURVEY, 4)
+    remembered, now = RememberedKeys(SURVEY, {}), during(SURVEY, 4)
     for first in range(0, keys.size, n):
         assert not remembered.admit(keys[first : first + n], now)[0].any()
     assert len(remembered) == keys.size

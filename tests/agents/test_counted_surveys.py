@@ -1,4 +1,4 @@
-"""The surveys that an agent starts, retries and stops. The test's `check` and countings stand in for Kafka and Redis."""
+"""The surveys that an agent starts, retries and stops. The test's `check` and dispatcher stand in for Kafka and Redis."""
 
 import asyncio
 from pathlib import Path
@@ -10,9 +10,9 @@ import pytest
 import structlog
 
 from ldpstream.agents.app import create_app
-from ldpstream.agents.countings import Countings
+from ldpstream.agents.counted_surveys import CountedSurveys
+from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
-from ldpstream.agents.served_surveys import ServedSurveys
 from ldpstream.runtime import survey_checks
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
@@ -32,8 +32,8 @@ class Rig:
             self.write(folder, name)
         self.watch, self.unusable, self.fakes = SurveyWatch([folder]), {"bad"}, dict[str, FakeCounting]()
         self.forgotten = list[Survey]()
-        self.countings = Countings(self._make, lambda *_: None, self._failed)
-        self.surveys = ServedSurveys(self.watch, self.countings, self._check, list, self._subscribe, self.forgotten.append)
+        self.dispatcher = Dispatcher(self._make, lambda *_: None, self._failed)
+        self.surveys = CountedSurveys(self.watch, self.dispatcher, self._check, list, self._subscribe, self.forgotten.append)
         self.topics = set[str]()
         self.error: Exception | None = None
 
@@ -89,13 +89,13 @@ async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     rig.surveys.check()
     await rig.surveys._reconcile(checked=True)
 
-    rig.countings.take(topic("bad"), Chunk(0, 1, 99, []))
+    rig.dispatcher.take(topic("bad"), Chunk(0, 1, 99, []))
     with patch.object(rig.fakes["bad"], "close", side_effect=RuntimeError("the store broke")):
         await settle()
-    assert rig.countings.topics == {topic("good")}
+    assert rig.dispatcher.topics == {topic("good")}
     await rig.surveys._reconcile()
     assert topic("good") in rig.topics
-    await rig.countings.close()
+    await rig.dispatcher.close()
 
 
 async def test_a_check_that_fails_unexpectedly_delays_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ async def test_a_check_that_fails_unexpectedly_delays_only_its_survey(tmp_path: 
     rig.unusable.clear()
     await rig.surveys._reconcile()
     assert topic("new") in rig.topics
-    await rig.countings.close()
+    await rig.dispatcher.close()
 
 
 async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
@@ -142,16 +142,16 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     await rig.surveys._reconcile()
     closing.set()
     await giving_up
-    assert rig.countings.topics == {topic("good")}
+    assert rig.dispatcher.topics == {topic("good")}
     await rig.surveys._reconcile()
-    assert rig.countings.topics == {topic("bad"), topic("good")}
-    await rig.countings.close()
+    assert rig.dispatcher.topics == {topic("bad"), topic("good")}
+    await rig.dispatcher.close()
 
 
 async def test_an_agent_is_not_ready_before_it_has_joined_its_group() -> None:
     app: Any = create_app(SurveyWatch([SAMPLE]), Settings())
     assert not app.ready
-    app.countings = SimpleNamespace(ready=True, n_partitions=0, store_answers=True)
+    app.dispatcher = SimpleNamespace(ready=True, n_partitions=0, store_answers=True)
     assert not app.ready
     app.surveys.started = True
     assert app.ready

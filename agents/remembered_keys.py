@@ -36,10 +36,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.agents.tally import Records, Tally, tally
-from ldpstream.stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
+from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
 from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
-HEADER_BYTES: Final = 16  # length of a report key, in the record's header
 MAX_KEYS: Final = 2**22  # largest number of keys in a generation of a partition; 32 MiB in the agent and in Redis
 RATIO: Final = 4  # a larger ratio means fewer runs to search, and more work to merge them
 
@@ -47,7 +47,7 @@ Keys: TypeAlias = npt.NDArray[np.uint64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-class ReportKeys:
+class RememberedKeys:
     """The report keys that the fold of one partition remembers.
 
     Args:
@@ -147,7 +147,7 @@ class ReportKeys:
         self._stored = set(change.n_keys)
         for step, keys in change.keys.items():
             if step in self._generations:
-                self._generations[step].written(len(keys) // KEY_BYTES)
+                self._generations[step].written(len(keys) // STORED_KEY_BYTES)
 
 
 class _Generation:
@@ -207,7 +207,7 @@ class TallyOnce:
         )
 
 
-def tally_once(survey: Survey, records: Records, remembered: ReportKeys) -> TallyOnce:
+def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> TallyOnce:
     """Counts the reports of the records; counts each report key once.
 
     Args:
@@ -223,22 +223,22 @@ def tally_once(survey: Survey, records: Records, remembered: ReportKeys) -> Tall
     return total
 
 
-def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], remembered: ReportKeys) -> TallyOnce:
+def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], remembered: RememberedKeys) -> TallyOnce:
     """Counts records that were all appended in the same step, given the values of their `key` headers."""
     lengths = np.fromiter(map(len, headers), np.int64, len(headers))
-    malformed = np.flatnonzero((lengths != 0) & (lengths != HEADER_BYTES)).tolist()
+    malformed = np.flatnonzero((lengths != 0) & (lengths != REPORT_KEY_BYTES)).tolist()
     wrong: list[tuple[int, Reason]] = [(records.offsets[i], "malformed key") for i in malformed if records.values[i]]
     newest_ms = records.appended_ms[-1]
     if malformed:
-        headers, lengths = [key for key in headers if len(key) == HEADER_BYTES], np.delete(lengths, malformed)
+        headers, lengths = [key for key in headers if len(key) == REPORT_KEY_BYTES], np.delete(lengths, malformed)
         records = records.without(malformed)
     added = tally(survey, records)
-    keyed = lengths == HEADER_BYTES
+    keyed = lengths == REPORT_KEY_BYTES
     accepted = np.ones(len(records), bool)
     if not all(records.values):
         accepted[:] = list(map(bool, records.values))  # a marker has no value
     accepted[[bisect_left(records.offsets, offset) for offset, _ in added.rejected]] = False
-    keys = _from_bytes(b"".join(headers))[:: HEADER_BYTES // KEY_BYTES]
+    keys = _from_bytes(b"".join(headers))[:: REPORT_KEY_BYTES // STORED_KEY_BYTES]
     duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms)
     if duplicates.any():
         again = np.flatnonzero(keyed & accepted)[duplicates]
