@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms import guessing, ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer
+from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
 from ldpstream.mechanisms.inference import Inference
 from ldpstream.mechanisms.table import CountTable
 
@@ -38,6 +39,7 @@ class Mechanism(Inference):
             added.
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason why a row is not `valid`.
+        memoized: true if a device makes one memo of a value, and reports the memo.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
     """
@@ -53,6 +55,7 @@ class Mechanism(Inference):
     signature: str
     marks: int | None = 1
     invalid: Invalid = "symbol out of range"
+    memoized: bool
     every_steps: int = 1
     lifetime_reports: int | None = None
 
@@ -85,6 +88,35 @@ class Mechanism(Inference):
         mixed.fakes, mixed._device = d, self
         mixed.signature = f"{self.signature} with fake data, d={d}"
         return mixed
+
+    @abstractmethod
+    def coins(self) -> Coins:
+        """Returns the coins of each round, as in `Parameters.coins`."""
+
+    def device_fields(self) -> dict[str, Any]:
+        """Returns the keys of `Parameters` that only this family of mechanisms has."""
+        return {}
+
+    @property
+    @abstractmethod
+    def randomizer(self) -> type[Randomizer]:
+        """The class of the device's code."""
+
+    def parameters(self) -> Parameters:
+        """Returns the parameters that a device needs to run `device`."""
+        m = self.device
+        return Parameters(
+            mechanism=m.name,
+            k=m.k,
+            row_bytes=m.report_dtype.itemsize,
+            every_steps=m.every_steps,
+            lifetime_reports=m.lifetime_reports,
+            eps=None if m.memoized else m.eps_1,
+            eps_inf=m.eps_inf if m.memoized else None,
+            eps_1=m.eps_1 if m.memoized else None,
+            coins=m.coins(),
+            **m.device_fields(),
+        )
 
     @abstractmethod
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:

@@ -9,6 +9,7 @@ g = 4, x³+x+1 for g = 8, x²+1 for g = 9, x⁴+x+1 for g = 16. Any implementati
 from functools import cache
 from itertools import product
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +17,20 @@ from ldpstream.mechanisms.arguments import IntArray
 
 MAX_FIELD = 1024
 FieldTable = npt.NDArray[np.uint16]
+
+
+class FiniteField(msgspec.Struct, frozen=True):
+    """The finite field of the hash functions, GF(r^e), for devices.
+
+    Attributes:
+        characteristic: the prime r.
+        degree: e, at least 1.
+        polynomial: (e + 1) coefficients of the monic polynomial modulo which elements are multiplied, least power first.
+    """
+
+    characteristic: int
+    degree: int
+    polynomial: tuple[int, ...]
 
 
 def prime_power(g: int) -> tuple[int, int] | None:

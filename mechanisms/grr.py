@@ -31,6 +31,7 @@ from ldpstream.mechanisms.arguments import (
     user_values,
 )
 from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 
 CALIBRATIONS = ("exact", "paper")
@@ -73,8 +74,36 @@ def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> 
     return np.where(rng.random(symbols.size) < p, symbols, other)
 
 
+def symbol_coins(n_symbols: int, p: float, q: float) -> dict[str, Coin]:
+    """The coins of one round of GRR on n symbols."""
+    return {"keep": coin(p, q, n_symbols - 1)}
+
+
+def draw_symbol(symbol: int, n_symbols: int, coins: dict[str, Coin], random: DeviceRandom) -> int:
+    """Keeps the symbol, or draws one of the other symbols uniformly. A round without coins keeps the symbol."""
+    if not coins or random.toss(coins["keep"], 1)[0]:
+        return symbol
+    other = random.below(n_symbols - 1)
+    return other + (other >= symbol)
+
+
+class SymbolRandomizer(Randomizer):
+    """The device's code of GRR and L-GRR: a memo and a report are one of k symbols."""
+
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
+        return symbol_row(self.k, draw_symbol(key, self.k, self._first, random))
+
+    def is_memo(self, memo: bytes, function: int) -> bool:
+        return len(memo) == self.parameters.row_bytes and int.from_bytes(memo, "little") < self.k
+
+    def report(self, memo: bytes, random: DeviceRandom) -> bytes:
+        return symbol_row(self.k, draw_symbol(int.from_bytes(memo, "little"), self.k, self._second, random))
+
+
 class _Symbols(Mechanism):
     """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
+
+    randomizer = SymbolRandomizer
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)
@@ -135,6 +164,9 @@ class GRR(_Symbols, OneTime):
         self.p, self.q = probabilities(self.k, self.eps_1)
         self.signature = f"GRR(k={self.k}, eps={self.eps_1!r})"
 
+    def coins(self) -> Coins:
+        return {"report": symbol_coins(self.k, self.p, self.q)}
+
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return randomize(user_values(values, self.k), self.k, self.p, rng).astype(self.report_dtype)
 
@@ -169,6 +201,9 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         self.p, self.q = chain(self.k, self.p1, self.q1, self.p2, self.q2)
         if calibration == "paper":
             self.eps_1 = self.eps_t(1)
+
+    def coins(self) -> Coins:
+        return {"memo": symbol_coins(self.k, self.p1, self.q1), "report": symbol_coins(self.k, self.p2, self.q2)}
 
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return randomize(user_values(values, self.k), self.k, self.p1, rng).astype(self.report_dtype)

@@ -20,6 +20,7 @@ from ldpstream.mechanisms.base import Mechanism, Reports
 class OneTime(Mechanism):
     """A mechanism without memory: every report is drawn from the value itself, so the losses of reports add up."""
 
+    memoized = False
     eps_inf = math.inf
 
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> Self:
@@ -110,6 +111,7 @@ class Longitudinal(Mechanism):
         max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing.
     """
 
+    memoized = True
     p1: float
     q1: float
     p2: float

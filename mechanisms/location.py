@@ -164,6 +164,16 @@ class ChannelMechanism(OneTime):
 class LocationMechanism(ChannelMechanism):
     """A mechanism whose report is one of the k values. Its ε is not an LDP ε."""
 
+    def coins(self) -> NoReturn:
+        raise self._no_device()
+
+    @property
+    def randomizer(self) -> NoReturn:
+        raise self._no_device()
+
+    def _no_device(self) -> TypeError:
+        return TypeError(f"devices have no randomizer for {self.name}")
+
     @abstractmethod
     def distances(self) -> FloatArray:
         """(k, k) distance between every two values, in the unit of the geo-indistinguishability guarantee."""

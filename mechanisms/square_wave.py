@@ -26,12 +26,14 @@ arXiv:1912.01051, §5.
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
 from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
 from ldpstream.mechanisms.location import ChannelMechanism, distribution
 from ldpstream.mechanisms.terms import ChannelTerm
 
@@ -81,6 +83,24 @@ class WaveTerm(ChannelTerm):
         return np.asarray(self._far * sums[-1] + self._gap * (sums[self._width :] - sums[: -self._width]))
 
 
+class WaveRandomizer(OneTimeRandomizer):
+    """The device's code of Square Wave."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        assert parameters.width is not None
+        self._width = parameters.width
+
+    def report_value(self, value: int, random: DeviceRandom) -> bytes:
+        """Draws a uniform cell near the value, or a uniform one of the k-1 other cells."""
+        if random.toss(self._second["keep"], 1)[0]:
+            cell = value + random.below(self._width)
+        else:
+            other = random.below(self.k - 1)
+            cell = other + self._width * (other >= value)
+        return symbol_row(self.k - 1 + self._width, cell)
+
+
 class SquareWave(ChannelMechanism):
     """Square Wave on k bins, experimental. `estimators.ems` estimates the histogram.
 
@@ -102,6 +122,7 @@ class SquareWave(ChannelMechanism):
     """
 
     name = "SW"
+    randomizer = WaveRandomizer
 
     def __init__(self, k: int, eps: float, width: int | None = None) -> None:
         k, self.eps_1 = integer("k", k, 2, MAX_BINS), epsilon("eps", eps)
@@ -113,6 +134,12 @@ class SquareWave(ChannelMechanism):
         self.near = 1 / (self.width + rest)
         self.far = math.exp(-self.eps_1) / (self.width + rest)
         self.signature = f"SW(k={self.k}, eps={self.eps_1!r}, width={self.width})"
+
+    def coins(self) -> Coins:
+        return {"report": {"keep": coin(self.keep, self.far, self.k - 1)}}
+
+    def device_fields(self) -> dict[str, Any]:
+        return {"width": self.width}
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)

@@ -9,6 +9,7 @@ A set with the value is e^ε times as likely as a set without the value. With ω
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
 from ldpstream.mechanisms.base import Reports
 from ldpstream.mechanisms.bits import padding_mask, row_bytes
+from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.unary import Bits
 
@@ -38,6 +40,28 @@ def _variance(p: float, q: float) -> float:
     return q * (1 - q) / (p - q) ** 2
 
 
+class SubsetRandomizer(OneTimeRandomizer):
+    """The device's code of subset selection."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        assert parameters.omega is not None
+        self._omega = parameters.omega
+
+    def report_value(self, value: int, random: DeviceRandom) -> bytes:
+        """Draws whether the set contains the value, then draws the other members uniformly."""
+        inside = bool(random.toss(self._second["with_value"], 1)[0])
+        n_others = self._omega - inside
+        others: set[int] = set()
+        for last in range(self.k - 1 - n_others, self.k - 1):  # Floyd's algorithm: each set of others is equally likely
+            drawn = random.below(last + 1)
+            others.add(last if drawn in others else drawn)
+        out = np.zeros(self.k, np.bool_)
+        out[[other + (other >= value) for other in others]] = True
+        out[value] = inside
+        return bits_row(out)
+
+
 class SubsetSelection(Bits, OneTime):
     """One-time subset selection; the report has k bits, of which ω are ones.
 
@@ -52,6 +76,7 @@ class SubsetSelection(Bits, OneTime):
     """
 
     name = "SS"
+    randomizer = SubsetRandomizer
 
     def __init__(self, k: int, eps: float, omega: int | None = None) -> None:
         self._set_domain(k)
@@ -60,6 +85,13 @@ class SubsetSelection(Bits, OneTime):
         self.p, self.q = probabilities(self.k, self.eps_1, self.omega)
         self.signature = f"SS(k={self.k}, eps={self.eps_1!r}, omega={self.omega})"
         self.invalid, self.marks = "symbol out of range", self.omega
+
+    def coins(self) -> Coins:
+        outside = (self.k - self.omega) / self.omega * math.exp(-self.eps_1) * self.p  # 1 - p, without cancellation
+        return {"report": {"with_value": coin(self.p, outside)}}
+
+    def device_fields(self) -> dict[str, Any]:
+        return {"omega": self.omega}
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)

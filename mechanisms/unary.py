@@ -36,6 +36,7 @@ from ldpstream.mechanisms.arguments import (
 )
 from ldpstream.mechanisms.base import Invalid, Mechanism, Reports
 from ldpstream.mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
+from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.grr import CALIBRATIONS
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 
@@ -57,6 +58,10 @@ class Round:
             self.q * second.p + self.not_q * second.q,
             self.q * second.not_p + self.not_q * second.not_q,
         )
+
+    def coins(self) -> dict[str, Coin]:
+        """Returns the coins of a one and of a zero."""
+        return {"one": coin(self.p, self.not_p), "zero": coin(self.q, self.not_q)}
 
     def eps(self) -> float:
         """Privacy loss between two different values, in nats: the sum of the worst losses of the two bits that differ."""
@@ -146,6 +151,30 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
     return Round(0.5, 0.5, q, 1 - q)
 
 
+def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> BitArray:
+    """Tosses a coin for every one, then for every zero. A round without coins keeps all bits."""
+    if not coins:
+        return ones
+    out = np.empty_like(ones)
+    n_ones = int(np.count_nonzero(ones))
+    out[ones] = random.toss(coins["one"], n_ones)
+    out[~ones] = random.toss(coins["zero"], ones.size - n_ones)
+    return out
+
+
+class BitRandomizer(Randomizer):
+    """The device's code of unary encodings: a memo and a report are k bits."""
+
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
+        return bits_row(draw_bits(np.arange(self.k) == key, self._first, random))
+
+    def is_memo(self, memo: bytes, function: int) -> bool:
+        return len(memo) == self.parameters.row_bytes and int.from_bytes(memo, "little") < 1 << self.k
+
+    def report(self, memo: bytes, random: DeviceRandom) -> bytes:
+        return bits_row(draw_bits(row_bits(self.k, memo), self._second, random))
+
+
 class Bits(Mechanism):
     """Common base of unary encodings and subset selection: a report has k bits, and the table has one count for each bit."""
 
@@ -175,6 +204,7 @@ class _IndependentBits(Bits):
     """
 
     report_round: Round
+    randomizer = BitRandomizer
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
@@ -218,6 +248,9 @@ class UnaryEncoding(_IndependentBits, OneTime):
         if name == "THE":
             self.eps_1 = self.report_round.eps()
 
+    def coins(self) -> Coins:
+        return {"report": self.report_round.coins()}
+
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._encode(values, self.report_round, rng)
 
@@ -256,6 +289,9 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         self.p1, self.q1, self.p2, self.q2 = self.first.p, self.first.q, self.second.p, self.second.q
         self._set_report_round(self.first.then(self.second))
         self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r})"
+
+    def coins(self) -> Coins:
+        return {"memo": self.first.coins(), "report": self.second.coins()}
 
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return self._encode(values, self.first, rng)

@@ -1,9 +1,10 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
 The text decides how each report is drawn and read. It has the number of its format, the resolved mechanism, never ``"auto"``,
-and all parameters that devices get (`surveys.parameters`). If a version draws or reads reports in another way, the fingerprint
-therefore differs. The probabilities of the coins have six significant digits, since machines may round the last digits of a
-double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text does not.
+and all parameters that devices get (`Mechanism.parameters`). If a version draws or reads reports in another way, the
+fingerprint therefore differs. The probabilities of the coins have six significant digits, since machines may round the last
+digits of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text
+does not.
 """
 
 import hashlib
@@ -14,8 +15,7 @@ import msgspec
 import rfc8785
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.surveys.device_survey import Coin
-from ldpstream.surveys.parameters import parameters
+from ldpstream.mechanisms.devices import Coin
 from ldpstream.surveys.questions import Attribute, Level
 
 FORMAT = 2
@@ -66,7 +66,7 @@ def _level(level: Level, m: Mechanism) -> dict[str, Any]:
         "every_steps": None if level.every_steps == 1 else level.every_steps,
         "lifetime_reports": level.lifetime_reports,
     }
-    needed = parameters(m)
+    needed = m.parameters()
     rounds = {name: {key: _probability(coin) for key, coin in coins.items()} for name, coins in needed.coins.items()}
     return {"name": level.name} | _given(msgspec.to_builtins(needed) | {"coins": rounds} | stated)
 

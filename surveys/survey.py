@@ -53,7 +53,6 @@ from ldpstream.mechanisms import NUMERIC, Mechanism
 from ldpstream.surveys.canonical import attribute_keys, text
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
-from ldpstream.surveys.parameters import parameters
 from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Name, distinct
 
 MAX_REPORT_BYTES = 900_000  # one report must fit an envelope
@@ -249,7 +248,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     @cached_property
     def device_survey(self) -> DeviceSurvey:
         """Everything that a device needs to answer the survey, with integers in place of probabilities."""
-        needed = tuple(tuple(map(parameters, levels)) for levels in self.mechanisms)
+        needed = tuple(tuple(m.parameters() for m in levels) for levels in self.mechanisms)
         return DeviceSurvey(self.name, self.fingerprint.hex(), self.canonical, needed)
 
     # ---- time steps

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from ldpstream.mechanisms.arguments import integer
-from ldpstream.producers.device import secure_random
+from ldpstream.mechanisms.devices import Parameters, Randomizer
 from ldpstream.producers.device.errors import (
     ClockWentBack,
     DeviceError,
@@ -42,7 +42,6 @@ from ldpstream.producers.device.errors import (
 from ldpstream.producers.device.memo_file import Enrolment, MemoFile, Store, Transaction
 from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.surveys import Attribute, Survey
-from ldpstream.surveys.device_survey import Parameters
 from ldpstream.surveys.envelope import seal_rows
 
 MAX_STEP = 2**62
@@ -121,7 +120,10 @@ class Device:
         # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
         self._n_kept = survey.lateness_steps + 2
         try:
-            self._parameters = survey.device_survey.mechanisms
+            self._randomizers = [
+                [m.randomizer(p) for m, p in zip(mechanisms, parameters, strict=True)]
+                for mechanisms, parameters in zip(survey.mechanisms, survey.device_survey.mechanisms, strict=True)
+            ]
         except TypeError as error:
             raise UnknownSurvey(f"{survey.name}: {error}") from None
         chosen = self._level_indices(levels or {})
@@ -176,7 +178,8 @@ class Device:
             enrolment = memory.enrolment(a)
             if not enrolment.answers:
                 return None
-            p = self._parameters[a][enrolment.level]
+            randomizer = self._randomizers[a][enrolment.level]
+            p = randomizer.parameters
             if step % p.every_steps != enrolment.phase or self._survey.ended(step):
                 return None
             envelope = memory.sent(a, step)
@@ -186,7 +189,7 @@ class Device:
                 return None
             if envelope is not None or step <= memory.forgotten(a):
                 raise too_old(attribute, step, memory.earliest(a, step, p.every_steps))
-            return self._first_report(memory, a, p, enrolment, index, step)
+            return self._first_report(memory, a, randomizer, enrolment, index, step)
 
     def waiting(self) -> list[Waiting]:
         """Returns the reports that are not settled, in the order of steps.
@@ -259,24 +262,27 @@ class Device:
 
     # ---- a report
 
-    def _first_report(self, memory: Transaction, a: int, p: Parameters, enrolment: Enrolment, index: int, step: int) -> bytes:
+    def _first_report(
+        self, memory: Transaction, a: int, randomizer: Randomizer, enrolment: Enrolment, index: int, step: int
+    ) -> bytes:
         """Makes the only report of a step and stores the report."""
         index = index if enrolment.fake < 0 else enrolment.fake
-        key = None
-        if "memo" in p.coins:
-            key = secure_random.memo_key(p, index, enrolment.function)
-            row = secure_random.report_memo(p, self._recall(memory, p, a, key, enrolment.function), self._random)
+        function = enrolment.function
+        key = randomizer.memo_key(index, function)
+        if randomizer.memoized:
+            memo = self._recall(memory, randomizer, a, key, function)
         else:
-            row = secure_random.report_once(p, index, self._random)
+            memo = randomizer.memoize(key, function, self._random)
+        row = randomizer.report(memo, self._random)
         envelope = seal_rows(self._survey, a, enrolment.level, step, 1, row, self._cohort)
         idempotency_key = urlsafe_b64encode(self._random.bytes(IDEMPOTENCY_KEY_BYTES)).rstrip(b"=").decode()
-        memory.keep(a, step, envelope, key, self._n_kept + AHEAD_REPORTS, idempotency_key)
+        memory.keep(a, step, envelope, key if randomizer.memoized else None, self._n_kept + AHEAD_REPORTS, idempotency_key)
         return envelope
 
-    def _recall(self, memory: Transaction, p: Parameters, a: int, key: int, function: int) -> bytes:
+    def _recall(self, memory: Transaction, randomizer: Randomizer, a: int, key: int, function: int) -> bytes:
         """Returns the memo of a key; draws a memo if the key has none."""
-        memo = memory.memo(a, key, lambda: secure_random.memoize(p, key, function, self._random))
-        if not secure_random.is_memo(p, memo, function):
+        memo = memory.memo(a, key, lambda: randomizer.memoize(key, function, self._random))
+        if not randomizer.is_memo(memo, function):
             raise DeviceError(f"{self._path}: the memo of {self._survey.attributes[a].name} is damaged")
         return memo
 
@@ -287,12 +293,12 @@ class Device:
         n = len(self._survey.attributes)
         collection, sampled = self._survey.collection, self._random.below(n)
         choices = []
-        for a, levels in enumerate(self._parameters):
+        for a, levels in enumerate(self._randomizers):
             level = chosen.get(a, 0)
-            p = levels[level]
+            p = levels[level].parameters
             answers = collection != "smp" or a == sampled
             fake = self._random.below(p.k) if collection == "rs+fd" and a != sampled else -1
-            function = secure_random.enroll(p, self._random)
+            function = levels[level].enroll(self._random)
             choices.append(Enrolment(level, answers, function, fake, self._random.below(p.every_steps)))
         return choices
 

@@ -1,7 +1,6 @@
-"""Randomness of one device: exact coins and uniform integers from the operating system's generator, and the randomizers.
+"""Randomness of one device: exact coins and uniform integers from the operating system's generator.
 
-The randomizers read the same integers as devices in other languages (`surveys.device_survey.Parameters`). They draw random
-bytes in the order that docs/write_a_device.md states. The same bytes therefore give the same reports in every language.
+`Mechanism.randomizer` draws memos and reports from this randomness.
 
 A coin's probability is a rational number whose denominator is a power of two (every double is one), written as base-256 digits
 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number one by one and compares each digit with the coin's digit:
@@ -31,12 +30,8 @@ A draw does not take constant time. Measuring the device's time to a microsecond
 import secrets
 
 import numpy as np
-import numpy.typing as npt
 
-from ldpstream.mechanisms.finite_field import field
-from ldpstream.surveys.device_survey import Coin, Parameters
-
-BitArray = npt.NDArray[np.bool_]
+from ldpstream.mechanisms.devices import BitArray, Coin
 
 
 class SecureRandom:
@@ -65,135 +60,3 @@ class SecureRandom:
             smaller[undecided[drawn < digit]] = True
             undecided = undecided[drawn == digit]
         return smaller ^ coin.inverted
-
-
-# ---- the families' randomizers
-
-
-def _symbol(symbol: int, n_symbols: int, keep: Coin, random: SecureRandom) -> int:
-    """Generalized randomized response (GRR): keeps the symbol, or draws one of the other symbols uniformly."""
-    if random.toss(keep, 1)[0]:
-        return symbol
-    other = random.below(n_symbols - 1)
-    return other + (other >= symbol)
-
-
-def _cell(value: int, k: int, width: int, keep: Coin, random: SecureRandom) -> int:
-    """Square Wave: a uniform cell near the value, or a uniform one of the k-1 other cells."""
-    if random.toss(keep, 1)[0]:
-        return value + random.below(width)
-    other = random.below(k - 1)
-    return other + width * (other >= value)
-
-
-def _bits(ones: BitArray, coins: dict[str, Coin], random: SecureRandom) -> BitArray:
-    """Unary encoding: tosses for all ones, then for all zeros."""
-    out = np.empty_like(ones)
-    n_ones = int(np.count_nonzero(ones))
-    out[ones] = random.toss(coins["one"], n_ones)
-    out[~ones] = random.toss(coins["zero"], ones.size - n_ones)
-    return out
-
-
-def _subset(value: int, k: int, omega: int, with_value: Coin, random: SecureRandom) -> BitArray:
-    """Subset selection: draws whether the set contains the value, then draws the other members uniformly."""
-    inside = bool(random.toss(with_value, 1)[0])
-    n_others = omega - inside
-    others: set[int] = set()
-    for last in range(k - 1 - n_others, k - 1):  # Floyd's algorithm: each set of n_others out of k-1 is equally likely
-        drawn = random.below(last + 1)
-        others.add(last if drawn in others else drawn)
-    out = np.zeros(k, np.bool_)
-    out[[other + (other >= value) for other in others]] = True
-    out[value] = inside
-    return out
-
-
-def hashed(p: Parameters, function: int, value: int) -> int:
-    """The symbol H_a(v) of `mechanisms.linear_pool`, digit by digit, for local hashing."""
-    assert p.g is not None
-    assert p.stride is not None
-    add, multiply = field(p.g)
-    total, place = 0, value * p.stride % p.k
-    while place:
-        total = int(add[total, multiply[function % p.g, place % p.g]])
-        function, place = function // p.g, place // p.g
-    return total
-
-
-# ---- rows, as in an envelope
-
-
-def least_bytes(n_symbols: int) -> int:
-    """The smallest of the sizes 1, 2 and 4 bytes that holds 0 … n_symbols-1."""
-    return 1 if n_symbols <= 2**8 else 2 if n_symbols <= 2**16 else 4
-
-
-def _symbol_row(n_symbols: int, symbol: int) -> bytes:
-    return symbol.to_bytes(least_bytes(n_symbols), "little")
-
-
-def _bits_row(bits: BitArray) -> bytes:
-    return np.packbits(bits, bitorder="little").tobytes()
-
-
-def _row_bits(p: Parameters, row: bytes) -> BitArray:
-    return np.unpackbits(np.frombuffer(row, np.uint8), count=p.k, bitorder="little").astype(np.bool_)
-
-
-# ---- a device's use of a mechanism
-
-
-def enroll(p: Parameters, random: SecureRandom) -> int:
-    """Draws the device's permanent choice: the number of its hash function; 0 for mechanisms without one."""
-    return random.below(p.functions) if p.functions is not None and "memo" in p.coins else 0
-
-
-def memo_key(p: Parameters, value: int, function: int) -> int:
-    """Returns the key of the device's memo: the value, or the hashed symbol."""
-    return value if p.g is None else hashed(p, function, value)
-
-
-def memoize(p: Parameters, key: int, function: int, random: SecureRandom) -> bytes:
-    """First round: draws a new memo for a memo key, one row of `row_bytes`."""
-    return _row_of(p, p.coins["memo"], key, function, random)
-
-
-def report_memo(p: Parameters, memo: bytes, random: SecureRandom) -> bytes:
-    """Second round: draws a report from a memo; both are one row of `row_bytes`."""
-    coins = p.coins["report"]
-    if "one" in coins:
-        return _bits_row(_bits(_row_bits(p, memo), coins, random))
-    width = 0 if p.functions is None else least_bytes(p.functions)
-    return _row_of(p, coins, int.from_bytes(memo[width:], "little"), int.from_bytes(memo[:width], "little"), random)
-
-
-def report_once(p: Parameters, value: int, random: SecureRandom) -> bytes:
-    """Draws a report of a one-time mechanism, one row of `row_bytes`."""
-    coins = p.coins["report"]
-    if p.omega is not None:
-        return _bits_row(_subset(value, p.k, p.omega, coins["with_value"], random))
-    if p.width is not None:
-        return _symbol_row(p.k - 1 + p.width, _cell(value, p.k, p.width, coins["keep"], random))
-    if p.functions is None:
-        return _row_of(p, coins, value, 0, random)
-    function = random.below(p.functions)
-    return _row_of(p, coins, hashed(p, function, value), function, random)
-
-
-def is_memo(p: Parameters, row: bytes, function: int) -> bool:
-    """True if a device with this hash function could have drawn the memo."""
-    if len(row) != p.row_bytes:
-        return False
-    if "one" in p.coins["memo"]:
-        return int.from_bytes(row, "little") < 1 << p.k
-    width = 0 if p.functions is None else least_bytes(p.functions)
-    return int.from_bytes(row[:width], "little") == function and int.from_bytes(row[width:], "little") < (p.g or p.k)
-
-
-def _row_of(p: Parameters, coins: dict[str, Coin], symbol: int, function: int, random: SecureRandom) -> bytes:
-    """Randomizes a symbol, or the bits of which only this symbol's bit is one."""
-    if "one" in coins:
-        return _bits_row(_bits(np.arange(p.k) == symbol, coins, random))
-    drawn = _symbol(symbol, p.g or p.k, coins["keep"], random)
-    return _symbol_row(p.k, drawn) if p.functions is None else _symbol_row(p.functions, function) + _symbol_row(p.g or 0, drawn)

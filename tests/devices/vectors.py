@@ -17,17 +17,16 @@ import msgspec
 import numpy as np
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
+from ldpstream.mechanisms.devices import BitArray, Coin, Randomizer
 from ldpstream.mechanisms.finite_field import prime_powers
+from ldpstream.mechanisms.local_hashing import hashed
 from ldpstream.producers.device import Device, StepForgotten
-from ldpstream.producers.device import secure_random as draw
 from ldpstream.producers.device.claims import claim
 from ldpstream.producers.device.device import value_index
-from ldpstream.producers.device.secure_random import BitArray, SecureRandom
+from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.surveys import Attribute, Survey, load_survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
-from ldpstream.surveys.device_survey import Coin, Parameters
 from ldpstream.surveys.envelope import VERSION, seal_rows
-from ldpstream.surveys.parameters import parameters
 from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
 
@@ -102,32 +101,34 @@ def _built(name: str, k: int, eps_1: float, eps_inf: float, g: int | None = None
 
 def draws() -> Iterator[Case]:
     for m in _mechanisms():
-        p = parameters(m)
+        p = m.parameters()
         values = [0, p.k // 2, p.k - 1] if p.k > 2 else [0, 1]
         rounds = [(value, ties) for ties in (0, 2, 7) for value in values] + [(values[1], 8)]
-        yield {"parameters": p, "cases": [_draw(p, f"{m.signature} {value} {ties}", value, ties) for value, ties in rounds]}
+        device = m.randomizer(p)
+        yield {
+            "parameters": p,
+            "cases": [_draw(device, f"{m.signature} {value} {ties}", value, ties) for value, ties in rounds],
+        }
 
 
-def _draw(p: Parameters, label: str, value: int, ties: int) -> Case:
+def _draw(device: Randomizer, label: str, value: int, ties: int) -> Case:
     random = Recorded(label, ties)
-    if "memo" not in p.coins:
-        report = draw.report_once(p, value, random)
-        return {"value": value, "function": None, "random": random.drawn.hex(), "memo": None, "report": report.hex()}
-    function = draw.enroll(p, Recorded(f"{label} function"))
-    memo = draw.memoize(p, draw.memo_key(p, value, function), function, random)
-    report = draw.report_memo(p, memo, random)
-    number = None if p.functions is None else function
-    return {"value": value, "function": number, "random": random.drawn.hex(), "memo": memo.hex(), "report": report.hex()}
+    function = device.enroll(Recorded(f"{label} function"))
+    memo = device.memoize(device.memo_key(value, function), function, random)
+    report = device.report(memo, random)
+    number = function if device.memoized and device.parameters.functions is not None else None
+    kept = memo.hex() if device.memoized else None
+    return {"value": value, "function": number, "random": random.drawn.hex(), "memo": kept, "report": report.hex()}
 
 
 def hashes() -> Iterator[Case]:
     for g in (*prime_powers(64), *LARGE_FIELDS):
-        p = parameters(mechanism("OLH", g * 20, eps=1.0, g=g) if g < 150 else mechanism("OLH", g, eps=1.0, g=g))
+        p = mechanism("OLH", g * 20 if g < 150 else g, eps=1.0, g=g).parameters()
         assert p.functions is not None
         stream = _stream(f"hash {g}")
         pairs = [(p.functions - 1, p.k - 1)]
         pairs += [(_number(stream) % p.functions, _number(stream) % p.k) for _ in range(7)]
-        cases = [[a, v, draw.hashed(p, a, v)] for a, v in pairs]
+        cases = [[a, v, hashed(p, a, v)] for a, v in pairs]
         yield {"g": g, "k": p.k, "functions": p.functions, "digits": p.digits, "stride": p.stride, "field": p.field,
                "cases": cases}  # fmt: skip
 
@@ -141,7 +142,7 @@ def ledger() -> Iterator[Case]:
         for k, eps_1, eps_inf in ((2, 0.5, 1.0), (20, 1.0, 2.5), (300, 3.0, 8.0)):
             m = _built(name, k, eps_1, eps_inf)
             for t in (1, 2, 10, 1000):
-                yield {"parameters": parameters(m), "t": t, "eps_t": m.eps_t(t), "eps_sequence": m.eps_sequence(t).value}
+                yield {"parameters": m.parameters(), "t": t, "eps_t": m.eps_t(t), "eps_sequence": m.eps_sequence(t).value}
 
 
 def claims() -> Iterator[Case]:
@@ -170,12 +171,13 @@ def envelopes() -> Iterator[Case]:
     for survey in (loaded for _, loaded in surveys()):
         for a, levels in enumerate(survey.device_survey.mechanisms):
             for level, p in enumerate(levels):
+                device = survey.mechanisms[a][level].randomizer(p)
                 for cohort in range(survey.n_cohorts):
-                    yield _envelope(survey, a, level, 7, _report(p, survey.name), 1, cohort)
+                    yield _envelope(survey, a, level, 7, _report(device, survey.name), 1, cohort)
 
 
-def _report(p: Parameters, label: str) -> bytes:
-    return bytes.fromhex(_draw(p, f"envelope {label}", p.k - 1, 0)["report"])
+def _report(device: Randomizer, label: str) -> bytes:
+    return bytes.fromhex(_draw(device, f"envelope {label}", device.k - 1, 0)["report"])
 
 
 def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes, n: int, cohort: int = 0) -> Case:

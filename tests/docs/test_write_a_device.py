@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, mechanism
+from ldpstream.mechanisms.devices import Parameters
 from ldpstream.mechanisms.finite_field import modulus, prime_power
 from ldpstream.mechanisms.linear_pool import LinearPool
-from ldpstream.producers.device.secure_random import hashed
+from ldpstream.mechanisms.local_hashing import hashed
 from ldpstream.surveys import Attribute, Level, load_survey
-from ldpstream.surveys.device_survey import Parameters
-from ldpstream.surveys.parameters import parameters
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "write_a_device.md").read_text()
@@ -37,8 +36,8 @@ def rows(first: str) -> list[list[str]]:
 
 def built(name: str, k: int, eps_1: float, eps_inf: float, calibration: str | None = None) -> Parameters:
     if name not in LONGITUDINAL:
-        return parameters(mechanism(name, k, eps=eps_1))
-    return parameters(mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, calibration=calibration))
+        return mechanism(name, k, eps=eps_1).parameters()
+    return mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, calibration=calibration).parameters()
 
 
 def grr(m: int, eps: float) -> tuple[float, float]:
@@ -133,7 +132,7 @@ def test_the_tables_of_coins_and_rounds_are_complete() -> None:
 def test_the_tables_of_keys_are_complete() -> None:
     for head, keys in (
         ("key | meaning", {*load_survey(ROOT / "surveys" / "samples" / "demo.toml").device_survey.__struct_fields__, "toml"}),
-        ("key | present", set(parameters(mechanism("GRR", 2, eps=1.0)).__struct_fields__)),
+        ("key | present", set(mechanism("GRR", 2, eps=1.0).parameters().__struct_fields__)),
     ):
         assert {key.strip("`") for cells in rows(head) for key in cells[0].split(", ")} == keys
 
@@ -159,7 +158,7 @@ def test_the_hash_functions_match_the_text() -> None:
         assert (pool.size, pool.stride) == (size, stride)
         assert value * stride % k == place
         assert pool.hash(np.array([function]), np.array([value])).tolist() == [symbol]
-        assert hashed(parameters(mechanism("OLH", k, eps=1.0, g=g)), function, value) == symbol
+        assert hashed(mechanism("OLH", k, eps=1.0, g=g).parameters(), function, value) == symbol
         if g in (2, 3, 5, 7):
             digits = [(function // g**j % g) * (place // g**j % g) for j in range(pool.m)]
             assert sum(digits) % g == symbol

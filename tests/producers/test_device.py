@@ -167,7 +167,7 @@ def test_a_device_that_makes_up_for_missed_steps_breaks_the_distance(tmp_path: P
     monkeypatch.setattr(SecureRandom, "below", lambda _, n: 0)
     device = Device(asked, tmp_path)
     unchecked = msgspec.structs.replace(asked.device_survey.mechanisms[0][0], every_steps=1)  # ignores the step's phase
-    monkeypatch.setattr(device, "_parameters", ((unchecked,),))
+    monkeypatch.setattr(device, "_randomizers", ((asked.mechanisms[0][0].randomizer(unchecked),),))
     made = [step for step in (3, 5, 8) if device.report("q0", 1, step) is not None]
     assert min(later - earlier for earlier, later in pairwise(made)) < 4
 

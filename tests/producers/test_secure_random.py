@@ -18,13 +18,12 @@ import pytest
 from scipy import stats
 
 from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
+from ldpstream.mechanisms.devices import BitArray, Coin, coin
+from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.producers.device import secure_random
-from ldpstream.producers.device.secure_random import BitArray, SecureRandom
-from ldpstream.surveys.device_survey import Coin
-from ldpstream.surveys.parameters import coin, parameters
+from ldpstream.producers.device.secure_random import SecureRandom
 
 EVERY = (*NAMES, *NUMERIC)
 LIMIT = 1e-9
@@ -38,13 +37,9 @@ def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Me
 
 def device_report(m: Mechanism, value: int, random: SecureRandom) -> Reports:
     """One report of a new device."""
-    p = parameters(m)
-    if isinstance(m, Longitudinal):
-        function = secure_random.enroll(p, random)
-        memo = secure_random.memoize(p, secure_random.memo_key(p, value, function), function, random)
-        row = secure_random.report_memo(p, memo, random)
-    else:
-        row = secure_random.report_once(p, value, random)
+    device = m.randomizer(m.parameters())
+    function = device.enroll(random)
+    row = device.report(device.memoize(device.memo_key(value, function), function, random), random)
     return np.frombuffer(row, m.report_dtype.base).reshape(1, *m.report_dtype.shape)
 
 
@@ -225,14 +220,13 @@ def test_the_device_hashes_like_the_pool(k: int, g: int) -> None:
     assert isinstance(m, LongitudinalHashing)
     rng = np.random.default_rng(20260105)
     for function in [0, 1, m.pool.size - 1, *rng.integers(0, m.pool.size, 20)]:
-        keys = [secure_random.memo_key(parameters(m), value, int(function)) for value in range(k)]
+        keys = [m.randomizer(m.parameters()).memo_key(value, int(function)) for value in range(k)]
         assert keys == m.memo_keys(np.arange(k), np.full(k, function)).tolist()
 
 
-def test_an_unknown_mechanism_is_refused() -> None:
-    new: Any = object.__new__(type("New", (Mechanism,), dict.fromkeys(Mechanism.__abstractmethods__) | {"name": "NEW"}))
-    with pytest.raises(TypeError, match="devices have no randomizer for NEW"):
-        parameters(new)
+def test_a_location_mechanism_has_no_device() -> None:
+    with pytest.raises(TypeError, match="devices have no randomizer for truncated-geometric"):
+        TruncatedGeometric(4, 1.0).parameters()
 
 
 # ---- the realised loss, with 60 digits

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 import ldpstream.surveys.canonical
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism
+from ldpstream.mechanisms.devices import Coin, Parameters
+from ldpstream.mechanisms.finite_field import FiniteField
 from ldpstream.surveys import Survey, parse_survey
-from ldpstream.surveys.device_survey import Coin, FiniteField, Parameters
-from ldpstream.surveys.parameters import parameters
 from tests.surveys.test_survey import DOCUMENT
 
 
@@ -64,10 +64,10 @@ def mutants(p: Parameters) -> list[tuple[str, Parameters]]:
 @pytest.mark.parametrize("base", EVERY, ids=lambda base: base.mechanisms[0][0].name)
 def test_each_parameter_of_a_device_changes_the_fingerprint(base: Survey, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {base.fingerprint}
-    needed = parameters(base.mechanisms[0][0])
+    needed = base.mechanisms[0][0].parameters()
     for key, mutant in mutants(needed):
         with monkeypatch.context() as patched:
-            patched.setattr(ldpstream.surveys.canonical, "parameters", lambda _, mutant=mutant: mutant)
+            patched.setattr(Mechanism, "parameters", lambda _, mutant=mutant: mutant)
             text = replace(base).canonical  # a copy: the text is cached
         fingerprint = hashlib.sha256(text.encode()).digest()[:8]
         assert fingerprint not in found, key
@@ -113,12 +113,12 @@ def test_what_has_no_effect_on_reports_does_not_change_the_fingerprint() -> None
 def test_the_last_digits_of_a_probability_do_not_change_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another machine may compute a double that differs in its last bits."""
     base = EVERY[0]
-    needed = parameters(base.mechanisms[0][0])
+    needed = base.mechanisms[0][0].parameters()
     [(name, coin)] = needed.coins["report"].items()
     near = Coin(f"{int(coin.digits, 16) + 1:0{len(coin.digits)}x}", coin.inverted)
     other = replace(needed, coins={"report": {name: near}})
     assert msgspec.to_builtins(other) != msgspec.to_builtins(needed)
-    monkeypatch.setattr(ldpstream.surveys.canonical, "parameters", lambda _: other)
+    monkeypatch.setattr(Mechanism, "parameters", lambda _: other)
     assert replace(base).canonical == base.canonical  # a copy: the text is cached
 
 

@@ -13,9 +13,9 @@ The error probability is divided among all losses of a run (Bonferroni). If ever
 bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t), the
 memo (ε∞), and the three losses of a spaced level (`ldpstream.checks.audit.spaced`).
 
-The audit of the device's code path covers the device's randomizers (`secure_random`), but not the device's memo file. Only the
-audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor the
-mechanisms for locations. From each report, the audit only uses whether the report supports each of the two values.
+The audit of the device's code path covers the device's randomizers (`Mechanism.randomizer`), but not the device's memo file.
+Only the audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor
+the mechanisms for locations. From each report, the audit only uses whether the report supports each of the two values.
 `tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit finds
 faults.
 """

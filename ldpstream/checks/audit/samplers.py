@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldpstream.mechanisms import Longitudinal, Mechanism, Reports
-from ldpstream.producers.device import secure_random
 from ldpstream.producers.device.secure_random import SecureRandom
-from ldpstream.surveys.parameters import parameters
 
 DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is a thousand times slower
 
@@ -69,14 +67,15 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """Runs the code of `producers.device.Device`: `secure_random`, with the operating system's randomness and no seed."""
-    p, random = parameters(m), SecureRandom()
-    if not isinstance(m, Longitudinal):
-        return Observed([_rows(m, [secure_random.report_once(p, value, random) for _ in range(n)]) for _ in range(t)])
-    functions = [secure_random.enroll(p, random) for _ in range(n)]
-    memos = [secure_random.memoize(p, secure_random.memo_key(p, value, f), f, random) for f in functions]
-    reports = [_rows(m, [secure_random.report_memo(p, memo, random) for memo in memos]) for _ in range(t)]
-    return Observed(reports, _rows(m, memos))
+    """Runs the code of `producers.device.Device`: `Mechanism.randomizer`, with the operating system's randomness and no seed.
+
+    Each device makes one memo. A one-time mechanism makes the first report of each device's memo: t is 1.
+    """
+    device, random = m.randomizer(m.parameters()), SecureRandom()
+    functions = [device.enroll(random) for _ in range(n)]
+    memos = [device.memoize(device.memo_key(value, f), f, random) for f in functions]
+    reports = [_rows(m, [device.report(memo, random) for memo in memos]) for _ in range(t)]
+    return Observed(reports, _rows(m, memos) if m.memoized else None)
 
 
 def _rows(m: Mechanism, single: list[bytes]) -> Reports:

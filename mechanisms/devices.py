@@ -1,0 +1,181 @@
+"""The device's side of a mechanism: exact coins, the parameters for devices in every language, and the base of randomizers.
+
+Every double is a rational number whose denominator is a power of two, so its base-256 digits are exact. A mechanism states
+probabilities in pairs: the probabilities of an event and of the opposite event. The smaller probability of a pair becomes a
+coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds the resulting
+loss.
+
+`Parameters` is a part of the device survey, a sent format (`surveys.device_survey`): new keys may be added, and no key changes
+its meaning.
+"""
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ldpstream.mechanisms.finite_field import FiniteField
+
+BitArray = npt.NDArray[np.bool_]
+VALUE_BYTES = 4
+
+
+class Coin(msgspec.Struct, frozen=True):
+    """An exact probability, stored for tossing.
+
+    Attributes:
+        digits: base-256 digits of the smaller probability after the point, most significant first, two hexadecimal digits each.
+        inverted: true if "no" has the smaller probability.
+    """
+
+    digits: str
+    inverted: bool
+
+
+def coin(yes: float, no: float, shares: int = 1) -> Coin:
+    """Returns the coin with Pr[yes] = yes and Pr[no] = shares · no. The smaller of these two probabilities is exact.
+
+    Args:
+        yes: in (0, 1].
+        no: in (0, 1], probability of each of the equally likely "no" outcomes.
+        shares: number of "no" outcomes, at least 1.
+    """
+    exact_yes, exact_no = Fraction(yes), shares * Fraction(no)
+    smaller = min(exact_yes, exact_no)
+    if not 0 < smaller < 1:
+        raise ValueError(f"the probabilities of a coin must be in (0, 1), got {yes!r} and {shares} times {no!r}")
+    length = -(-(smaller.denominator.bit_length() - 1) // 8)
+    digits = smaller.numerator * 256**length // smaller.denominator
+    return Coin(digits.to_bytes(length, "big").hex(), exact_no < exact_yes)
+
+
+Coins = dict[str, dict[str, Coin]]  # the coins of each round: "memo" (memoized mechanisms only) and "report"
+
+
+class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Parameters of the mechanism of an attribute and level, for a device.
+
+    Attributes:
+        mechanism: the mechanism's name, never ``"auto"``.
+        k: number of values.
+        row_bytes: size of a report in an envelope.
+        every_steps: w; a device reports at one of w consecutive steps.
+        lifetime_reports: the largest number of reports that a device makes; None for no limit.
+        eps: loss of one report of a one-time mechanism, in nats, after the split of the budget.
+        eps_inf, eps_1: losses of a memo and of one report of a memoized mechanism, in nats, after the split of the budget.
+        g: number of hashed symbols, a prime power (local hashing).
+        functions: number S = g^digits of hash functions (local hashing).
+        digits: number of base-g digits of a value's place (local hashing).
+        stride: a value v has the place v · stride mod k; in [1, k), without a common factor with k (local hashing).
+        field: the field with g elements (local hashing).
+        omega: number of ones in a report (subset selection).
+        width: L, number of near cells (SW). A report is one of k - 1 + L cells; those near a value v are v … v + L - 1.
+        coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``. A round of symbols has the coin
+            ``"keep"``, a round of bits has ``"one"`` and ``"zero"``, and subset selection has ``"with_value"``. The coin
+            ``"keep"`` of SW decides whether the report is a near cell.
+    """
+
+    mechanism: str
+    k: int
+    row_bytes: int
+    every_steps: int
+    lifetime_reports: int | None
+    eps: float | None = None
+    eps_inf: float | None = None
+    eps_1: float | None = None
+    g: int | None = None
+    functions: int | None = None
+    digits: int | None = None
+    stride: int | None = None
+    field: FiniteField | None = None
+    omega: int | None = None
+    width: int | None = None
+    coins: Coins
+
+
+class DeviceRandom(Protocol):
+    """A device's source of randomness; `producers.device.secure_random` has the operating system's."""
+
+    def below(self, n: int) -> int:
+        """Returns a uniform integer in [0, n)."""
+
+    def toss(self, coin: Coin, n: int) -> BitArray:
+        """Returns n independent tosses of the coin, (n,)."""
+
+
+class Randomizer(ABC):
+    """The code of a device for one mechanism. It reads only the exact integers of `Parameters`.
+
+    A device makes a memo of a value, then reports the memo. The memo of a one-time mechanism is not randomized, and no device
+    stores it. The draws are in the order that docs/write_a_device.md states. The same random bytes therefore give the same
+    reports in every language.
+
+    Attributes:
+        parameters: the parameters of the mechanism.
+        memoized: true if a device keeps one memo for each memo key.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters, self.k = parameters, parameters.k
+        self.memoized = "memo" in parameters.coins
+        self._first, self._second = parameters.coins.get("memo", {}), parameters.coins["report"]
+
+    def enroll(self, random: DeviceRandom) -> int:
+        """Draws the device's permanent choice: the number of its hash function; 0 for mechanisms without one."""
+        return 0
+
+    def memo_key(self, value: int, function: int) -> int:
+        """Returns the key under which a device with this hash function stores the value's memo."""
+        return value
+
+    @abstractmethod
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
+        """First round: draws a new memo for a memo key."""
+
+    @abstractmethod
+    def is_memo(self, memo: bytes, function: int) -> bool:
+        """Returns true if a device with this hash function could have drawn the memo."""
+
+    @abstractmethod
+    def report(self, memo: bytes, random: DeviceRandom) -> bytes:
+        """Second round: draws a report from a memo, one row of `row_bytes`."""
+
+
+class OneTimeRandomizer(Randomizer):
+    """Base of randomizers that draw a report from the value: the memo is the value."""
+
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
+        return key.to_bytes(VALUE_BYTES, "little")
+
+    def is_memo(self, memo: bytes, function: int) -> bool:
+        return len(memo) == VALUE_BYTES and int.from_bytes(memo, "little") < self.k
+
+    def report(self, memo: bytes, random: DeviceRandom) -> bytes:
+        return self.report_value(int.from_bytes(memo, "little"), random)
+
+    @abstractmethod
+    def report_value(self, value: int, random: DeviceRandom) -> bytes:
+        """Draws a report of a value, one row of `row_bytes`."""
+
+
+def least_bytes(n_symbols: int) -> int:
+    """Returns the smallest of the sizes 1, 2 and 4 bytes that holds 0 … n_symbols-1."""
+    return 1 if n_symbols <= 2**8 else 2 if n_symbols <= 2**16 else 4
+
+
+def symbol_row(n_symbols: int, symbol: int) -> bytes:
+    """Returns the row of one of n symbols."""
+    return symbol.to_bytes(least_bytes(n_symbols), "little")
+
+
+def bits_row(bits: BitArray) -> bytes:
+    """Returns the row of the bits."""
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def row_bits(k: int, row: bytes) -> BitArray:
+    """Returns the k bits of a row."""
+    return np.unpackbits(np.frombuffer(row, np.uint8), count=k, bitorder="little").astype(np.bool_)
