@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ldpstream.mechanisms import Longitudinal, Mechanism, choose
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.surveys import Cohort, Survey
 
 COLLECTIONS = {
@@ -106,7 +105,7 @@ def promise(survey: Survey) -> list[str]:
                 lines.append(f"  Chosen for you: {choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1]}.")
     if d > 1:
         lines += ["", device_line(survey)]
-    if any(isinstance(m, Longitudinal) and m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
+    if any(m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
         lines += [
             "",
             "If people's values change, use a one-time mechanism with every_steps. Of the memoized mechanisms, local hashing "
@@ -177,7 +176,7 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
         f"Chance of a right guess from one report: {percent(m.guess())}; without any report: {percent(1 / m.k)}.",
     ]
-    if isinstance(m, Longitudinal):
+    if m.memoized:
         lines += [
             "While the value stays the same, any number of reports change the odds by at most "
             f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
@@ -202,9 +201,9 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
         f"{percent(m.guess(in_year))}; of the value at one step, if it may change at every step: at most "
         f"{percent(m.guess_any_values(in_year))}."
     )
-    if isinstance(m, LongitudinalHashing):
+    if m.n_enrolments > 1:
         lines.append(
-            f"A device sends the same hash function in every report, one of {m.pool.size}. This links its reports. "
+            f"A device sends the same hash function in every report, one of {m.n_enrolments}. This links its reports. "
             "With many functions it nearly identifies the device."
         )
     size = m.report_dtype.itemsize

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import guessing, ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
 from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
 from ldpstream.mechanisms.inference import Inference
+from ldpstream.mechanisms.ratios import Ratios
 from ldpstream.mechanisms.table import CountTable
 
 Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
@@ -40,6 +41,11 @@ class Mechanism(Inference):
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason why a row is not `valid`.
         memoized: true if a device makes one memo of a value, and reports the memo.
+        n_keys: number of memo keys, which are in [0, n_keys): k, or g for local hashing; memoized mechanisms only.
+        max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing; 0 for a
+            one-time mechanism.
+        n_enrolments: number of permanent choices of a device (`enroll`). If it is above 1, all reports of a device show its
+            choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
     """
@@ -56,6 +62,9 @@ class Mechanism(Inference):
     marks: int | None = 1
     invalid: Invalid = "symbol out of range"
     memoized: bool
+    n_keys: int
+    max_memos: int
+    n_enrolments: int = 1
     every_steps: int = 1
     lifetime_reports: int | None = None
 
@@ -118,7 +127,35 @@ class Mechanism(Inference):
             **m.device_fields(),
         )
 
+    def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
+        """(n,) enrolments, in [0, n_enrolments): each device's permanent choice, such as the number of its hash function."""
+        return np.zeros(integer("n", n, 0, 2**40), np.int64)
+
+    def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
+        """The keys under which a device stores its memos: the value, or the hashed symbol for local hashing."""
+        return user_values(values, self.k)
+
     @abstractmethod
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
+
+        The memo of a one-time mechanism is the value itself.
+
+        Args:
+            values: (n,) integers in [0, k).
+            rng: source of randomness, as in `simulate`.
+            enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
+        """
+
+    @abstractmethod
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator, /) -> Reports:
+        """Second round: one sanitized report for each memo, in rows of `report_dtype`.
+
+        Args:
+            memos: (n,) rows that `memoize` returned; for a one-time mechanism, values in [0, k).
+            rng: source of randomness, as in `simulate`.
+        """
+
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
         """(steps · n) reports of n new devices: all n reports of the first step, then all n of the second step, and so on.
 
@@ -129,6 +166,13 @@ class Mechanism(Inference):
                 subclass needs only ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
         """
+        memos = self.memoize(values, rng)
+        reports = [self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))]
+        return reports[0] if len(reports) == 1 else np.concatenate(reports)  # does not copy the reports of a single step
+
+    @abstractmethod
+    def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
+        """The same mechanism on devices that report less often: see `OneTime.spaced`."""
 
     # ---- on the server
 
@@ -218,6 +262,20 @@ class Mechanism(Inference):
 
     @abstractmethod
     def _log2_outputs(self) -> float: ...
+
+    # ---- for checks
+
+    @abstractmethod
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        """(n,) true where report i supports value i: a report of a device with this value is more likely to support it."""
+
+    @abstractmethod
+    def ratios(self) -> Ratios:
+        """The likelihood ratios of the supports of reports, without fake data."""
+
+    def memo_ratios(self) -> Ratios | None:
+        """The likelihood ratios of the supports of a memo, as if the memo were sent; None for a one-time mechanism."""
+        return None
 
     # ---- privacy
 

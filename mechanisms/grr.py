@@ -33,6 +33,7 @@ from ldpstream.mechanisms.arguments import (
 from ldpstream.mechanisms.base import Mechanism, Reports
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.ratios import SymbolRatios
 
 CALIBRATIONS = ("exact", "paper")
 MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
@@ -123,6 +124,12 @@ class _Symbols(Mechanism):
 
         return np.asarray(count_symbols(reports, self.k))
 
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
+
+    def ratios(self) -> SymbolRatios:
+        return SymbolRatios(self.k, self.rounds())
+
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo.
 
@@ -211,6 +218,9 @@ class LongitudinalGRR(_Symbols, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos).astype(np.int64)
         return randomize(memo, self.k, self.p2, rng).astype(self.report_dtype)
+
+    def memo_ratios(self) -> SymbolRatios:
+        return SymbolRatios(self.k, (1.0, 0.0, self.p1, self.q1))
 
     @property
     def eps_per_report(self) -> float:

@@ -1,26 +1,28 @@
 """The two kinds of mechanisms.
 
 A `OneTime` mechanism reports a value. A `Longitudinal` mechanism makes a memo of a value, and reports the memo. Code that only
-needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
+needs the reports of simulated people calls `Mechanism.simulate`.
 """
 
 import copy
 import math
 from abc import abstractmethod
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import guessing, ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, integer, user_values
+from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, integer
 from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.ratios import Ratios
 
 
 class OneTime(Mechanism):
     """A mechanism without memory: every report is drawn from the value itself, so the losses of reports add up."""
 
     memoized = False
+    max_memos = 0
     eps_inf = math.inf
 
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> Self:
@@ -80,8 +82,8 @@ class OneTime(Mechanism):
             rng: source of randomness, as in `simulate`.
         """
 
-    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
-        return _joined([self.report(values, rng) for _ in range(integer("steps", steps, 1, 2**31))])
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        return np.asarray(values)
 
     def eps_t(self, t: int) -> float:
         return integer("t", t, 1, MAX_COUNT) * self.eps_1
@@ -107,8 +109,6 @@ class Longitudinal(Mechanism):
     Attributes:
         p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
         p2, q2: probabilities of the second round.
-        n_keys: number of memo keys: k, or g for local hashing. The keys are in [0, n_keys).
-        max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing.
     """
 
     memoized = True
@@ -116,40 +116,14 @@ class Longitudinal(Mechanism):
     q1: float
     p2: float
     q2: float
-    n_keys: int
-    max_memos: int
-
-    def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
-        """(n,) enrolments: the number of each device's hash function, or 0 if the mechanism does not hash. A device draws its
-        enrolment once."""
-        return np.zeros(integer("n", n, 0, 2**40), np.int64)
-
-    def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
-        """The keys under which a device stores its memos: the value, or the hashed symbol for local hashing."""
-        return user_values(values, self.k)
 
     @abstractmethod
-    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
-        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
+    def memo_ratios(self) -> Ratios: ...
 
-        Args:
-            values: (n,) integers in [0, k).
-            rng: source of randomness, as in `simulate`.
-            enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
-        """
-
-    @abstractmethod
-    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """Second round: one sanitized report for each memo, in rows of `report_dtype`.
-
-        Args:
-            memos: (n,) rows that `memoize` returned.
-            rng: source of randomness, as in `simulate`.
-        """
-
-    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
-        memos = self.memoize(values, rng)
-        return _joined([self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))])
+    def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> NoReturn:
+        raise ValueError(
+            f"every_steps and lifetime_reports need a one-time mechanism (with eps): a memo links all reports of {self.name}"
+        )
 
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, self.q1, self.p2, self.q2
@@ -161,8 +135,3 @@ class Longitudinal(Mechanism):
         if wrong.any():
             raise ValueError(f"memos must be memos of {self.signature}, got something else at position {int(wrong.argmax())}")
         return rows
-
-
-def _joined(steps: list[Reports]) -> Reports:
-    """Returns the reports of all steps. The reports of a single step are not copied."""
-    return steps[0] if len(steps) == 1 else np.concatenate(steps)

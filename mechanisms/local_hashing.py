@@ -47,6 +47,7 @@ from ldpstream.mechanisms.grr import (
 )
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
+from ldpstream.mechanisms.ratios import Ratios
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm
 
@@ -230,6 +231,12 @@ class Hashing(Mechanism):
         cells = reports["function"].astype(np.int64) * self.g + reports["symbol"]
         return np.bincount(cells, minlength=self.pool.size * self.g).reshape(self.table_shape).astype(np.int64, copy=False)
 
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.pool.hash(reports["function"].astype(np.int64), values) == reports["symbol"])
+
+    def ratios(self) -> Ratios:
+        return self.symbols.ratios()
+
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
 
@@ -340,9 +347,9 @@ class LongitudinalHashing(Hashing, Longitudinal):
         elif g is None:
             g = best_g(self.k, self._chain_p) if exact else papers_g(self.k, self.eps_inf, self.eps_1)
         self._set_pool(g)
-        self.n_keys, self.max_memos = self.g, min(self.k, self.g)
+        self.n_keys, self.max_memos, self.n_enrolments = self.g, min(self.k, self.g), self.pool.size
         self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, g={self.g}, {calibration})"
-        self.symbols = LongitudinalGRR(self.g, self.eps_inf, self.eps_1, calibration)
+        self.symbols: LongitudinalGRR = LongitudinalGRR(self.g, self.eps_inf, self.eps_1, calibration)
         self.eps_1, self.eps_2 = self.symbols.eps_1, self.symbols.eps_2
         self.p1, self.q1, self.p2, self.q2 = self.symbols.rounds()
         self.p, self.other_symbol = self.symbols.p, self.symbols.q
@@ -376,6 +383,9 @@ class LongitudinalHashing(Hashing, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos)
         return self._rows(memo["function"], randomize(memo["symbol"].astype(np.int64), self.g, self.p2, rng))
+
+    def memo_ratios(self) -> Ratios:
+        return self.symbols.memo_ratios()
 
     @property
     def eps_per_report(self) -> float:

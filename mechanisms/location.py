@@ -174,6 +174,12 @@ class LocationMechanism(ChannelMechanism):
     def _no_device(self) -> TypeError:
         return TypeError(f"devices have no randomizer for {self.name}")
 
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
+
+    def ratios(self) -> NoReturn:
+        self._refuse("likelihood ratios of supports")
+
     @abstractmethod
     def distances(self) -> FloatArray:
         """(k, k) distance between every two values, in the unit of the geo-indistinguishability guarantee."""

@@ -35,6 +35,7 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsi
 from ldpstream.mechanisms.base import Reports
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
 from ldpstream.mechanisms.location import ChannelMechanism, distribution
+from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.terms import ChannelTerm
 
 MAX_BINS = 1024  # the inversion needs a dense matrix, and no report resolves more bins
@@ -147,6 +148,14 @@ class SquareWave(ChannelMechanism):
         far = rng.integers(0, self.k - 1, checked.size)
         far += self.width * (far >= checked)
         return np.where(rng.random(checked.size) < self.keep, near, far).astype(self.report_dtype)
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        """(n,) true where report i is one of the L cells near value i."""
+        offset = reports.astype(np.int64) - values
+        return np.asarray((offset >= 0) & (offset < self.width))
+
+    def ratios(self) -> GainRatios:
+        return GainRatios(self.near / self.far)
 
     def valid_row(self, row: bytes) -> bool:
         return int.from_bytes(row, "little") < self.cells

@@ -19,6 +19,7 @@ from ldpstream.mechanisms.base import Reports
 from ldpstream.mechanisms.bits import padding_mask, row_bytes
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.unary import Bits
 
 
@@ -106,6 +107,9 @@ class SubsetSelection(Bits, OneTime):
                 members = self._draw(value, inside, rng)
                 np.bitwise_or.at(row, members >> 3, (1 << (members & 7)).astype(np.uint8))
         return rows
+
+    def ratios(self) -> GainRatios:
+        return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
 
     def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
         """Draws the members of one set, as `kernels.subset_rows` does for one row."""

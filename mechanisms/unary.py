@@ -39,6 +39,7 @@ from ldpstream.mechanisms.bits import bernoulli_rows, count_ones, padding_mask, 
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.grr import CALIBRATIONS
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.ratios import BitRatios
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,10 @@ class Bits(Mechanism):
     def _count(self, reports: Reports) -> IntArray:
         return count_ones(reports, self.k)
 
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        byte = reports[np.arange(len(reports)), values >> 3]
+        return np.asarray((byte >> (values & 7).astype(np.uint8)) & 1 == 1)
+
 
 class _IndependentBits(Bits):
     """Reports whose bits are independent, given the value.
@@ -208,6 +213,9 @@ class _IndependentBits(Bits):
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
+
+    def ratios(self) -> BitRatios:
+        return BitRatios(self.rounds())
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         """One-hot rows with the round applied to every bit."""
@@ -303,6 +311,9 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
             return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: both bits flip with the same probability
         coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
         return np.asarray((memo & coins) | (~memo & flips))
+
+    def memo_ratios(self) -> BitRatios:
+        return BitRatios((1.0, 0.0, self.p1, self.q1))
 
     @property
     def eps_per_report(self) -> float:

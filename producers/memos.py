@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms import Longitudinal, Reports
+from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import IntArray
 
 
@@ -15,7 +15,7 @@ class Memos:
     A device that returns to an old value reuses that value's memo. A new memo would cost another ε∞.
     """
 
-    def __init__(self, mechanism: Longitudinal) -> None:
+    def __init__(self, mechanism: Mechanism) -> None:
         self._n_keys = mechanism.n_keys
         # sorted numbers device · n_keys + key: one search finds all memos of a step
         self._codes: IntArray = np.empty(0, np.int64)
@@ -29,7 +29,7 @@ class Memos:
 
         Args:
             devices: (n,) numbers of devices, each at most once.
-            keys: (n,) the devices' memo keys (`Longitudinal.memo_keys`), in [0, n_keys).
+            keys: (n,) the devices' memo keys (`Mechanism.memo_keys`), in [0, n_keys).
             draw: gets the positions in `devices` of the devices without a memo, and returns a memo for each position.
 
         Returns:

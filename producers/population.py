@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms import Longitudinal, Mechanism, Reports
+from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import IntArray, integer
 from ldpstream.producers.cohort_column import PeopleInCohorts
 from ldpstream.producers.memos import Memos
@@ -41,7 +41,7 @@ class Population:
 
     Each person draws permanent choices. With sampling (smp), a person answers one random attribute. With a split budget (spl)
     or fake data (rs+fd), a person answers all attributes. For each answered attribute, the person draws a level and the
-    mechanism's own choices (`Longitudinal.enroll`). With fake data, a person answers one random attribute truthfully. For each
+    mechanism's own choices (`Mechanism.enroll`). With fake data, a person answers one random attribute truthfully. For each
     other attribute the person always reports one fake value, drawn uniformly once. Without `every_steps`, a person reports at
     every step at which the person has a value of the attribute. At a level with `every_steps` the person draws a phase once and
     reports only at the steps of this phase, at most `lifetime_reports` times. If the survey has cohorts, a person has one
@@ -119,7 +119,7 @@ class _Group:
         phases = stream(seed, Purpose.PHASES, attribute, level)
         self._phases = phases.integers(mechanism.every_steps, size=len(members))
         self._turns, self._next_turn = np.zeros(len(members), np.int64), 0  # how often each device was due before `_next_turn`
-        if isinstance(mechanism, Longitudinal):
+        if mechanism.memoized:
             self._enrolment = mechanism.enroll(len(members), stream(seed, Purpose.ENROLMENT, attribute, level))
             self._memos = Memos(mechanism)
             self._next_step = 0  # the memos for all steps before this step are drawn
@@ -131,10 +131,10 @@ class _Group:
         if not due.any():
             return
         rng = self._stream(Purpose.REPORTS, step)
-        if isinstance(self._mechanism, Longitudinal):
+        if self._mechanism.memoized:
             for earlier in range(self._next_step, step):
-                self._recall(self._mechanism, earlier, *self._present(earlier))
-            reports = self._mechanism.report(self._recall(self._mechanism, step, present, values), rng)
+                self._recall(earlier, *self._present(earlier))
+            reports = self._mechanism.report(self._recall(step, present, values), rng)
             self._next_step = max(self._next_step, step + 1)
         else:
             reports = self._mechanism.simulate(self._put_in(present[due], values[due]), rng)
@@ -176,14 +176,14 @@ class _Group:
         fakes = self._fakes[devices]
         return np.where(fakes < 0, values, fakes)
 
-    def _recall(self, mechanism: Longitudinal, step: int, devices: IntArray, values: IntArray) -> Reports:
+    def _recall(self, step: int, devices: IntArray, values: IntArray) -> Reports:
         """Returns the devices' memos for the step; draws missing memos."""
         enrolment, values = self._enrolment[devices], self._put_in(devices, values)
 
         def draw(new: IntArray) -> Reports:
-            return mechanism.memoize(values[new], self._stream(Purpose.MEMOS, step), enrolment[new])
+            return self._mechanism.memoize(values[new], self._stream(Purpose.MEMOS, step), enrolment[new])
 
-        return self._memos.recall(devices, mechanism.memo_keys(values, enrolment), draw)
+        return self._memos.recall(devices, self._mechanism.memo_keys(values, enrolment), draw)
 
     def _stream(self, purpose: Purpose, step: int) -> np.random.Generator:
         return stream(self._seed, purpose, self._attribute, self._level, step)

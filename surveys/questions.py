@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from ldpstream.mechanisms import Mechanism, OneTime, mechanism
+from ldpstream.mechanisms import Mechanism, mechanism
 
 MAX_LABELS = 2**24
 MAX_COHORTS = 64
@@ -56,12 +56,9 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)
-        if isinstance(built, OneTime):
-            return built.spaced(self.every_steps or 1, self.lifetime_reports)
-        for key in ("every_steps", "lifetime_reports"):
-            if getattr(self, key) is not None:
-                raise ValueError(f"{key} needs a one-time mechanism (with eps): a memo links all reports of {built.name}")
-        return built
+        if self.every_steps is None and self.lifetime_reports is None:
+            return built
+        return built.spaced(self.every_steps or 1, self.lifetime_reports)
 
 
 class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -15,14 +15,14 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from ldpstream.checks.audit.audit import AUDITED, EPS, K, Report, attack, audit, audited_mechanism
+from ldpstream.checks.audit.audit import AUDITED, EPS, K, Report, attack, audit, audited_mechanism, supports
 from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
 from ldpstream.checks.audit.clopper_pearson import loss_bound, lower, upper
-from ldpstream.checks.audit.likelihoods import enumerated_loss, log_ratios, memo_chain, partitions, report_chain, supports
 from ldpstream.checks.audit.samplers import CodePath, code_paths, vectorised
 from ldpstream.cli import app
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.ratios import BitRatios, partitions
 
 EVERY = [audited_mechanism(name, eps) for name in AUDITED for eps in EPS]
 
@@ -75,19 +75,19 @@ def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
     for _ in range(t):
         joint = (joint[:, :, None] * fresh[:, None, :]).reshape(len(fresh), -1)
     logs = np.log(memo @ joint)
-    assert enumerated_loss(m, report_chain(m), t) == pytest.approx((logs.max(axis=0) - logs.min(axis=0)).max(), rel=1e-9)
-    assert enumerated_loss(m, memo_chain(m), 1) == pytest.approx(m.eps_inf, rel=1e-9)
+    assert m.ratios().loss(t) == pytest.approx((logs.max(axis=0) - logs.min(axis=0)).max(), rel=1e-9)
+    assert m.memo_ratios().loss(1) == pytest.approx(m.eps_inf, rel=1e-9)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
 def test_the_formula_of_eps_t_equals_enumeration(m: Longitudinal) -> None:
     for t in (1, 2, 3, 10):
-        assert m.eps_t(t) == pytest.approx(enumerated_loss(m, report_chain(m), t), rel=1e-9)
+        assert m.eps_t(t) == pytest.approx(m.ratios().loss(t), rel=1e-9)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
 def test_supports_of_two_values_carry_a_reports_whole_loss(m: Longitudinal) -> None:
-    assert log_ratios(m, report_chain(m), 1).max() == pytest.approx(m.eps_1, rel=1e-9)
+    assert m.ratios().table(1).max() == pytest.approx(m.eps_1, rel=1e-9)
 
 
 def test_partitions_are_complete() -> None:
@@ -160,7 +160,7 @@ def test_the_attack_counts_only_the_second_half() -> None:
     counts = {v: np.zeros((2000, 2), np.uint8) for v in (0, 1)}
     for v in (0, 1):
         counts[v][:1000, v] = 1
-    ratios = log_ratios(mechanism("SUE", 2, eps=1.0), (1.0, 0.0, 0.6, 0.4), 1)
+    ratios = BitRatios((1.0, 0.0, 0.6, 0.4)).table(1)
     bound, _, hits, false_hits = attack(counts, ratios, 0.05)
     assert (bound, hits, false_hits) == (0.0, 0, 0)
 

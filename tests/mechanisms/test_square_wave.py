@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpstream.checks.audit.likelihoods import supports
+from ldpstream.checks.audit.audit import supports
 from ldpstream.mechanisms import NAMES, NUMERIC, guessing, mechanism
 from ldpstream.mechanisms.location import ChannelMechanism
 from ldpstream.mechanisms.square_wave import SquareWave, best_width, half_width

@@ -1,7 +1,7 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
 For every mechanism and ε the audit draws reports of every value of a small domain and carries out a distinguishing attack. The
-attack computes an exact likelihood ratio from the values that the reports support (`checks.audit.likelihoods`). As in a
+attack computes an exact likelihood ratio from the values that the reports support (`mechanisms.ratios`). As in a
 Neyman-Pearson test, an event of the attack is "the ratio is at least c". There is one event for each c and each ordered pair of
 values. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
 event among the reports of each of the two values a and b:
@@ -26,21 +26,13 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
-from ldpstream.checks.audit.likelihoods import (
-    Supports,
-    channel_loss,
-    enumerated_loss,
-    log_ratios,
-    memo_chain,
-    report_chain,
-    supports,
-)
 from ldpstream.checks.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
 from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
-from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 K = 9  # nine bits need two bytes; the second byte has padding
@@ -51,6 +43,7 @@ T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
 CONTROL_REPORTS = 20_000  # reports of each value; enough to catch every control
+Supports = npt.NDArray[np.uint8]  # (n, k)
 Counts = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
 
 
@@ -120,7 +113,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
 
     Args:
         counts: support counts by value; every value has the same number of rows.
-        ratios: (t+1, t+1) from `likelihoods.log_ratios`.
+        ratios: (t+1, t+1) from `Mechanism.ratios`.
         alpha: probability with which the bound may exceed the true loss.
 
     Returns:
@@ -145,28 +138,38 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
 
 def losses(m: Mechanism) -> tuple[Loss, ...]:
     """Names of the losses that the audit covers for a mechanism."""
-    return ("eps_1", "eps_t", "eps_inf") if isinstance(m, Longitudinal) else ("eps_1",)
+    return ("eps_1", "eps_t", "eps_inf") if m.memoized else ("eps_1",)
 
 
 def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
     """Audits every loss of a mechanism on one code path. All bounds use one sample; each has error probability alpha."""
-    longitudinal = isinstance(m, Longitudinal)
     firsts: Counts = {}
     totals: Counts = {}
     memos: Counts = {}
     for value in path.values:
-        observed = path.sample(m, value, path.n, T if longitudinal else 1, rng)
+        observed = path.sample(m, value, path.n, T if m.memoized else 1, rng)
         firsts[value] = supports(m, observed.reports[0])
         totals[value] = _total_supports(m, observed)
         if observed.memos is not None:
             memos[value] = supports(m, observed.memos)
-    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, log_ratios(m, report_chain(m), 1), alpha), path.n)]
-    if isinstance(m, Longitudinal):
-        at_t = attack(totals, log_ratios(m, report_chain(m), T), alpha)
-        of_memo = attack(memos, log_ratios(m, memo_chain(m), 1), alpha)
+    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, m.ratios().table(1), alpha), path.n)]
+    if (memo_ratios := m.memo_ratios()) is not None:
+        at_t = attack(totals, m.ratios().table(T), alpha)
+        of_memo = attack(memos, memo_ratios.table(1), alpha)
         found.append(Finding(path.name, "eps_t", T, m.eps_t(T), *at_t, path.n))
         found.append(Finding(path.name, "eps_inf", 0, m.eps_inf, *of_memo, path.n))
     return found
+
+
+def supports(m: Mechanism, reports: Reports) -> Supports:
+    """(n, k), 1 where a report supports a value."""
+    return np.stack([m.supports(reports, np.full(len(reports), v)) for v in range(m.k)], axis=1).astype(np.uint8)
+
+
+def channel_loss(m: Mechanism) -> float:
+    """The largest |ln ratio| of two rows of the dense channel, in nats; for small domains."""
+    logs = np.log(m.channel())
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
 def _total_supports(m: Mechanism, observed: Observed) -> Supports:
@@ -184,7 +187,7 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
         rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
         counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(m.k)}
-        result = attack(counts, log_ratios(m, report_chain(m), t), alpha)
+        result = attack(counts, m.ratios().table(t), alpha)
         found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
 
     for name in ("OUE", "L-OSUE"):
@@ -235,14 +238,14 @@ def audit(
 
 
 def _row(m: Mechanism, found: list[Finding]) -> Audited:
-    chain = report_chain(m)
+    ratios, memo_ratios = m.ratios(), m.memo_ratios()
     return Audited(
         m.signature,
         m.eps_1,
         channel_loss(m),
-        m.eps_inf if isinstance(m, Longitudinal) else None,
-        enumerated_loss(m, memo_chain(m), 1) if isinstance(m, Longitudinal) else None,
+        m.eps_inf if m.memoized else None,
+        None if memo_ratios is None else memo_ratios.loss(1),
         tuple(m.eps_t(t) for t in HORIZONS),
-        tuple(enumerated_loss(m, chain, t) for t in HORIZONS),
+        tuple(ratios.loss(t) for t in HORIZONS),
         found,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldpstream.mechanisms import Longitudinal, Mechanism, Reports
+from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.producers.device.secure_random import SecureRandom
 
 DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is a thousand times slower
@@ -59,11 +59,8 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
 
 def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
     """Runs the simulations' code."""
-    values = np.full(n, value)
-    if isinstance(m, Longitudinal):
-        memos = m.memoize(values, rng)
-        return Observed([m.report(memos, rng) for _ in range(t)], memos)
-    return Observed(np.split(m.simulate(values, rng, t), t))
+    memos = m.memoize(np.full(n, value), rng)
+    return Observed([m.report(memos, rng) for _ in range(t)], memos if m.memoized else None)
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
@@ -101,6 +98,5 @@ def reports_of(other: Mechanism) -> Sampler:
 
 def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
     """Draws a new memo for every report."""
-    assert isinstance(m, Longitudinal)
     values, enrolment = np.full(n, value), m.enroll(n, rng)
     return Observed([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])

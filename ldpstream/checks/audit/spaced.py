@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
-from ldpstream.mechanisms import OneTime
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.device import Device
 from ldpstream.surveys import Survey, parse_survey
@@ -74,7 +73,6 @@ def spaced_findings(n: int, alpha: float) -> list[Finding]:
 def spaced_controls(n: int, rng: np.random.Generator, alpha: float) -> list[Control]:
     """Audits devices that break the rules of a spaced level, each for the loss that the fault increases."""
     m = spaced_survey().mechanisms[0][0]
-    assert isinstance(m, OneTime)
     faults: tuple[tuple[str, Loss, Callable[[IntArray], Due]], ...] = (
         ("reports at every step", "eps_window", lambda phases: np.ones((phases.size, STEPS), bool)),
         ("makes up for a missed report", "eps_window", _made_up),

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldpstream.checks.audit.audit import attack
-from ldpstream.checks.audit.likelihoods import Supports, log_ratios, report_chain
+from ldpstream.checks.audit.audit import Supports, attack
 from ldpstream.checks.conformance.rules import Rows
-from ldpstream.checks.conformance.supports import support_one
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 
@@ -49,7 +47,7 @@ def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bo
         if len(counts) < 2:
             found.append(Bound(place, t, claimed, None, 0))
             continue
-        bound, (a, b), *_ = attack(counts, log_ratios(device, report_chain(device), t), alpha / 2)
+        bound, (a, b), *_ = attack(counts, device.ratios().table(t), alpha / 2)
         found.append(Bound(place, t, claimed, bound, len(counts[a]) + len(counts[b])))
     return found
 
@@ -89,6 +87,6 @@ def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
         for i in range(t):
             rows = reports.rows[order[mine + i]]
             for column, other in enumerate(chosen):
-                total[:, column] += support_one(m, rows, np.full(mine.size, other))
+                total[:, column] += m.supports(rows, np.full(mine.size, other))
         counts[place] = total
     return counts
