@@ -5,7 +5,8 @@ These modules import no other folder and use no clock, file or socket. The calle
 computes losses.
 """
 
-from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.arguments import Reports
+from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.location import ChannelMechanism
 from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, choose, mechanism

@@ -19,6 +19,7 @@ MAX_COUNT = 2**62  # largest number of reports, people or bytes; the sum of two 
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:

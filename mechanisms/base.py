@@ -13,18 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import guessing, ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer, user_values
+from ldpstream.mechanisms.checked import Checked
 from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
 from ldpstream.mechanisms.inference import Inference
-from ldpstream.mechanisms.ratios import Ratios
 from ldpstream.mechanisms.table import CountTable
 
-Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
 MAX_CHANNEL_ENTRIES = 2**24
 Invalid = Literal["symbol out of range", "padding bits set"]
 
 
-class Mechanism(Inference):
+class Mechanism(Inference, Checked):
     """A pure LDP mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`.
 
     Attributes:
@@ -170,6 +169,17 @@ class Mechanism(Inference):
         reports = [self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))]
         return reports[0] if len(reports) == 1 else np.concatenate(reports)  # does not copy the reports of a single step
 
+    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
+        """Counts of `steps` reports of each person, drawn directly with the distribution of `tabulate` of `simulate`.
+
+        Args:
+            people: (k,) number of people with each value.
+
+        Returns:
+            None if the mechanism has no faster way than to draw every report.
+        """
+        return None
+
     @abstractmethod
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
         """The same mechanism on devices that report less often: see `OneTime.spaced`."""
@@ -262,20 +272,6 @@ class Mechanism(Inference):
 
     @abstractmethod
     def _log2_outputs(self) -> float: ...
-
-    # ---- for checks
-
-    @abstractmethod
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i supports value i: a report of a device with this value is more likely to support it."""
-
-    @abstractmethod
-    def ratios(self) -> Ratios:
-        """The likelihood ratios of the supports of reports, without fake data."""
-
-    def memo_ratios(self) -> Ratios | None:
-        """The likelihood ratios of the supports of a memo, as if the memo were sent; None for a one-time mechanism."""
-        return None
 
     # ---- privacy
 

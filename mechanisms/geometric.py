@@ -17,8 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
-from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.arguments import (
+    MAX_COUNT,
+    MAX_EPS,
+    MAX_K,
+    FloatArray,
+    IntArray,
+    Reports,
+    epsilon,
+    integer,
+    real,
+    user_values,
+)
 from ldpstream.mechanisms.location import MAX_CELLS, LocationMechanism, StoredChannel, distribution
 from ldpstream.mechanisms.terms import ChannelTerm
 

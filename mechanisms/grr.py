@@ -23,6 +23,7 @@ from ldpstream.mechanisms.arguments import (
     MAX_K,
     FloatArray,
     IntArray,
+    Reports,
     chain_epsilons,
     epsilon,
     integer,
@@ -30,7 +31,7 @@ from ldpstream.mechanisms.arguments import (
     one_of,
     user_values,
 )
-from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ratios import SymbolRatios
@@ -101,6 +102,27 @@ class SymbolRandomizer(Randomizer):
         return symbol_row(self.k, draw_symbol(int.from_bytes(memo, "little"), self.k, self._second, random))
 
 
+def replaced(counts: IntArray, n: int, p: float, q: float, rng: np.random.Generator) -> IntArray:
+    """Draws the numbers of symbols after one round on n symbols with these counts.
+
+    C ~ T + Multinomial(n - Σ T, uniform), T_v ~ Bin(n_v, p - q): a report is the symbol with probability p - q, else uniform.
+    """
+    kept = rng.binomial(counts, p - q)
+    return np.asarray(kept + rng.multinomial(n - kept.sum(), np.full(counts.size, 1 / counts.size)))
+
+
+def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tuple[str, IntArray, int]]:
+    """`Checked.uniform_parts` of symbols: each other symbol is equally likely, counted from 0 and from the encoded symbol."""
+    if n_symbols < 3:
+        return []
+    wrong = sent != encoded
+    sent, encoded = sent[wrong], encoded[wrong]
+    return [
+        ("which other symbol, from 0", sent - (sent > encoded), n_symbols - 1),
+        ("which other symbol, from the encoded one", (sent - encoded) % n_symbols - 1, n_symbols - 1),
+    ]
+
+
 class _Symbols(Mechanism):
     """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
 
@@ -129,6 +151,20 @@ class _Symbols(Mechanism):
 
     def ratios(self) -> SymbolRatios:
         return SymbolRatios(self.k, self.rounds())
+
+    def equal_chances(self) -> tuple[float, float]:
+        _, _, p2, q2 = self.rounds()
+        return p2**2 + (self.k - 1) * q2**2, self.p**2 + (self.k - 1) * self.q**2
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        return other_symbols(reports.astype(np.int64), values, self.k)
+
+    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
+        n = int(people.sum())
+        if steps == 1:
+            return replaced(people, n, self.p, self.q, rng)
+        memo_p, memo_q, p, q = self.rounds()
+        return replaced(steps * replaced(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo.

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import guessing, ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, integer
-from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, Reports, integer
+from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.ratios import Ratios
 
 

@@ -25,13 +25,14 @@ from ldpstream.mechanisms.arguments import (
     MAX_COUNT,
     FloatArray,
     IntArray,
+    Reports,
     chain_epsilons,
     epsilon,
     integer,
     one_of,
     user_values,
 )
-from ldpstream.mechanisms.base import Mechanism, Reports
+from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Parameters, Randomizer, least_bytes, symbol_row
 from ldpstream.mechanisms.finite_field import MAX_FIELD, FiniteField, field, modulus, prime_power, prime_powers
 from ldpstream.mechanisms.grr import (
@@ -40,6 +41,7 @@ from ldpstream.mechanisms.grr import (
     LongitudinalGRR,
     chain,
     draw_symbol,
+    other_symbols,
     probabilities,
     randomize,
     second_round_eps,
@@ -233,6 +235,18 @@ class Hashing(Mechanism):
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(self.pool.hash(reports["function"].astype(np.int64), values) == reports["symbol"])
+
+    def functions(self, reports: Reports) -> tuple[IntArray, int]:
+        return reports["function"].astype(np.int64), self.pool.size
+
+    def equal_chances(self) -> tuple[float, float] | None:
+        return self.symbols.equal_chances() if self.memoized else None
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        if self.fakes > 1:  # some functions map the true and the fake value to symbols that depend on one another
+            return []
+        encoded = self.pool.hash(reports["function"].astype(np.int64), values)
+        return other_symbols(reports["symbol"].astype(np.int64), encoded, self.g)
 
     def ratios(self) -> Ratios:
         return self.symbols.ratios()

@@ -19,8 +19,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
-from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer, user_values
+from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism
 from ldpstream.mechanisms.grr import unsigned
 from ldpstream.mechanisms.inference import SMALLEST
 from ldpstream.mechanisms.kinds import OneTime
@@ -37,6 +37,7 @@ class ChannelMechanism(OneTime):
     mechanisms (`support`, `support_covariance`, `variance`) raise ValueError.
 
     Attributes:
+        pure: False.
         unbiased: False, since a channel may not be invertible (`inverse`).
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
             can produce a report that another value cannot produce. If finite, `eps_1` is the LDP ε of one report.
@@ -44,6 +45,7 @@ class ChannelMechanism(OneTime):
     """
 
     unbiased = False
+    pure = False
     p = math.nan
     q = math.nan
 

@@ -31,8 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
-from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
 from ldpstream.mechanisms.location import ChannelMechanism, distribution
 from ldpstream.mechanisms.ratios import GainRatios
@@ -153,6 +152,43 @@ class SquareWave(ChannelMechanism):
         """(n,) true where report i is one of the L cells near value i."""
         offset = reports.astype(np.int64) - values
         return np.asarray((offset >= 0) & (offset < self.width))
+
+    def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
+        """With N[u, v] = Pr[a report of value u is near value v]: the diagonal of N^reports, and its mean over u."""
+        below = np.pad(np.cumsum(self.channel(), axis=1), ((0, 0), (1, 0)))
+        near = (below[:, self.width : self.width + self.k] - below[:, : self.k]) ** reports
+        return near.diagonal(), near.mean(axis=0)
+
+    @property
+    def contrast(self) -> float:
+        return self.keep - self.width * self.far
+
+    def equal_chances(self) -> tuple[float, float]:
+        equal = self.width * self.near**2 + (self.k - 1) * self.far**2
+        return equal, equal
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        if self.fakes > 1:
+            return []
+        cells, near = reports.astype(np.int64), self.supports(reports, values)
+        other, held = cells[~near], values[~near]
+        other -= self.width * (other >= held)
+        return [
+            ("which cell near the value", (cells - values)[near], self.width),
+            ("which other cell, from 0", other, self.k - 1),
+            ("which other cell, from the value", (other - held) % (self.k - 1), self.k - 1),
+        ]
+
+    def outcomes(self, reports: Reports) -> IntArray:
+        return reports.astype(np.int64)
+
+    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
+        """Like GRR with T_v ~ Bin(n_v, L (p - q)); each of the T_v reports is uniform on the L cells near v."""
+        near = rng.binomial(steps * people, self.width * (self.near - self.far))
+        counts = rng.multinomial(steps * people.sum() - near.sum(), np.full(self.cells, 1 / self.cells))
+        for offset, column in enumerate(rng.multinomial(near, np.full(self.width, 1 / self.width)).T):
+            counts[offset : offset + self.k] += column
+        return np.asarray(counts)
 
     def ratios(self) -> GainRatios:
         return GainRatios(self.near / self.far)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
-from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.bits import padding_mask, row_bytes
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
@@ -108,6 +107,11 @@ class SubsetSelection(Bits, OneTime):
                 np.bitwise_or.at(row, members >> 3, (1 << (members & 7)).astype(np.uint8))
         return rows
 
+    def pair_chances(self) -> tuple[float, float]:
+        k, omega, p = self.k, self.omega, self.p
+        without = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / ((k - 1) * max(k - 2, 1))
+        return p * (omega - 1) / (k - 1), without
+
     def ratios(self) -> GainRatios:
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
 
@@ -131,10 +135,8 @@ class SubsetSelection(Bits, OneTime):
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """Covariance of two values u, v: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
-        k, omega, p, q, d = self.k, self.omega, self.p, self.q, self.p - self.q
-        pairs = (k - 1) * max(k - 2, 1)
-        both_others = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / pairs
-        with_value = p * (omega - 1) / (k - 1)
+        omega, q, d = self.omega, self.q, self.p - self.q
+        with_value, both_others = self.pair_chances()
         a, b = q**2 - both_others, q * d - with_value + both_others
         level, slope = (q, d) if omega == 1 else (math.sqrt(a), b / math.sqrt(a))  # q² may underflow if ω = 1
         first = level + slope * frequencies

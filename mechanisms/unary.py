@@ -27,6 +27,7 @@ from ldpstream.mechanisms.arguments import (
     MAX_K,
     FloatArray,
     IntArray,
+    Reports,
     chain_epsilons,
     epsilon,
     integer,
@@ -34,7 +35,7 @@ from ldpstream.mechanisms.arguments import (
     one_of,
     user_values,
 )
-from ldpstream.mechanisms.base import Invalid, Mechanism, Reports
+from ldpstream.mechanisms.base import Invalid, Mechanism
 from ldpstream.mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.grr import CALIBRATIONS
@@ -163,6 +164,11 @@ def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> B
     return out
 
 
+def flipped(ones: IntArray, n: int, p: float, q: float, rng: np.random.Generator) -> IntArray:
+    """Draws the numbers of ones after one round on n bits of each value: C_v ~ Bin(n_v, p) + Bin(n - n_v, q), independent."""
+    return np.asarray(rng.binomial(ones, p) + rng.binomial(n - ones, q))
+
+
 class BitRandomizer(Randomizer):
     """The device's code of unary encodings: a memo and a report are k bits."""
 
@@ -210,9 +216,20 @@ class _IndependentBits(Bits):
 
     report_round: Round
     randomizer = BitRandomizer
+    independent_bits = True
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
+
+    def pair_chances(self) -> tuple[float, float]:
+        return self.p * self.q, self.q**2
+
+    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
+        n = int(people.sum())
+        if steps == 1:
+            return flipped(people, n, self.p, self.q, rng)
+        memo_p, memo_q, p, q = self.rounds()
+        return flipped(steps * flipped(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
 
     def ratios(self) -> BitRatios:
         return BitRatios(self.rounds())

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ldpstream.checks.conformance.binomial import Counts, by_probability, counts, detectable, uniform
-from ldpstream.checks.conformance.supports import support_chances
 from ldpstream.mechanisms.square_wave import SquareWave
 
 
@@ -40,7 +39,7 @@ def test_uniform_counts_cover_every_outcome() -> None:
 def test_rounding_errors_divide_no_count(k: int) -> None:
     """With Square Wave every value is supported equally often: all reports are one count, and few are enough."""
     m = SquareWave(k, eps=0.7)
-    own, fake = support_chances(m)
+    own, fake = m.support_chances()
     found = by_probability("", "", np.ones(3 * k), np.tile(own, 3), np.tile(own - 0.1, 3))
     assert (found.trials.tolist(), found.successes.tolist()) == ([3 * k], [3 * k])
     np.testing.assert_allclose(found.probabilities, m.keep)

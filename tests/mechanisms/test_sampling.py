@@ -14,8 +14,7 @@ import pytest
 from scipy import stats
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
-from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.mechanisms.base import Reports
+from ldpstream.mechanisms.arguments import IntArray, Reports
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 
 from . import reference

@@ -6,7 +6,6 @@ import numpy as np
 
 from ldpstream.checks.conformance.binomial import Counts, by_probability, counts, uniform
 from ldpstream.checks.conformance.rules import Observed, Rows
-from ldpstream.checks.conformance.supports import support_chances, support_one
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Survey
 
@@ -47,11 +46,14 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
         i, j = (np.unique(reports.devices, return_index=True)[1] for reports in (one, two))
         left, right = _joined(one.devices[i], two.devices[j])
         i, j = i[left], j[right]
-        both = support_one(m1, one.rows[i], one.values[i]) & support_one(m2, two.rows[j], two.values[j])
+        both = m1.supports(one.rows[i], one.values[i]) & m2.supports(two.rows[j], two.values[j])
         d = m1.fakes
         (own1, fake1), (own2, fake2) = (
             (own[held], fake[held])
-            for (own, fake), held in ((support_chances(m1), one.values[i]), (support_chances(m2), two.values[j]))
+            for (own, fake), held in (
+                (m1.device.support_chances(), one.values[i]),
+                (m2.device.support_chances(), two.values[j]),
+            )
         )
         expected = (own1 * fake2 + fake1 * own2 + (d - 2) * fake1 * fake2) / d if d > 1 else own1 * own2
         place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"

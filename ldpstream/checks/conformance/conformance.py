@@ -18,9 +18,6 @@ from ldpstream.checks.conformance.choices import choice_counts
 from ldpstream.checks.conformance.privacy import Bound, audit_rows
 from ldpstream.checks.conformance.rows import FIRST_TWO, HELD, channel_counts
 from ldpstream.checks.conformance.rules import Fault, check_rules
-from ldpstream.checks.conformance.waves import wave_counts
-from ldpstream.mechanisms import Longitudinal
-from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.surveys import Survey
 
 FALSE_ALARM = 0.001
@@ -109,7 +106,7 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     for (a, level), rows in sorted(observed.rows.items()):
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
         m = survey.mechanisms[a][level]
-        groups += wave_counts(place, m, rows) if isinstance(m, SquareWave) else channel_counts(place, m, rows)
+        groups += channel_counts(place, m, rows)
         bounds += audit_rows(place, m, rows, FALSE_ALARM / 2 / sum(map(len, survey.mechanisms)))
     alpha = FALSE_ALARM / 2 / max(sum(group.trials.size for group in groups), 1)
     tested = [_tested(group, alpha) for group in groups if group.trials.size]
@@ -138,7 +135,7 @@ def _require_enough(survey: Survey, found: Conformance) -> None:
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             place = f"{attribute.name}, {level.name}"
             _require(found, place, HELD, "independent reports")
-            if isinstance(m, Longitudinal):
+            if m.memoized:
                 _require(found, place, FIRST_TWO, "repeated reports of one value by one device")
 
 

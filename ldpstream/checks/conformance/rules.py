@@ -78,7 +78,7 @@ class _Asked:
     level: int = -1
     steps: dict[int, tuple[bytes | None, str | None]] = field(default_factory=dict)
     reported: list[int] = field(default_factory=list)
-    function: bytes | None = None
+    function: int | None = None
     answered: bool = False
     silent: list[tuple[int, str, int]] = field(default_factory=list)  # step, place, reports made before it
 
@@ -157,8 +157,9 @@ class _Rules:
             self.faults.add("a device must keep its level of an attribute", call.place)
             return
         asked.level = level
-        if m.name in ("L-BLH", "L-OLH"):
-            function = payload[: m.report_dtype["function"].itemsize]
+        hashed = m.functions(np.frombuffer(payload, m.report_dtype)) if m.n_enrolments > 1 else None
+        if hashed is not None:
+            function = int(hashed[0][0])
             if asked.function not in (None, function):
                 self.faults.add("a device must keep its hash function", call.place)
             asked.function = function
