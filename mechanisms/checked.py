@@ -24,7 +24,6 @@ class Checked(ABC):
     k: int
     p: float
     q: float
-    fakes: int
     pure: bool = True
     independent_bits: bool = False
 

@@ -19,7 +19,7 @@ import numpy as np
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, Randomizer
 from ldpstream.mechanisms.finite_field import prime_powers
-from ldpstream.mechanisms.local_hashing import hashed
+from ldpstream.mechanisms.hash_randomizer import hashed
 from ldpstream.producers.device import Device, StepForgotten
 from ldpstream.producers.device.claims import claim
 from ldpstream.producers.device.device import value_index

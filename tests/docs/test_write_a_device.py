@@ -14,8 +14,8 @@ import pytest
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, mechanism
 from ldpstream.mechanisms.devices import Parameters
 from ldpstream.mechanisms.finite_field import modulus, prime_power
+from ldpstream.mechanisms.hash_randomizer import hashed
 from ldpstream.mechanisms.linear_pool import LinearPool
-from ldpstream.mechanisms.local_hashing import hashed
 from ldpstream.surveys import Attribute, Level, load_survey
 
 ROOT = Path(__file__).parents[2]
