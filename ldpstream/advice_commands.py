@@ -11,6 +11,7 @@ import typer
 from ldpstream import tables
 from ldpstream.advice.columns import LEAST
 from ldpstream.mechanisms import NAMES
+from ldpstream.mechanisms.registry import registered
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
 from ldpstream.plots import draw_panels
 from ldpstream.producers.table_file import attribute_name
@@ -29,15 +30,15 @@ def audit_command(
     json: JsonFile = None,
 ) -> None:
     """Attack real reports, and print a lower bound of ε beside each claimed ε. Exit status 1 if a bound exceeds its claim."""
-    from ldpstream.checks.audit.audit import AUDITED, K, audit
+    from ldpstream.checks.audit.audit import K, audit
     from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
     from ldpstream.checks.audit.samplers import code_paths
     from ldpstream.checks.audit.spaced import SPACED_SHARE
 
     names = list(NAMES) if mechanism is None else mechanism
     for name in names:
-        if name not in AUDITED:
-            raise typer.BadParameter(f"must be one of {', '.join(AUDITED)}, got {name!r}", param_hint="--mechanism")
+        if name not in registered():
+            raise typer.BadParameter(f"must be one of {', '.join(registered())}, got {name!r}", param_hint="--mechanism")
     with activity() as progress:
         result = audit(names, code_paths(reports, K), seed, progress, reports // SPACED_SHARE)
     for table in audit_tables(result):

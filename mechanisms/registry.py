@@ -38,7 +38,14 @@ NAMES = (*ONE_TIME, *LONGITUDINAL)  # pure mechanisms, for values with or withou
 NUMERIC: dict[str, Callable[..., ChannelMechanism]] = {"SW": SquareWave}
 # `mechanism` does not build location mechanisms: they are not pure, and no LDP ε is among their arguments.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
+ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
+MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
+
+
+def registered() -> tuple[str, ...]:
+    """The names that `mechanism` builds now. A program may add mechanisms to the tables of this module."""
+    return (*ONE_TIME, *LONGITUDINAL, *NUMERIC)
 
 
 def mechanism(
@@ -56,7 +63,7 @@ def mechanism(
     """Returns the mechanism with this name.
 
     Args:
-        name: one of `NAMES` or `NUMERIC`, or ``"auto"``: see `choose`.
+        name: one of `registered`, or ``"auto"``: see `choose`.
         k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
         eps: loss of the report of a one-time mechanism, in [1e-9, 700] nats.
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
@@ -68,11 +75,12 @@ def mechanism(
 
     Raises:
         ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
+        TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
     """
-    one_of("mechanism", name, (*NAMES, *NUMERIC, "auto"))
+    one_of("mechanism", name, (*registered(), "auto"))
     one_time = name in ONE_TIME or name in NUMERIC
     needed = {"eps": eps} if one_time else {"eps_inf": eps_inf, "eps_1": eps_1}
     refused = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if one_time else {"eps": eps}
@@ -92,7 +100,11 @@ def mechanism(
         return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration or "exact")[0]
     given = {"calibration": calibration, "g": g, "omega": omega, "width": width}
     options = {key: value for key, value in given.items() if value is not None}
-    return (ONE_TIME | LONGITUDINAL | NUMERIC)[name](k=k, **needed, **options)
+    made = (ONE_TIME | LONGITUDINAL | NUMERIC)[name](k=k, **needed, **options)
+    missing = [key for key in ATTRIBUTES + (MEMO_ATTRIBUTES if made.memoized else ()) if not hasattr(made, key)]
+    if missing:
+        raise TypeError(f"the mechanism {name} lacks {', '.join(missing)}")
+    return made
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:

@@ -17,7 +17,7 @@ from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.likelihood import combined_mle, gibu
 from ldpstream.estimators.matrix_inversion import combined_inversion, matrix_inversion
 from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
-from ldpstream.mechanisms import ChannelMechanism, CountTable, Mechanism
+from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
@@ -324,7 +324,7 @@ def conclude(
 
 def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
     """True if a level of an attribute has a mechanism for numbers: then "ems" is its estimate instead of "ibu" and "mle"."""
-    return any(isinstance(m, ChannelMechanism) for m in mechanisms)
+    return any(not m.pure for m in mechanisms)
 
 
 def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:

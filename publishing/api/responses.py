@@ -12,7 +12,6 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.location import ChannelMechanism
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
 from ldpstream.publishing.api.schema import (  # fmt: skip
     AttributeInfo,
@@ -217,7 +216,7 @@ class ApiResponses:
         one, other = (result.estimate() for result in results)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
         exact = chosen == "mi" and len(mechanisms) == 1
-        exact = exact and not isinstance(mechanisms[0], ChannelMechanism)  # its inversion may be biased
+        exact = exact and mechanisms[0].unbiased
         people = max(self.people(first), self.people(second))
         errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
         differences = other.frequencies - one.frequencies

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from ldpstream.checks.audit.audit import AUDITED, EPS, K, Report, attack, audit, audited_mechanism, supports
+from ldpstream.checks.audit.audit import EPS, K, Report, attack, audit, audited_mechanism, supports
 from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
 from ldpstream.checks.audit.clopper_pearson import loss_bound, lower, upper
 from ldpstream.checks.audit.samplers import CodePath, code_paths, vectorised
@@ -23,7 +23,9 @@ from ldpstream.cli import app
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.ratios import BitRatios, partitions
+from ldpstream.mechanisms.registry import registered
 
+AUDITED = registered()
 EVERY = [audited_mechanism(name, eps) for name in AUDITED for eps in EPS]
 
 

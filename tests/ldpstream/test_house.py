@@ -1,10 +1,14 @@
 """Checks the project's rules: the direction of imports, and paths and hosts of a machine in the source tree."""
 
+import ast
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 
 import pytest
+
+from ldpstream.mechanisms import Mechanism
 
 from .rooms import MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture, room_of
 
@@ -12,6 +16,10 @@ PURE = [
     "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
     "estimators", "publishing/publication.py",
 ]  # fmt: skip
+GENERAL = {f"ldpstream.mechanisms.{name}" for name in ("base", "kinds", "location")}
+KNOWING = {  # modules that still know families of mechanisms
+    "estimators/dense_errors.py", "estimators/diagnostics.py", "estimators/reports_term.py",
+}  # fmt: skip
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
 
 
@@ -48,6 +56,49 @@ def test_every_stop_of_the_reading_path_exists() -> None:
     stops = re.findall(r"(?m)^\d+\. `([\w/.]+)`", walk)
     assert len(stops) >= 15
     assert all((ROOT / stop).is_file() for stop in stops)
+
+
+def families() -> tuple[set[str], set[str]]:
+    """The modules that define a mechanism, and the names of all classes of mechanisms."""
+    modules, classes, found = set(), set(), [Mechanism]
+    while found:
+        kind = found.pop()
+        if kind.__module__.startswith("ldpstream.mechanisms."):
+            found += kind.__subclasses__()
+            classes.add(kind.__name__)
+            modules.add(kind.__module__)
+    return modules - GENERAL, classes
+
+
+def switches(tree: ast.AST, classes: set[str]) -> Iterator[str]:
+    """Yields the calls of isinstance with a class of mechanisms."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "isinstance":
+            named = {name.id for name in ast.walk(call.args[1]) if isinstance(name, ast.Name)}
+            if named & classes:
+                yield ast.unparse(call)
+
+
+def test_only_mechanisms_know_the_families() -> None:
+    """Other code asks the mechanism. The laboratory reproduces papers about particular mechanisms, and may name them."""
+    modules, classes = families()
+    wrong = set()
+    for room in MAY_IMPORT.keys() - {"mechanisms", "lab"}:
+        for path in (ROOT / room).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            imported = {name.rpartition(".")[0] for name in imports(path)} | imports(path)
+            if imported & modules or list(switches(tree, classes)):
+                wrong.add(path.relative_to(ROOT).as_posix())
+    assert not wrong - KNOWING
+
+
+def test_the_test_of_families_detects_a_switch_and_knows_all_families() -> None:
+    modules, classes = families()
+    assert list(switches(ast.parse("isinstance(m.device, (int, SquareWave))"), classes))
+    assert not list(switches(ast.parse("isinstance(m.k, int)"), classes))
+    assert {"grr", "unary", "subset", "square_wave", "local_hashing", "geometric", "shokri"} == {
+        name.removeprefix("ldpstream.mechanisms.") for name in modules
+    }
 
 
 def test_pure_parts_import_no_broker_clock_or_socket() -> None:

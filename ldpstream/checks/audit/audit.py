@@ -32,13 +32,13 @@ from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
 from ldpstream.checks.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
 from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
-from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Mechanism, Reports, mechanism
+from ldpstream.mechanisms import NUMERIC, ONE_TIME, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.registry import registered
 
 K = 9  # nine bits need two bytes; the second byte has padding
 EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
-AUDITED = (*NAMES, *NUMERIC)
 T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
@@ -218,7 +218,7 @@ def audit(
     Returns:
         All bounds, and the controls. If all claims hold, then with probability 0.999 no bound exceeds its claim.
     """
-    audited = [(audited_mechanism(name, eps), AUDITED.index(name), i) for name in names for i, eps in enumerate(EPS)]
+    audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)
     alpha = JOINT_ALPHA / max(n_bounds, 1)
     rows = []

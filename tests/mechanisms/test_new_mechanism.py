@@ -1,0 +1,345 @@
+"""A new mechanism needs one module: this file defines two mechanisms, and no other code knows them.
+
+Silent response is randomized response that stays silent with a fixed probability, whatever the value. A silent report reveals
+nothing, so the losses are those of randomized response. All seeds are fixed.
+"""
+
+import base64
+import math
+from abc import ABCMeta
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fastapi.testclient import TestClient
+
+from ldpstream.checks.audit.audit import K, audit
+from ldpstream.checks.audit.samplers import code_paths
+from ldpstream.checks.conformance.calls import Call
+from ldpstream.checks.conformance.conformance import check_device
+from ldpstream.demo import Demo
+from ldpstream.estimators import Estimate, empirical_bayes, ibu, matrix_inversion, mle, ordered_empirical_bayes
+from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
+from ldpstream.mechanisms.devices import Coins, DeviceRandom, Randomizer, coin, symbol_row
+from ldpstream.mechanisms.grr import (
+    LongitudinalGRR,
+    draw_symbol,
+    other_symbols,
+    probabilities,
+    randomize,
+    symbol_coins,
+    unsigned,
+)
+from ldpstream.mechanisms.ratios import SymbolRatios
+from ldpstream.mechanisms.terms import DenseTerm
+from ldpstream.producers.device import Device
+from ldpstream.producers.values import MarkovValues
+from ldpstream.promise import promise
+from ldpstream.publishing.api.app import create_api
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.envelope import seal_rows
+from ldpstream.tables import ledger_rows
+
+SPEAKS, SILENT = 0.9375, 0.0625  # Pr[a report is a symbol], Pr[a report is silent]
+
+
+class SilentRandomizer(Randomizer):
+    """The device's code: a memo is one of k symbols, and a report is one of k symbols or the number k, for silence."""
+
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
+        return symbol_row(self.k + 1, draw_symbol(key, self.k, self._first, random))
+
+    def is_memo(self, memo: bytes, function: int) -> bool:
+        return len(memo) == self.parameters.row_bytes and int.from_bytes(memo, "little") < self.k
+
+    def report(self, memo: bytes, random: DeviceRandom) -> bytes:
+        if not random.toss(self._second["speak"], 1)[0]:
+            return symbol_row(self.k + 1, self.k)
+        return symbol_row(self.k + 1, draw_symbol(int.from_bytes(memo, "little"), self.k, self._second, random))
+
+
+class Silence(Mechanism):
+    """Common base: the table counts the k symbols and, in its last cell, the silent reports."""
+
+    randomizer = SilentRandomizer
+
+    def _set_domain(self, k: object) -> None:
+        self.k = self.n_keys = integer("k", k, 2, 2**16)
+        self.report_dtype, self.table_shape = unsigned(self.k + 1), (self.k + 1,)
+
+    def _speak(self, symbols: IntArray, p: float, rng: np.random.Generator) -> Reports:
+        drawn = randomize(symbols, self.k, p, rng)
+        return np.where(rng.random(symbols.size) < SPEAKS, drawn, self.k).astype(self.report_dtype)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports <= self.k)
+
+    def _count(self, reports: Reports) -> IntArray:
+        return np.bincount(reports, minlength=self.k + 1)
+
+    def _support(self, table: CountTable) -> IntArray:
+        return table.counts[:-1]
+
+    def _channel(self) -> FloatArray:
+        symbols = np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)
+        return np.column_stack([symbols, np.full(self.k, SILENT)])
+
+    def _log2_outputs(self) -> float:
+        return math.log2(self.k + 1)
+
+    def _channel_term(self, counts: IntArray) -> DenseTerm:
+        return DenseTerm(self.channel(), counts)
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """Like randomized response: a report supports at most one value."""
+        memo_p, memo_q, p2, q2 = self.rounds()
+        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        between = math.sqrt(steps * (steps - 1)) * (p2 - q2) * hit
+        return np.asarray([math.sqrt(steps) * (q2 + (p2 - q2) * hit), between])
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
+
+    def equal_chances(self) -> tuple[float, float]:
+        _, _, p2, q2 = self.rounds()
+        kept, fresh = (p**2 + (self.k - 1) * q**2 + SILENT**2 for p, q in ((p2, q2), (self.p, self.q)))
+        return kept, fresh
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        spoken = reports < self.k
+        return other_symbols(reports[spoken].astype(np.int64), values[spoken], self.k)
+
+    def outcomes(self, reports: Reports) -> IntArray:
+        return reports.astype(np.int64)
+
+
+class SilentResponse(Silence, OneTime):
+    """One-time silent response."""
+
+    def __init__(self, k: int, eps: float) -> None:
+        self.name = "silent"
+        self._set_domain(k)
+        self.eps_1 = epsilon("eps", eps)
+        self.p0, self.q0 = probabilities(self.k, self.eps_1)
+        self.p, self.q = SPEAKS * self.p0, SPEAKS * self.q0
+        self.signature = f"silent(k={self.k}, eps={self.eps_1!r})"
+
+    def coins(self) -> Coins:
+        return {"report": {"speak": coin(SPEAKS, SILENT)} | symbol_coins(self.k, self.p0, self.q0)}
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        return self._speak(user_values(values, self.k), self.p0, rng)
+
+    def ratios(self) -> SymbolRatios:
+        return SymbolRatios(self.k, (1.0, 0.0, self.p0, self.q0))
+
+
+class LongitudinalSilence(Silence, Longitudinal):
+    """Memoized silent response: the rounds of L-GRR, and silence after the second round."""
+
+    def __init__(self, k: int, eps_inf: float, eps_1: float) -> None:
+        self.name = "L-silent"
+        self._set_domain(k)
+        self.max_memos = self.k
+        self.spoken = LongitudinalGRR(k, eps_inf, eps_1)
+        self.eps_inf, self.eps_1 = self.spoken.eps_inf, self.spoken.eps_1
+        self.p1, self.q1 = self.spoken.p1, self.spoken.q1
+        self.p2, self.q2 = SPEAKS * self.spoken.p2, SPEAKS * self.spoken.q2
+        self.p, self.q = SPEAKS * self.spoken.p, SPEAKS * self.spoken.q
+        self.signature = f"L-silent(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r})"
+
+    def coins(self) -> Coins:
+        rounds = self.spoken.coins()
+        return {"memo": rounds["memo"], "report": {"speak": coin(SPEAKS, SILENT)} | rounds["report"]}
+
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        return self.spoken.memoize(values, rng).astype(self.report_dtype)
+
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        return self._speak(self._as_memos(memos).astype(np.int64), self.spoken.p2, rng)
+
+    def ratios(self) -> SymbolRatios:
+        """The ratios of reports that all speak: they have the largest loss."""
+        return self.spoken.ratios()
+
+    def memo_ratios(self) -> SymbolRatios:
+        return self.spoken.memo_ratios()
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.spoken.eps_per_report
+
+    def eps_t(self, t: int) -> float:
+        return self.spoken.eps_t(t)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return self.spoken.eps_sequence(integer("t", t, 1, MAX_COUNT))
+
+    def _guess(self, t: float) -> float:
+        return self.spoken.guess(t)  # an upper bound: as if no report were silent
+
+
+NEW = ("silent", "L-silent")
+PEOPLE, STEPS = 6000, 3
+SURVEY = """
+name = "new"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 2
+lateness_steps = 1
+collection = "smp"
+
+[[attribute]]
+name = "zone"
+size = 6
+ordered = {ordered}
+
+[[attribute.level]]
+name = "only"
+mechanism = "{name}"
+{losses}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.ONE_TIME, "silent", SilentResponse)
+    monkeypatch.setitem(registry.LONGITUDINAL, "L-silent", LongitudinalSilence)
+
+
+def survey_of(name: str, folder: Path, ordered: bool = False) -> Survey:
+    losses = "eps = 1.9" if name in registry.ONE_TIME else "eps_inf = 3.0\neps_1 = 1.9"
+    path = folder / "new.toml"
+    path.write_text(SURVEY.format(name=name, losses=losses, ordered="true" if ordered else "false"))
+    return load_survey(path)
+
+
+def life(survey: Survey, number: int, folder: Path) -> list[bytes]:
+    """The envelopes of a real device, which answers the steps 0 and 1."""
+    device = Device(survey, folder / f"{number}.device")
+    return [sent for step in (0, 1) if (sent := device.report("zone", number % 6, step)) is not None]
+
+
+# ---- from the survey's file to the page
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_the_survey_and_its_documents_know_the_mechanism(name: str, tmp_path: Path) -> None:
+    survey = survey_of(name, tmp_path)
+    assert f'"mechanism":"{name}"' in survey.canonical
+    assert '"speak":{"no":0.0625}' in survey.canonical
+    (parameters,) = survey.device_survey.mechanisms[0]
+    assert (parameters.mechanism, parameters.row_bytes) == (name, 1)
+    assert any(name in line for line in promise(survey))
+    assert {row["mechanism"] for row in ledger_rows(survey)} == {survey.mechanisms[0][0].signature}
+
+
+@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path: Path) -> None:
+    """Simulated people and real devices report. All estimates are near the truth: within six standard errors."""
+    survey = survey_of(name, tmp_path, ordered)
+    demo = Demo(survey, MarkovValues(survey, PEOPLE, STEPS, 5), 5)
+    sent = [envelope for number in range(12) for envelope in life(survey, number, tmp_path)]
+    demo.service.log.now_ms = survey.opens_ms(1)
+    for envelope in sent:
+        demo.service.log.append(envelope)
+    demo.run(lambda step, made: None)
+    assert demo.service.rejected() == {}
+    with TestClient(create_api(survey, demo.service.results, demo.service.rejected)) as client:
+        assert client.get("/api/v1/survey").json()["attributes"][0]["levels"][0]["mechanism"].startswith(name)
+        assert client.get("/").status_code == 200
+    (window,) = demo.service.results.get([f"zone|window|{STEPS - 1}"])
+    assert window is not None
+    assert window.reports == 2 * PEOPLE + 12
+    truth = np.array(demo.truth.of(survey, window))
+    assert set(window.estimators) >= {"eb", "mi", "ibu", "mle"} - ({"ibu", "mle"} if ordered else set())
+    for found in window.estimators.values():
+        estimate = found.estimate()
+        assert (np.abs(estimate.frequencies - truth) < 6 * estimate.standard_errors + 0.01).all()
+    fit_z = window.diagnostics.fit_z["only"]
+    assert fit_z is not None
+    assert abs(fit_z) < 6
+
+
+@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("estimator", [matrix_inversion, ibu, mle, empirical_bayes, ordered_empirical_bayes])
+def test_every_estimator_is_near_the_truth(name: str, estimator: Callable[[Mechanism, CountTable], Estimate]) -> None:
+    m = build(name)
+    people = np.array([4000, 3000, 2000, 500, 400, 100])
+    table = m.tabulate(m.simulate(np.repeat(np.arange(6), people), np.random.default_rng(1)))
+    found = estimator(m, table)
+    assert np.abs(found.frequencies - people / 10_000).max() < 0.05
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_the_standard_errors_are_those_of_many_tables(name: str) -> None:
+    """The ratio of the two variances has a relative standard error of 7 % for each value; the limit is 35 %."""
+    m, rng = build(name), np.random.default_rng(2)
+    values = np.repeat(np.arange(6), 100)
+    drawn = np.array([m.inversion(m.tabulate(m.simulate(rng.choice(values, 600), rng))) for _ in range(400)])
+    np.testing.assert_allclose(drawn.var(axis=0), m.inversion_variances(np.full(6, 1 / 6), 600), rtol=0.35)
+
+
+# ---- checks
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_the_audit_keeps_the_claims(name: str) -> None:
+    found = audit([name], code_paths(4000, K), 7, lambda _: None)
+    assert all(f.kept for f in found.findings)
+    assert all(f.bound > 0.4 * f.claimed for f in found.findings if f.path == "vectorised" and f.claimed in (1.0, 2.0))
+    assert all(row.enumerated_eps_1 == pytest.approx(row.eps_1) for row in found.rows)
+    assert all(row.enumerated_eps_t == pytest.approx(row.eps_t) for row in found.rows)
+
+
+def reports_of(survey: Survey, m: Mechanism, n: int) -> Iterator[Call]:
+    """The calls of n devices that report one value at four steps, with the draws of a mechanism."""
+    rng = np.random.default_rng(3)
+    values = np.arange(n) % m.k
+    for step, rows in enumerate(np.split(m.simulate(values, rng, 4), 4)):
+        for number, row in enumerate(rows):
+            envelope = seal_rows(survey, 0, 0, step, 1, row.tobytes(), 0)
+            key = base64.urlsafe_b64encode(rng.bytes(16)).rstrip(b"=").decode()
+            yield Call(f"device {number}", number, 0, int(values[number]), step, envelope, key)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_the_conformance_check_passes_a_correct_device_and_fails_a_wrong_one(name: str, tmp_path: Path) -> None:
+    survey = survey_of(name, tmp_path)
+    assert check_device(survey, reports_of(survey, survey.mechanisms[0][0], 2000)).failures == []
+    assert check_device(survey, reports_of(survey, build(name, 1.5), 2000)).failures
+
+
+# ---- half-finished mechanisms
+
+
+def build(name: str, eps_1: float = 1.9) -> Mechanism:
+    return mechanism(name, 6, eps=eps_1) if name in registry.ONE_TIME else mechanism(name, 6, eps_inf=3.0, eps_1=eps_1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "whole", "missing"),
+    [(OneTime, SilentResponse, name) for name in sorted(OneTime.__abstractmethods__)]
+    + [(Longitudinal, LongitudinalSilence, name) for name in sorted(Longitudinal.__abstractmethods__)],
+)
+def test_a_missing_method_is_named(kind: ABCMeta, whole: type, missing: str) -> None:
+    half = type("Half", (kind,), {name: getattr(whole, name) for name in kind.__abstractmethods__ - {missing}})
+    with pytest.raises(TypeError, match=rf"Half .*\b{missing}\b"):
+        half()
+
+
+@pytest.mark.parametrize("missing", [*registry.ATTRIBUTES, *registry.MEMO_ATTRIBUTES])
+def test_a_missing_attribute_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = build("L-silent")
+
+    class Half(LongitudinalSilence):
+        def __init__(self, k: int, eps_inf: float, eps_1: float) -> None:
+            self.__dict__ |= {key: value for key, value in whole.__dict__.items() if key != missing}
+
+    monkeypatch.setitem(registry.LONGITUDINAL, "half", Half)
+    with pytest.raises(TypeError, match=f"the mechanism half lacks {missing}$"):
+        mechanism("half", 6, eps_inf=4.0, eps_1=2.0)
