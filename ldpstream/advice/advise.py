@@ -225,7 +225,7 @@ def _refused(question: Question, m: Mechanism) -> str:
     """The reason not to simulate a mechanism; "" if there is no such reason."""
     if question.max_bytes is not None and m.report_dtype.itemsize > question.max_bytes:
         return f"a report takes {m.report_dtype.itemsize} bytes, more than {question.max_bytes}"
-    if m.name == "SS" and question.n * question.k > MAX_BITS:
+    if m.report_dtype.shape and not m.independent_bits and question.n * question.k > MAX_BITS:
         return f"its reports are too long to simulate: {question.n:,} people, {question.k:,} bits each"
     try:
         parse_survey(SURVEY | {"attribute": [document(m, "value", {"size": m.k})]})

@@ -14,8 +14,8 @@ from ldpstream.estimators.ordered import ordered_empirical_bayes
 from ldpstream.estimators.post_processing import METHODS, norm_sub, power
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.terms import SupportTerm
 
-HASHED = ("BLH", "OLH", "L-BLH", "L-OLH")
 DEFAULT, DEFAULT_ORDERED = "eb", "eb ordered"
 MOST_EXACT = 10  # the largest k with estimates from the exact likelihood of local hashing
 
@@ -51,7 +51,10 @@ def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterat
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `estimates` for the exact likelihood of local hashing; yields nothing for more than `MOST_EXACT` values."""
-    if m.name in HASHED and m.k <= MOST_EXACT:
+    """Like `estimates` for the true likelihood, where it is not that of the support counts, as for local hashing.
+
+    Yields nothing for more than `MOST_EXACT` values.
+    """
+    if m.k <= MOST_EXACT and m.pure and not isinstance(m.likelihood(table), SupportTerm):
         yield "ibu exact", ibu(m, table, steps=steps).frequencies
         yield "mle exact", mle(m, table, steps=steps).frequencies
