@@ -1,0 +1,90 @@
+"""Compares what mechanisms tell the conformance check (`mechanisms.checked`) with their channels, over all reports."""
+
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ldpstream.mechanisms import NUMERIC, ONE_TIME, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray, Reports
+from ldpstream.mechanisms.local_hashing import Hashing
+from ldpstream.mechanisms.registry import registered
+from ldpstream.mechanisms.subset import SubsetSelection
+
+K = 4
+
+
+def build(name: str) -> Mechanism:
+    if name in ONE_TIME or name in NUMERIC:
+        return mechanism(name, K, eps=1.0)
+    return mechanism(name, K, eps_inf=2.0, eps_1=1.0)
+
+
+def all_reports(m: Mechanism) -> Reports:
+    """Every report of a mechanism, in the order of the channel's columns."""
+    if isinstance(m, Hashing):
+        function, symbol = np.divmod(np.arange(m.pool.size * m.g), m.g)
+        return np.array(list(zip(function, symbol)), m.report_dtype)
+    if isinstance(m, SubsetSelection):
+        return np.array([[sum(1 << v for v in subset)] for subset in combinations(range(K), m.omega)], np.uint8)
+    if m.report_dtype.shape:
+        return np.arange(2**K, dtype=np.uint8)[:, None]
+    return np.arange(m.table_shape[0], dtype=m.report_dtype)
+
+
+def supported(m: Mechanism) -> npt.NDArray[np.bool_]:
+    """(k, outputs) true where a report supports a value."""
+    rows = all_reports(m)
+    return np.array([m.supports(rows, np.full(len(rows), v)) for v in range(K)])
+
+
+def by_value(m: Mechanism) -> FloatArray:
+    """(k, k) Pr[a report supports v | the value is u], at [u, v]."""
+    return np.asarray(m.channel() @ supported(m).T)
+
+
+@pytest.mark.parametrize("name", registered())
+def test_supports_have_the_stated_chances(name: str) -> None:
+    m = build(name)
+    chances = by_value(m)
+    own, uniform = m.support_chances()
+    np.testing.assert_allclose(own, chances.diagonal(), rtol=1e-12)
+    np.testing.assert_allclose(uniform, chances.mean(axis=0), rtol=1e-12)
+    assert m.contrast == pytest.approx((chances.diagonal()[:, None] - chances).max(), rel=1e-9)
+    if m.pure:
+        np.testing.assert_allclose(chances, np.where(np.eye(K, dtype=bool), m.p, m.q), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*ONE_TIME, *NUMERIC])
+def test_two_reports_of_a_one_time_mechanism_are_independent(name: str) -> None:
+    m = build(name)
+    own, uniform = m.support_chances(2)
+    np.testing.assert_allclose(own, by_value(m).diagonal() ** 2, rtol=1e-12)
+    np.testing.assert_allclose(uniform, (by_value(m) ** 2).mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", registered())
+def test_pairs_of_values_and_equal_reports_have_the_stated_chances(name: str) -> None:
+    m = build(name)
+    yes, channel = supported(m), m.channel()
+    if (pairs := m.pair_chances()) is not None:
+        np.testing.assert_allclose(pairs, [channel[0] @ (yes[0] & yes[1]), channel[0] @ (yes[1] & yes[2])], rtol=1e-12)
+    if (equal := m.equal_chances()) is not None:
+        functions = m.n_enrolments  # a device with memos keeps its function
+        assert equal[1] == pytest.approx(functions * (channel[0] ** 2).sum(), rel=1e-12)
+        assert (equal[0] > equal[1] * (1 + 1e-9)) == m.memoized
+
+
+@pytest.mark.parametrize("name", registered())
+def test_uniform_parts_are_uniform(name: str) -> None:
+    """The parts of all reports of a value, weighted by their probabilities, have equal weights."""
+    m = build(name)
+    rows, channel = all_reports(m), m.channel()
+    for value in range(K):
+        alone = [m.uniform_parts(rows[i : i + 1], np.array([value])) for i in range(len(rows))]
+        for part, (_, _, n) in enumerate(m.uniform_parts(rows, np.full(len(rows), value))):
+            weights = np.zeros(n)
+            for i, parts in enumerate(alone):
+                weights[parts[part][1]] += channel[value, i]
+            np.testing.assert_allclose(weights, weights.mean(), rtol=1e-12)
