@@ -4,6 +4,7 @@ Silent response is randomized response that stays silent with a fixed probabilit
 nothing, so the losses are those of randomized response. All seeds are fixed.
 """
 
+import asyncio
 import base64
 import math
 from abc import ABCMeta
@@ -42,6 +43,7 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
 from ldpstream.tables import ledger_rows
+from tests.producers.gateway_rig import Rig
 
 SPEAKS, SILENT = 0.9375, 0.0625  # Pr[a report is a symbol], Pr[a report is silent]
 
@@ -240,10 +242,17 @@ def test_the_survey_and_its_documents_know_the_mechanism(name: str, tmp_path: Pa
 @pytest.mark.parametrize("name", NEW)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path: Path) -> None:
-    """Simulated people and real devices report. All estimates are near the truth: within six standard errors."""
+    """Real devices report through the gateway, and simulated people report.
+
+    All estimates are near the truth: within six standard errors and 0.01.
+    """
     survey = survey_of(name, tmp_path, ordered)
     demo = Demo(survey, MarkovValues(survey, PEOPLE, STEPS, 5), 5)
     sent = [envelope for number in range(12) for envelope in life(survey, number, tmp_path)]
+    gateway = Rig(survey, now_ms=lambda: survey.opens_ms(1))
+    assert asyncio.run(gateway.post_batch(sent)).status_code == 202
+    assert asyncio.run(gateway.post(seal_rows(survey, 0, 0, 1, 1, b"\x07", 0))).status_code == 422  # no such symbol
+    assert gateway.log.appended == [sent]
     demo.service.log.now_ms = survey.opens_ms(1)
     for envelope in sent:
         demo.service.log.append(envelope)
