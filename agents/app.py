@@ -14,7 +14,6 @@ import sys
 import threading
 from contextlib import suppress
 from functools import partial
-from logging.config import dictConfig
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -38,7 +37,7 @@ from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import Chunk
 from ldpstream.agents.startup import check_survey
 from ldpstream.agents.watchdog import Watchdog
-from ldpstream.runtime.logs import logging_config
+from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
@@ -286,7 +285,7 @@ def _from_environment() -> AgentApp:
         settings = load_settings()
         if settings.survey is None:
             raise SettingsError("LDPSTREAM_SURVEY must name the survey file")
-        dictConfig(logging_config(settings.log_level))
+        start_log(settings.log_level)
         return create_app(SurveyWatch([Path(settings.survey)]), settings)
     except UserError as error:
         _exit_unusable(error)

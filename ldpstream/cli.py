@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC
 from functools import partial
-from logging.config import dictConfig
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -36,7 +35,7 @@ from ldpstream.producers.values import MarkovValues, ValueSource
 from ldpstream.promise import cohort_line, promise
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.logs import logging_config
+from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.runtime.shutdown import end_within
 from ldpstream.runtime.topics import ensure_topics
@@ -319,7 +318,7 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
 def agent(surveys: SurveyPaths) -> None:
     """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
     settings = load_settings()
-    dictConfig(logging_config(settings.log_level))
+    start_log(settings.log_level)
     from ldpstream.runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
 
     watch = SurveyWatch(surveys)
@@ -338,7 +337,7 @@ def estimate(
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
-    dictConfig(logging_config(settings.log_level))
+    start_log(settings.log_level)
     from ldpstream.runtime.survey_keeper import SurveyKeeper
     from ldpstream.runtime.survey_watch import SurveyWatch
 
@@ -368,7 +367,7 @@ def gateway(survey_files: SurveyPaths) -> None:
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
-    dictConfig(logging_config(settings.log_level))
+    start_log(settings.log_level)
     from ldpstream.runtime.survey_keeper import SurveyKeeper
     from ldpstream.runtime.survey_watch import SurveyWatch
 

@@ -1,11 +1,21 @@
 """The log of every process: one JSON object a line on standard error."""
 
 import logging
+from logging.config import dictConfig
 from typing import Any
 
 import structlog
 
+from ldpstream.runtime.versions import untested_versions
+
 _NO_DEBUG = ("aiokafka", "kafka", "numba")
+
+
+def start_log(level: str) -> None:
+    """Configure the log of this process, and warn of each package whose version is outside the tested range."""
+    dictConfig(logging_config(level))
+    for line in untested_versions():
+        structlog.get_logger("ldpstream").warning(line)
 
 
 def logging_config(level: str) -> dict[str, Any]:

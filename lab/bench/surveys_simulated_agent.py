@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from logging.config import dictConfig
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk, DeadLetter, Found
 from ldpstream.agents.tally import Record
-from ldpstream.runtime.logs import logging_config
+from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.stores.checkpoint import Checkpoint
@@ -156,7 +155,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 if __name__ == "__main__":
-    dictConfig(logging_config("warning"))  # to standard error
+    start_log("warning")  # to standard error
     keep_freed_memory()
     measured = asyncio.run(measure(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
     sys.stdout.write(json.dumps(asdict(measured)))

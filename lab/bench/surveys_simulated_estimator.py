@@ -13,7 +13,6 @@ import time
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import asdict
-from logging.config import dictConfig
 
 import numpy as np
 from prometheus_client import REGISTRY
@@ -30,7 +29,7 @@ from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.vitals import Vitals
-from ldpstream.runtime.logs import logging_config
+from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, load_settings
@@ -149,6 +148,6 @@ def _publish(all_estimated: list[Estimated]) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    dictConfig(logging_config("warning"))  # to standard error
+    start_log("warning")  # to standard error
     keep_freed_memory()
     sys.stdout.write(json.dumps(asdict(measure(int(sys.argv[1])))))

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 PROGRAM = """
-import logging.config
+import logging
 import numba
-from ldpstream.runtime.logs import logging_config
-logging.config.dictConfig(logging_config("debug"))
+from ldpstream.runtime.logs import start_log
+start_log("debug")
 assert numba.njit(lambda x: x + 1)(1) == 2
 logging.getLogger("any.other").debug("a control")
 """

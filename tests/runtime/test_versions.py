@@ -1,0 +1,65 @@
+"""Versions of other packages: the services warn of an untested one, and a range is not widened without a look."""
+
+import ast
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from ldpstream.runtime import versions
+from tests.runtime.private_names import MODULES, RECORD, ROOT, record
+
+OURS = ("agents", "producers", "publishing", "runtime", "stores", "ldpstream")
+
+
+def test_the_installed_packages_are_tested_ones() -> None:
+    assert versions.untested_versions() == []
+
+
+def test_an_untested_version_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pretended(package: str) -> str:
+        return "99.1" if package == "aiokafka" else version(package)
+
+    monkeypatch.setattr("ldpstream.runtime.versions.version", pretended)
+    (line,) = versions.untested_versions()
+    assert line.startswith("aiokafka 99.1 was not tested with ldpstream, which asks for aiokafka<0.15,>=0.14")
+
+
+def test_packages_of_other_extras_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def missing(package: str) -> str:
+        asked.append(package)
+        if package in ("ruff", "matplotlib", "polars"):
+            raise PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr("ldpstream.runtime.versions.version", missing)
+    assert versions.untested_versions() == []
+    assert {"numpy", "aiokafka"} <= set(asked)
+
+
+def test_a_range_grows_only_after_a_look() -> None:
+    assert record() == json.loads(RECORD.read_text()), "read the module's header: tests/runtime/private_names.py"
+
+
+def test_every_package_with_private_names_has_an_upper_bound() -> None:
+    for package, looked_at in json.loads(RECORD.read_text()).items():
+        assert not Requirement(package + looked_at["range"]).specifier.contains("99.0"), package
+
+
+def test_private_names_are_imported_only_from_recorded_packages() -> None:
+    """An import of `_name` from another package, or of a module named `_name`, would escape the record."""
+    recorded = {name for names in MODULES.values() for name in names}
+    found = set()
+    for folder in OURS:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("ldpstream"):
+                    private = [alias.name for alias in node.names if alias.name.startswith("_")]
+                    if private or any(part.startswith("_") and part != "__future__" for part in node.module.split(".")):
+                        found.add((str(Path(path).relative_to(ROOT)), node.module))
+    assert {module for _, module in found} <= recorded, found
+    assert ("producers/gateway/protocol.py", "uvicorn.middleware.proxy_headers") in found  # control: the search finds one
