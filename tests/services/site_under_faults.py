@@ -1,9 +1,12 @@
 """Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
-The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant has two
-parts. The count tables equal a direct tally of the topic. The topic holds every record that the broker acknowledged. The
-reference computes the direct tally and shares no code with the service. Most records have a report key and are sent several
-times; the direct tally counts each of them once.
+The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant has three
+parts. The count tables equal a direct tally of the topic. The topic holds every record that the broker acknowledged. Every
+complete publication equals the direct tally of all records that were ever in the topic. The reference computes the direct tally
+and shares no code with the service. Most records have a report key and are sent several times; the direct tally counts each of
+them once.
+
+If an operation removes records from the log (`LOSES`), the first two parts become inequalities. The third stays as it is.
 """
 
 import contextlib
@@ -15,16 +18,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import redis
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from ldpstream.agents import Record
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores.checkpoint import Checkpoint
@@ -54,6 +59,42 @@ ENOUGH = 600  # minimum number of records in a run
 SESSION_S = 6.0
 EVERY_S, AT_ONCE = 0.05, 4  # the traffic sends AT_ONCE new records every EVERY_S seconds
 AGAIN_S = 8.0  # longest delay until a record is sent again; then its step has closed
+LOSES = (op.Expire, op.Remove)
+LENGTH_AT, BATCHES_AT = 8, 12  # a batch in a segment: its length stands at byte 8, and counts the bytes from byte 12 on
+
+
+def remove_batches(kafka: KafkaNode, topic: str, partition: int, n: int, back: int) -> int:
+    """Removes n batches from the middle of a partition's log while the broker is down, as compaction does.
+
+    Args:
+        kafka: the broker; it is restarted.
+        topic: the topic.
+        partition: the partition.
+        n: the number of batches to remove.
+        back: the number of batches at the end that remain.
+
+    Returns:
+        The number of removed batches, less than n if the log has fewer.
+    """
+    kafka.stop()
+    [segment] = Path(kafka.folder).rglob(f"{topic}-{partition}/*.log")
+    raw, at, batches = segment.read_bytes(), 0, list[bytes]()
+    while at + BATCHES_AT < len(raw) and (length := int.from_bytes(raw[at + LENGTH_AT : at + BATCHES_AT], "big")):
+        batches.append(raw[at : at + BATCHES_AT + length])
+        at += BATCHES_AT + length
+    end = max(0, len(batches) - back)
+    removed = batches[max(0, end - n) : end]
+    segment.write_bytes(b"".join(batches[: max(0, end - n)] + batches[end:]))
+    for derived in (*segment.parent.glob("*index"), *segment.parent.glob("*.snapshot")):
+        derived.unlink()
+    kafka.start()
+    return len(removed)
+
+
+def expire(kafka: KafkaNode, topic: str, partition: int, before: int) -> None:
+    """Removes the records of a partition before an offset, as retention does. With -1 removes all records."""
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
+        admin.delete_records({TopicPartition(topic, partition): before})
 
 
 class Traffic(threading.Thread):
@@ -61,6 +102,7 @@ class Traffic(threading.Thread):
 
     Attributes:
         acknowledged: number of records that the broker acknowledged, by partition and value.
+        records: these records, by partition and offset.
         unknown: number of records without an acknowledgement.
     """
 
@@ -71,6 +113,7 @@ class Traffic(threading.Thread):
         self._sent: list[tuple[int, bytes, bytes, Any]] = []
         self._due: list[tuple[float, int, bytes, bytes]] = []  # a heap of the records to send again, by their time in seconds
         self.acknowledged: Counter[tuple[int, bytes]] = Counter()
+        self.records: dict[tuple[int, int], Record] = {}
         self.unknown = 0
         self._producer: KafkaProducer = site.producer(linger_ms=5, delivery_timeout_ms=round(PATIENCE_S * 1000))
 
@@ -132,9 +175,10 @@ class Traffic(threading.Thread):
         self.join()
         with contextlib.suppress(KafkaError):
             self._producer.flush(timeout=PATIENCE_S)
-        for where, value, _, future in self._sent:
+        for where, value, key, future in self._sent:
             if future.succeeded():
                 self.acknowledged[where, value] += 1
+                self.records[where, future.value.offset] = Record(future.value.offset, future.value.timestamp, value, key)
             else:
                 self.unknown += 1
         self._producer.close(timeout=5)
@@ -155,7 +199,7 @@ class Estimator(threading.Thread):
 
     def __init__(self, site: Site, ahead_ms: int = 0) -> None:
         super().__init__(daemon=True)
-        self._ahead_ms = ahead_ms
+        self.ahead_ms = ahead_ms
         self.site, self._over = site, threading.Event()
         self.told: list[Published] = []
         self.results = MemoryResults()
@@ -172,7 +216,7 @@ class Estimator(threading.Thread):
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):
-                    schedule.run(now_ms() + self._ahead_ms)
+                    schedule.run(now_ms() + self.ahead_ms)
             markers.close()
             admin.close()
             store.close()
@@ -202,6 +246,9 @@ class Run:
         self.site, self._kafka, self._redis = site, kafka, store
         self._random = random.Random(seed)
         self._timers: list[threading.Timer] = []
+        self._agent: list[str] = []  # arguments of the agents that start from now on
+        self._seen: dict[tuple[int, int], Record] = {}  # the records of the log before a loss, by partition and offset
+        self.lossy = False
         self.done: Counter[str] = Counter()
         self.traffic, self.estimator = Traffic(site, seed), Estimator(site)
 
@@ -219,6 +266,7 @@ class Run:
             self.site.until(lambda: self.site.counted() > 0)
             for operation in operations:
                 self.done[type(operation).__name__] += 1
+                self.lossy |= isinstance(operation, LOSES)
                 self._do(operation)
             self._settle()
         finally:
@@ -237,17 +285,18 @@ class Run:
         self.site.until(lambda: self.traffic.sent > ENOUGH)
         self.traffic.finish()
         if not self._living:
-            self.site.start()
+            self.site.start(self._agent)
         last = self.site.survey.step_at(now_ms())
 
         def published() -> bool:
-            progress = self.estimator.results.progress()
-            return progress is not None and progress.next_step > last and not progress.incomplete
+            if self.estimator.error is not None:
+                raise self.estimator.error
+            return reached(self.estimator.results.progress(), last)
 
         self.site.until(published)
         self.estimator.finish()
-        ends = Counter(record.partition for record in self.site.read(self.site.survey.reports_topic))
-        self.site.until(lambda: self.site.store.positions() == dict(ends))
+        ends = {record.partition: record.offset + 1 for record in self.site.read(self.site.survey.reports_topic)}
+        self.site.until(lambda: all(self.site.store.positions().get(p, 0) >= end for p, end in ends.items()))
 
     # ---- operations
 
@@ -264,7 +313,19 @@ class Run:
             case op.AddAgent():
                 if len(self._living) < MAX_AGENTS:
                     self._changed()
-                    self.site.start()
+                    self.site.start(self._agent)
+            case op.AgentClock(behind_ms):
+                self._agent = ["slow-clock"] if behind_ms else []
+            case op.EstimatorClock(ahead_ms):
+                self.estimator.ahead_ms = ahead_ms
+            case op.Expire(partition, _, blind):
+                self._see()
+                counted = self.site.store.positions().get(partition % PARTITIONS, 0)
+                expire(self._kafka, self.site.survey.reports_topic, partition % PARTITIONS, -1 if blind else counted)
+            case op.Remove(partition, n, back):
+                self._see()
+                remove_batches(self._kafka, self.site.survey.reports_topic, partition % PARTITIONS, n, back)
+                self._changed()
             case op.PauseRedis(seconds):
                 self._for_a_while(self._redis.pause, self._redis.resume, seconds)
             case op.FlushRedis():
@@ -297,6 +358,11 @@ class Run:
                 freeze(worker.process)
                 self._later(seconds, lambda: worker.process.send_signal(signal.SIGCONT))
 
+    def _see(self) -> None:
+        for record in self.site.read(self.site.survey.reports_topic):
+            key = dict(record.headers).get("key", b"")
+            self._seen[record.partition, record.offset] = Record(record.offset, record.timestamp, record.value, key)
+
     def _changed(self) -> None:
         self.done["changes of the group"] += 1
 
@@ -328,20 +394,20 @@ class Run:
     def check(self) -> None:
         """Checks the invariant exactly, and computes the numbers of lost and doubled reports."""
         site = self.site
-        logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
-        for record in site.read(site.survey.reports_topic):
-            key = dict(record.headers).get("key", b"")
-            logs[record.partition].append(Record(record.offset, record.timestamp, record.value, key))
-        found = Counter((partition, record.value) for partition, log in logs.items() for record in log if record.value)
-        lacking = self.traffic.acknowledged - found
-        beyond = found - self.traffic.acknowledged
-        assert not lacking, f"{lacking.total()} acknowledged records are not in the log"
-        assert beyond.total() <= self.traffic.unknown
+        self._see()
+        found = Counter((partition, record.value) for (partition, _), record in self._seen.items() if record.value)
+        if not self.lossy:
+            lacking = self.traffic.acknowledged - found
+            assert not lacking, f"{lacking.total()} acknowledged records are not in the log"
+        ever = self.traffic.records | self._seen
+        beyond = (
+            sum(bool(record.value) for record in ever.values()) - self.traffic.acknowledged.total()
+        )  # none of them a marker
+        assert beyond <= self.traffic.unknown
+        logs = {p: [ever[place] for place in sorted(ever) if place[0] == p] for p in range(PARTITIONS)}
 
         direct = direct_tally(site.survey, list(logs.values()))
         self._check_counts(direct)
-        assert site.store.rejected() == direct.rejected
-        assert site.store.positions() == {p: log[-1].offset + 1 for p, log in logs.items() if log}
         judged = [(p, *found) for p, log in logs.items() for found in judged_in_order(site.survey, log)]
         letters = {
             (partition, record.offset, reason, record.value)
@@ -349,7 +415,11 @@ class Run:
             if isinstance(reason, str) and reason not in UNCOUNTED
         }
         told = [(dict(letter.headers), letter.value) for letter in site.read(site.survey.rejected_topic)]
-        assert {(int(h["partition"]), int(h["offset"]), h["reason"].decode(), value) for h, value in told} == letters
+        told_letters = {(int(h["partition"]), int(h["offset"]), h["reason"].decode(), value) for h, value in told}
+        if not self.lossy:
+            assert site.store.rejected() == direct.rejected
+            assert site.store.positions() == {p: log[-1].offset + 1 for p, log in logs.items() if log}
+            assert told_letters == letters
         self._check_published(direct)
         self.done["records acknowledged"] = self.traffic.acknowledged.total()
         self.done["reports counted"] = sum(n for n, _ in direct.panes.values())
@@ -365,6 +435,12 @@ class Run:
     def _check_counts(self, direct: Tallied) -> None:
         stored = {key: numbers_of(table) for key, table in self.site.store.tables(range(10**6)).items()}
         wanted = direct.panes
+        if self.lossy:
+            lost = {key: counts[0] - stored.get(key, (0, ()))[0] for key, counts in wanted.items()}
+            assert stored.keys() <= wanted.keys()
+            assert min(lost.values(), default=0) >= 0
+            self.done["reports that the log lost before they were counted"] += sum(lost.values())
+            return
         for key in wanted.keys() | stored.keys():
             difference = wanted.get(key, (0, ()))[0] - stored.get(key, (0, ()))[0]
             self.done["lost"] += max(0, difference)
@@ -372,11 +448,14 @@ class Run:
         assert stored == wanted, (self.done["lost"], self.done["doubled"])
 
     def _check_published(self, direct: Tallied) -> None:
-        """Checks every complete publication. Every step with reports must have a complete publication."""
+        """Checks every complete publication. If the log lost nothing, every step with reports has a complete publication."""
         complete = [p for p in self.estimator.told if p.complete]
         for p in complete:
             assert p.counts == truth_of(self.site.survey, direct, p), p.key
-        assert {key.step for key in direct.panes} <= {p.step for p in complete}
+        self.done["keys complete"] = len({p.key for p in complete})
+        self.done["keys never complete"] = len({p.key for p in self.estimator.told} - {p.key for p in complete})
+        if not self.lossy:
+            assert {key.step for key in direct.panes} <= {p.step for p in complete}
 
 
 # key: beginning of a line in the agents' logs; value: name of the event in `done`

@@ -6,11 +6,11 @@ the agents' clocks are a minute behind.
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from ldpstream.publishing.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
@@ -20,11 +20,10 @@ from tests.conftest import Figures
 
 from .agent_site import MakeSite, Site
 from .rig import PATIENCE_S, KafkaNode, RedisNode, patiently
-from .site_under_faults import Estimator
+from .site_under_faults import Estimator, expire, remove_batches
 
 AHEAD_MS = 12_000
 PARTITION = 1
-BEFORE_LENGTH = 12  # bytes of a batch before the bytes that its length counts
 
 
 class Reporters:
@@ -49,31 +48,29 @@ class Reporters:
         return self._site.survey.step_at(now_ms())
 
 
-def change_log(site: Site, node: KafkaNode, keep: Callable[[int, int], bool]) -> None:
-    """Removes batches from the log of `PARTITION` while the broker is down. `keep` gets a batch's number and their number."""
-    node.stop()
-    [segment] = Path(node.folder).rglob(f"{site.survey.reports_topic}-{PARTITION}/*.log")
-    raw, at, batches = segment.read_bytes(), 0, list[bytes]()
-    while at + BEFORE_LENGTH < len(raw) and (length := int.from_bytes(raw[at + 8 : at + BEFORE_LENGTH], "big")):
-        batches.append(raw[at : at + BEFORE_LENGTH + length])
-        at += BEFORE_LENGTH + length
-    segment.write_bytes(b"".join(batch for i, batch in enumerate(batches) if keep(i, len(batches))))
-    for derived in (*segment.parent.glob("*index"), *segment.parent.glob("*.snapshot")):
-        derived.unlink()
-    node.start()
+def compaction(site: Site, node: KafkaNode) -> None:
+    """Somebody sets `cleanup.policy` to `compact` and back. Kafka meanwhile removes all records without a key."""
+    topic = site.survey.reports_topic
+    before = sum(record.partition == PARTITION for record in site.read(topic))
+    with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
 
+        def configure(options: dict[str, str]) -> None:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, options)], incremental=True)
 
-def hole(site: Site, node: KafkaNode) -> None:
-    change_log(site, node, lambda i, n: i < n - 12 or i >= n - 3)
+        configure({"segment.ms": "1"})
+        with site.producer() as producer:  # this record begins a new segment; Kafka compacts closed segments only
+            producer.send(topic, b"", partition=PARTITION).get(PATIENCE_S)
+        configure({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001"})
+        site.until(lambda: sum(record.partition == PARTITION for record in site.read(topic)) < before)
+        configure({"cleanup.policy": "delete", "segment.ms": "604800000"})
 
 
 def lost_end(site: Site, node: KafkaNode) -> None:
-    change_log(site, node, lambda i, n: i < n - 30)  # 20 of them are counted
+    assert remove_batches(node, site.survey.reports_topic, PARTITION, 30, back=0) == 30  # 20 of them are counted
 
 
 def expiry(site: Site, node: KafkaNode) -> None:
-    with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
-        admin.delete_records({TopicPartition(site.survey.reports_topic, PARTITION): -1})
+    expire(node, site.survey.reports_topic, PARTITION, -1)
 
 
 def new_topic(site: Site, node: KafkaNode) -> None:
@@ -82,7 +79,7 @@ def new_topic(site: Site, node: KafkaNode) -> None:
     patiently(lambda: ensure_topics(site.settings, site.survey))
 
 
-@pytest.mark.parametrize("fault", [hole, lost_end, expiry, new_topic])
+@pytest.mark.parametrize("fault", [compaction, lost_end, expiry, new_topic])
 def test_lost_records_leave_no_step_falsely_complete(
     fault: Callable[[Site, KafkaNode], None],
     kafka_node: KafkaNode,
