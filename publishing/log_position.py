@@ -32,7 +32,11 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 
 
 class MarkerProducer:
-    """A producer of markers. It connects at first use. Several surveys may share it."""
+    """A producer of markers. It connects at first use. Several surveys may share it.
+
+    After an error it connects anew: an idempotent producer of which the broker refused a record sends nothing more. An
+    abandoned marker may reach the log all the same; a further marker does no harm.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -55,13 +59,18 @@ class MarkerProducer:
                 enable_idempotence=True,
                 allow_auto_create_topics=False,
             )
-        sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
-        return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}
+        try:
+            sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
+            return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}
+        except KafkaError:
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Closes the connections."""
-        if self._producer is not None:
-            self._producer.close(timeout=CLOSE_S)
+        """Closes the connections. A further `append` connects anew."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=CLOSE_S)
 
 
 class KafkaLogPosition:

@@ -3,13 +3,17 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from msgspec.structs import replace
 
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import load_survey
+from tests.services.rig import wait_until
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 
@@ -32,3 +36,24 @@ def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: s
         appended = position.mark([0, 2])
         assert position.ends() == {0: 1, 1: 0, 2: 2}
         assert all(taken.timestamp <= time_ms <= taken.timestamp + 60_000 for time_ms in appended.values())
+
+
+def test_markers_are_written_again_after_the_broker_refused_one(kafka: str, topic: str) -> None:
+    """Markers have no key, so a compacted topic refuses them. Without new markers, no later step would be published."""
+    survey = replace(SURVEY, name=topic[-40:])
+    settings = Settings(kafka=kafka, partitions=1)
+    with connect_admin(settings) as admin, closing(MarkerProducer(settings)) as markers:
+        admin.create_topics([NewTopic(survey.reports_topic, 1, 1, topic_configs={"cleanup.policy": "compact"})])
+        position = KafkaLogPosition(survey, settings, admin, markers)
+
+        def marked() -> bool:
+            try:
+                return bool(position.mark([0]))
+            except LogUnavailable:
+                return False
+
+        with pytest.raises(LogUnavailable, match="does not accept markers"):
+            position.mark([0])
+        topic_options = ConfigResource(ConfigResourceType.TOPIC, survey.reports_topic, {"cleanup.policy": "delete"})
+        admin.alter_configs([topic_options], incremental=True)
+        wait_until(marked, lambda: "the broker accepts records without a key, but not our markers")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
 
 from ldpstream.publishing.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
@@ -51,18 +52,30 @@ class Reporters:
 def compaction(site: Site, node: KafkaNode) -> None:
     """Somebody sets `cleanup.policy` to `compact` and back. Kafka meanwhile removes all records without a key."""
     topic = site.survey.reports_topic
-    before = sum(record.partition == PARTITION for record in site.read(topic))
-    with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
+    with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin, site.producer() as producer:
 
-        def configure(options: dict[str, str]) -> None:
+        def configure(options: dict[str, str]) -> None:  # the broker follows the new options some moments later
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, options)], incremental=True)
 
-        configure({"segment.ms": "1"})
-        with site.producer() as producer:  # this record begins a new segment; Kafka compacts closed segments only
-            producer.send(topic, b"", partition=PARTITION).get(PATIENCE_S)
-        configure({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001"})
-        site.until(lambda: sum(record.partition == PARTITION for record in site.read(topic)) < before)
+        def append(key: bytes | None) -> None:
+            producer.send(topic, b"", key=key, partition=PARTITION).get(PATIENCE_S)
+
+        def compacted() -> bool:
+            append(b"key")  # begins a new segment as soon as `segment.ms` holds; Kafka compacts closed segments only
+            return sum(r.partition == PARTITION and r.key is None for r in site.read(topic)) < before
+
+        def accepted() -> bool:
+            try:
+                append(None)
+            except KafkaError:  # the policy is still `compact`
+                return False
+            return True
+
+        before = sum(r.partition == PARTITION and r.key is None for r in site.read(topic))
+        configure({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000"})
+        site.until(compacted)
         configure({"cleanup.policy": "delete", "segment.ms": "604800000"})
+        site.until(accepted)
 
 
 def lost_end(site: Site, node: KafkaNode) -> None:
