@@ -60,9 +60,12 @@ def compaction(site: Site, node: KafkaNode) -> None:
         def append(key: bytes | None) -> None:
             producer.send(topic, b"", key=key, partition=PARTITION).get(PATIENCE_S)
 
+        def n_unkeyed() -> int:
+            return len([r for r in site.read(topic) if r.partition == PARTITION and r.key is None])
+
         def compacted() -> bool:
             append(b"key")  # begins a new segment as soon as `segment.ms` holds; Kafka compacts closed segments only
-            return sum(r.partition == PARTITION and r.key is None for r in site.read(topic)) < before
+            return n_unkeyed() < before
 
         def accepted() -> bool:
             try:
@@ -71,7 +74,7 @@ def compaction(site: Site, node: KafkaNode) -> None:
                 return False
             return True
 
-        before = sum(r.partition == PARTITION and r.key is None for r in site.read(topic))
+        before = n_unkeyed()
         configure({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000"})
         site.until(compacted)
         configure({"cleanup.policy": "delete", "segment.ms": "604800000"})
