@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.frequencies import Frequencies
@@ -44,6 +44,15 @@ def served(
         yield server.url
     finally:
         server.close()
+
+
+def box_of(chart: Locator) -> FloatRect:
+    """Returns where a chart is. Playwright finds no box while the page replaces the chart by a new one."""
+    for _ in range(PATIENCE_MS // 100):
+        if (box := chart.bounding_box()) is not None:
+            return box
+        chart.page.wait_for_timeout(100)
+    raise AssertionError(f"{chart} has no box")
 
 
 def shoot(page: Page, name: str) -> None:

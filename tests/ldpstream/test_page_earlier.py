@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from ldpstream.publishing.page.server import PageServer
 from tests.publishing.replaced_rig import BETWEEN, NEW_STEPS, OLD, api_of_new
 
-from .page_rig import OpenPage, shoot
+from .page_rig import OpenPage, box_of, shoot
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,8 @@ def test_the_curves_begin_with_the_replaced_survey(url: str, open_page: OpenPage
     expect(said).to_contain_text("bike is now bicycle; added: scooter; earlier shares unknown")
     expect(said).to_contain_text(f"step 0 to {BETWEEN - 1}")
     expect(page.locator("#legend-period")).to_contain_text(f"(step {NEW_STEPS - 1})")
-    box = page.locator("#series canvas").bounding_box()
-    assert box is not None
-    page.locator("#series .u-over").hover(position={"x": 0.15 * box["width"], "y": 40})
+    width = box_of(page.locator("#series canvas"))["width"]
+    page.locator("#series .u-over").hover(position={"x": 0.15 * width, "y": 40})
     expect(page.locator("#legend-period")).to_contain_text("of survey travel)")
     now = page.locator("#legend .now")
     expect(now.nth(0)).to_have_text("–")  # scooter

@@ -12,7 +12,7 @@ from ldpstream.demo import Demo
 from ldpstream.publishing.progress import Progress
 from ldpstream.surveys import Reason
 
-from .page_rig import HONEST, SURVEY, OpenPage, extend, many, served, shoot
+from .page_rig import HONEST, SURVEY, OpenPage, box_of, extend, many, served, shoot
 
 QUIET = msgspec.structs.replace(HONEST, fit_z={})
 SHOWN = ("#histogram-title", "#when", "#summary", "#values", "#legend", "#series-hint", "#comparison-summary", "#step-text")
@@ -139,8 +139,7 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         expect(page.locator("#zoom-out")).to_be_enabled()
         first, last = map(int, wait_for_address(page, lambda found: "zoom" in found)["zoom"].split("-"))
         assert last - first + 1 == 13
-        box = page.locator("#histogram .u-over").bounding_box()
-        assert box is not None
+        box = box_of(page.locator("#histogram .u-over"))
         page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 50)
         page.mouse.down()
         page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 60, steps=4)

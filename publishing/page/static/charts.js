@@ -29,6 +29,9 @@ function draw(box, options, data) {
   return chart;
 }
 
+// False if the box has another size than its chart.
+export const fits = (box) => !drawn.has(box) || (drawn.get(box).width === box.clientWidth && drawn.get(box).height === box.clientHeight);
+
 // The canvas of the chart in a box.
 export const canvasOf = (box) => box.querySelector("canvas");
 

@@ -1,5 +1,6 @@
 // The live page: reads the API of this host, draws, and listens for publications.
 import { drawAlerts, isLate } from "./alerts.js";
+import { fits } from "./charts.js";
 import * as comparison from "./comparison.js";
 import * as curves from "./curves.js";
 import { $, capital, element, forget, get } from "./dom.js";
@@ -315,7 +316,7 @@ async function start() {
   startControls();
   readState();
   addEventListener("popstate", () => { histogram.unread(); readState(); refresh(); });
-  new ResizeObserver(redraw).observe($("histogram"));
+  new ResizeObserver(() => { if (!fits($("histogram"))) redraw(); }).observe($("histogram"));
   await refresh();
   const events = new EventSource("api/v1/events");
   let first = true;
