@@ -5,21 +5,13 @@ is no histogram below the survey's least size. The reports of a person who chang
 person reported. The standard errors allow for a person who reports in the cohort at every step of the span.
 """
 
-from ldpstream.estimators.ems import combined_ems
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.catalogue import Counts, estimators
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
-from ldpstream.publishing.publication import (
-    LEVELS_CHANCE,
-    Diagnostics,
-    Publication,
-    empirical_bayes,
-    estimators,
-    is_numeric,
-    pooled,
-)
+from ldpstream.publishing.publication import LEVELS_CHANCE, Diagnostics, Publication, edges_of, pooled
 from ldpstream.surveys import Survey
 
 
@@ -44,13 +36,11 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
         withheld: Withheld | None = "levels" if any(p is not None and p < LEVELS_CHANCE for p in chances) else None
-        nothing = Estimate.of_nothing(asked.k, reports)
-        if is_numeric(mechanisms):
-            estimate, withheld = attempts.of("ems", lambda: combined_ems(groups), nothing), withheld or "bias"
-        else:
-            estimate = attempts.of("eb", lambda: empirical_bayes(asked, groups, most_reports), nothing)
-            numbers = attempts.of("numbers", lambda: numbers_of(estimate, asked.edges, withheld), numbers)
-        found = {estimators(asked, mechanisms)[0]: Frequencies.of(estimate, withheld)}
+        default, counts = estimators(mechanisms)[0], Counts(groups, most_reports, asked.in_order, asked.edges)
+        estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
+        edges = edges_of(asked, mechanisms)
+        numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)
+        found = {default.name: Frequencies.of(estimate, withheld or default.withheld(estimate, counts))}
     made = Publication(
         survey=everybody.survey,
         fingerprint=everybody.fingerprint,

@@ -28,6 +28,7 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.catalogue import FILTER, INVERSION, find
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of
 from ldpstream.publishing.publication import LEVELS_CHANCE, Diagnostics, Jump, Publication
@@ -67,7 +68,7 @@ def conclude_filtered(
         panes=level.observed,
         reports=step.reports,
         complete=step.complete,
-        estimators={"filter": Frequencies.of(_projected(found, step.reports), withheld)},
+        estimators={FILTER: Frequencies.of(_projected(found, step.reports), withheld)},
         numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
@@ -85,9 +86,10 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
         state: the filter's state after an earlier step; None if there is no state.
     """
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
-    # Publications without a default estimator come from versions that could post-process "mi" before its publication.
-    known = len(reports) == len(mechanisms) and step.main in ("eb", "ems")
-    raw = step.estimators["mi"].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
+    main = find(step.main)
+    # Publications without a default estimator come from versions that could post-process the inversion before publication.
+    known = len(reports) == len(mechanisms) and main is not None and main.default
+    raw = step.estimators[INVERSION].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
     return level.to_bytes()

@@ -6,19 +6,13 @@ from functools import lru_cache, partial
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
-from ldpstream.estimators.empirical_bayes import combined_empirical_bayes
-from ldpstream.estimators.ems import combined_ems
 from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.levels import levels_difference
-from ldpstream.estimators.likelihood import combined_mle, gibu
 from ldpstream.estimators.matrix_inversion import combined_inversion, matrix_inversion
-from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
 from ldpstream.mechanisms import CountTable, Mechanism
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.catalogue import MAX_FILTERED, Counts, estimators, is_numeric
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
 from ldpstream.stores.formats import check_format
@@ -28,10 +22,7 @@ FORMAT = 2  # of a publication; raise it if a field changes its name or meaning,
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
-MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
-MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
 MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
-MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
 
 
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,13 +218,6 @@ def spans(attribute: Attribute) -> tuple[Span, ...]:
     return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
 
 
-def estimators(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[str, ...]:
-    """Returns the names of the estimators of the spans "step" and "window", the default first."""
-    if is_numeric(mechanisms):
-        return "ems", "mi"
-    return ("eb", "mi", "ibu", "mle") if attribute.k <= MAX_LIKELIHOOD else ("eb", "mi")
-
-
 def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[float, ...] | None:
     """Returns the edges of the values' numbers, or None if no mean and percentiles are published."""
     return None if is_numeric(mechanisms) else attribute.edges
@@ -262,21 +246,13 @@ def conclude(
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
     groups, reports = pooled(mechanisms, panes)
-    attempts, nothing = Attempts(), Estimate.of_nothing(asked.k, sum(table.n for _, table in groups))
-    raw = combined_inversion(groups, steps=reports)
+    counts, attempts = Counts(groups, reports, asked.in_order, asked.edges), Attempts()
+    raw, nothing = counts.inversion, Estimate.of_nothing(asked.k, counts.n)
     moved = None
     if before is not None:
         moved = attempts.of("drift", lambda: drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw), None)
-    if is_numeric(mechanisms):
-        estimates, free = {"ems": attempts.of("ems", lambda: combined_ems(groups), nothing), "mi": raw}, raw.frequencies
-    else:
-        best = attempts.of("eb", lambda: empirical_bayes(asked, groups, reports), nothing)
-        estimates, free = {"eb": best, "mi": raw}, free_maximum(groups, raw)
-    if "ibu" in estimators(asked, mechanisms):
-        iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
-        ibu = partial(gibu, groups, iterations, steps=reports, likelihood="support")
-        estimates["ibu"] = attempts.of("ibu", ibu, nothing)
-        estimates["mle"] = attempts.of("mle", lambda: combined_mle(groups, reports, likelihood="support"), nothing)
+    rows = estimators(mechanisms)
+    estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
     differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
     withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
     unknown = Fit(math.nan, math.nan, None, {})
@@ -284,9 +260,8 @@ def conclude(
         level.name: attempts.of(f"fit of {level.name}", partial(fit, *group, n), unknown)
         for level, group, n in zip(asked.levels, groups, reports, strict=True)
     }
-    numbers: dict[str, NumberEstimate] = {}
-    if "eb" in estimates:
-        numbers = attempts.of("numbers", lambda: numbers_of(estimates["eb"], asked.edges, withheld), numbers)
+    edges, numbers = edges_of(asked, mechanisms), dict[str, NumberEstimate]()
+    numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
     made = Publication(
         survey=survey.name,
         fingerprint=survey.fingerprint.hex(),
@@ -294,13 +269,11 @@ def conclude(
         step=step,
         span=span,
         panes=sum(any(table.n for table in pane) for pane in panes),
-        reports=sum(table.n for _, table in groups),
+        reports=counts.n,
         complete=complete,
         estimators={
-            name: Frequencies.of(
-                estimate, withheld or (_withheld(estimate, raw, free) if name in ("ibu", "mle", "ems") else None)
-            )
-            for name, estimate in estimates.items()
+            row.name: Frequencies.of(estimate, withheld or row.withheld(estimate, counts))
+            for row, estimate in zip(rows, estimates, strict=True)
         },
         numbers=numbers,
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
@@ -322,11 +295,6 @@ def conclude(
     return finite(made, attempts.failed)
 
 
-def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
-    """True if a level of an attribute has a mechanism for numbers: then "ems" is its estimate instead of "ibu" and "mle"."""
-    return any(not m.pure for m in mechanisms)
-
-
 def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
     """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level.
 
@@ -336,13 +304,6 @@ def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tu
     """
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
     return groups, [_most_reports(m, panes) for m in mechanisms]
-
-
-def empirical_bayes(asked: Attribute, groups: list[Group], reports: list[int]) -> Estimate:
-    """Returns the empirical-Bayes estimate, which uses the values' order if they have one."""
-    if not asked.in_order:
-        return combined_empirical_bayes(groups, reports)
-    return combined_ordered_empirical_bayes(groups, None if asked.edges is None else np.diff(asked.edges), reports)
 
 
 def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
@@ -364,13 +325,6 @@ def _levels(names: list[str], groups: list[Group], reports: list[int]) -> dict[s
         name: LevelEstimate(reports=e.n, frequencies=plain(e.frequencies), standard_errors=plain(e.standard_errors))
         for name, e in zip(names, estimates, strict=True)
     }
-
-
-def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
-    """Returns "bias" if the estimate is too biased to publish its normal intervals, otherwise None."""
-    if np.isnan(estimate.standard_errors).all() and not np.isnan(estimate.frequencies).any():
-        return "bias"  # EMS is always biased and has no standard errors
-    return "bias" if bias(estimate, raw, free) > MAX_BIAS else None
 
 
 def _number(x: float) -> float | None:

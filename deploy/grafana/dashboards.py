@@ -48,6 +48,8 @@ from panel_shapes import (
     reports,
 )
 
+from ldpstream.publishing.catalogue import ESTIMATORS
+
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 OF = '{survey="$survey", attribute="$attribute"}'
@@ -214,9 +216,16 @@ def variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
     )
 
 
-def choice(name: str, label: str, options: tuple[str, ...]) -> dashboard.CustomVariable:
-    first = VariableOption(text=options[0], value=options[0], selected=True)
-    return dashboard.CustomVariable(name).label(label).values(",".join(options)).current(first)
+def choice(name: str, label: str, options: dict[str, str]) -> dashboard.CustomVariable:
+    """Returns a variable with these options: the text of each value."""
+    value, text = next(iter(options.items()))
+    listed = ", ".join(f"{text} : {value}" for value, text in options.items())
+    return (
+        dashboard.CustomVariable(name)
+        .label(label)
+        .values(listed)
+        .current(VariableOption(text=text, value=value, selected=True))
+    )
 
 
 def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[Variable, ...]) -> str:
@@ -260,8 +269,9 @@ def dashboards() -> dict[str, str]:
     survey = variable("survey", "Survey", "label_values(ldpstream_estimate_step, survey)")
     attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
     value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")
-    span = choice("span", "Span", ("window", "step", "filtered"))
-    estimator = choice("estimator", "Estimator (window, step)", ("eb", "mi", "ibu", "mle"))
+    span = choice("span", "Span", {"window": "sliding window", "step": "one step", "filtered": "filtered curve"})
+    labels = {row.name: row.label for row in ESTIMATORS if row.make is not None}
+    estimator = choice("estimator", "Estimator (window, step)", labels)
     return {
         "population.json": build(
             "ldpstream-population", "ldpstream: population", POPULATION, (survey, attribute, span, estimator, value)

@@ -11,13 +11,10 @@ from ldpstream.advice.advise import Advice, Candidate, Ranked, document
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.plots import Curve, Panel
+from ldpstream.publishing.catalogue import INVERSION, find
 from ldpstream.terminal import table
 
 SHOWN = 15
-ESTIMATORS = {
-    "eb": "empirical Bayes (eb), the default estimate", "mi": "matrix inversion (mi)",
-    "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)",
-}  # fmt: skip
 
 
 def candidate_table(advice: Advice) -> Table:
@@ -97,8 +94,10 @@ def _why_mechanism(advice: Advice, c: Candidate) -> str:
 
 
 def _why_estimate(advice: Advice, first: Ranked) -> str:
-    raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, "mi", "none"))
-    name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
+    raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, INVERSION, "none"))
+    row = find(first.estimator)
+    assert row is not None
+    name = row.label + ("" if first.post == "none" else f" with {first.post}")
     if raw is first:
         return f"{name[0].upper()}{name[1:]} without post-processing: no other estimate has a smaller error here."
     if math.isfinite(raw.error):
@@ -153,8 +152,8 @@ def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = N
 
 def use(advice: Advice) -> str:
     """The advised estimate, and how to read it from the API."""
-    first = advice.first
-    return first.estimator if first.post == "none" else f"mi; in the API, estimator=mi&post={first.post}"
+    name, post = advice.first.estimator, advice.first.post
+    return name if post == "none" else f"{name}; in the API, estimator={name}&post={post}"
 
 
 def toml_lines(keys: dict[str, object]) -> list[str]:

@@ -62,8 +62,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mechanism: the mechanism's name.
-        estimator: ``"eb"``, ``"mi"``, ``"ibu"`` or ``"mle"``, the name in publications.
-        post: a method of `estimators.post_processing` for mi; ``"none"`` for the other estimators.
+        estimator: a name of `publishing.catalogue.ESTIMATORS`.
+        post: a method of `estimators.post_processing` for matrix inversion; ``"none"`` for the other estimators.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
         best: True for the first combination, and for each combination whose error is not significantly larger: the paired

@@ -1,53 +1,52 @@
-"""The estimators of the accuracy benchmark, by name.
+"""The estimators that the adviser simulates and the accuracy benchmark measures, by name.
 
-    eb             empirical Bayes, our default estimate
-    eb ordered     empirical Bayes that knows the order of the values, our default for ordered values
-mi, mi POST    matrix inversion, with each post-processing
-ibu, mle       iterative Bayesian update (at most 10 000 iterations) and maximum likelihood, of the support counts
-ibu exact, mle exact    the same for the exact likelihood of local hashing; only for at most 10 values, because of their time
+NAME                    every published estimator (`publishing.catalogue`), without the order of the values
+mi POST                 matrix inversion with each post-processing
+eb ordered              empirical Bayes that knows the order of the values, the default for ordered values
+ibu exact, mle exact    IBU and maximum likelihood of the exact likelihood of local hashing; only for at most 10 values,
+                        because of their time
 """
 
 from collections.abc import Iterator
 
-from ldpstream.estimators import empirical_bayes, ibu, matrix_inversion, mle, post_process
-from ldpstream.estimators.ordered import ordered_empirical_bayes
+from ldpstream.estimators import ibu, matrix_inversion, mle, post_process
 from ldpstream.estimators.post_processing import METHODS, norm_sub, power
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.terms import SupportTerm
+from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, Counts, estimators
 
-DEFAULT, DEFAULT_ORDERED = "eb", "eb ordered"
+BEST = next(row for row in ESTIMATORS if row.default)  # of the mechanisms of categories
+DEFAULT, DEFAULT_ORDERED = BEST.name, f"{BEST.name} ordered"
+POSTS = [method for method in METHODS if method != "none"]
 MOST_EXACT = 10  # the largest k with estimates from the exact likelihood of local hashing
 
 
 def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Yields the name and (k,) frequencies of the literature's fast estimators, from one count table.
+    """Yields the name and (k,) frequencies of the published estimators and of fast post-processings, from one count table.
 
     Everyone made `steps` reports.
     """
-    raw = matrix_inversion(m, table, steps=steps)
-    for method in METHODS:
-        yield "mi" if method == "none" else f"mi {method}", post_process(raw.frequencies, method)
-    yield "ibu", ibu(m, table, steps=steps, likelihood="support").frequencies
-    yield "mle", mle(m, table, steps=steps, likelihood="support").frequencies
+    counts = Counts([(m, table)], [steps])
+    for row in estimators([m]):
+        frequencies = row.estimate(counts).frequencies
+        yield row.name, frequencies
+        if row.name == INVERSION:
+            for method in POSTS:
+                yield f"{row.name} {method}", post_process(frequencies, method)
 
 
 def powered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
     """Like `estimates` for power and power-ns, which are slow for many values."""
     raw = matrix_inversion(m, table, steps=steps)
     powered = power(raw.frequencies, 1.0, raw.standard_errors**2)
-    yield "mi power", powered
-    yield "mi power-ns", norm_sub(powered, 1.0)
-
-
-def default_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `estimates` for our default estimate, without the order of the values."""
-    yield DEFAULT, empirical_bayes(m, table, steps=steps).frequencies
+    yield f"{INVERSION} power", powered
+    yield f"{INVERSION} power-ns", norm_sub(powered, 1.0)
 
 
 def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `estimates` for our default estimate of ordered values, which is slow for many values."""
-    yield DEFAULT_ORDERED, ordered_empirical_bayes(m, table, steps=steps).frequencies
+    """Like `estimates` for the default estimate of ordered values, which is slow for many values."""
+    yield DEFAULT_ORDERED, BEST.estimate(Counts([(m, table)], [steps], in_order=True)).frequencies
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:

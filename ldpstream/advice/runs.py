@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.advice.methods import default_estimates, estimates, powered_estimates
+from ldpstream.advice.methods import estimates, powered_estimates
 from ldpstream.advice.populations import population
 from ldpstream.advice.question import METRICS, Question
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.processes import worker_pool
+from ldpstream.publishing.catalogue import INVERSION
 
 UNLIKELY = 6.0  # limit on a mean luck that chance can explain, in standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
@@ -93,11 +94,11 @@ def repetition(
     run = Run({}, {})
     for m in built:
         table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
-        for name, frequencies in (*default_estimates(m, table), *estimates(m, table), *powered_estimates(m, table)):
+        for name, frequencies in (*estimates(m, table), *powered_estimates(m, table)):
             estimator, _, post = name.partition(" ")
             known = np.isfinite(frequencies).all()  # the likelihood of bit reports gives no estimate if all bits are 0
             run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf
-            if name == "mi":
+            if name == INVERSION:
                 run.luck[m.name] = luck(m, truth, frequencies, question.n)
     return run
 

@@ -12,12 +12,14 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
 from ldpstream.publishing.api.schema import (  # fmt: skip
     AttributeInfo,
     Chances,
     CohortInfo,
     Comparison,
+    EstimatorInfo,
     Histogram,
     Level,
     NumberLine,
@@ -30,15 +32,14 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Status,
     SurveyInfo,
 )
+from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import NUMBERS, Frequencies
 from ldpstream.publishing.publication import (
     COHORT_SPANS,
-    MAX_FILTERED,
     LevelEstimate,
     Publication,
     Span,
     edges_of,
-    estimators,
     publication_key,
     spans,
     spent,
@@ -95,7 +96,7 @@ class ApiResponses:
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],
-                estimators=list(estimators(a, mechanisms)),
+                estimators=[row.name for row in estimators(mechanisms)],
                 spans=list(spans(a)),
                 numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
             )
@@ -106,6 +107,13 @@ class ApiResponses:
             window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
             collection=s.collection, attributes=attributes,
             cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
+            estimators=[
+                EstimatorInfo(
+                    name=row.name, label=row.label, meaning=row.meaning, post_processed=row.name == INVERSION,
+                    spans=["filtered"] if row.make is None else list(COHORT_SPANS),
+                )
+                for row in catalogue.ESTIMATORS
+            ],
             post_methods=list(POST_NAMES), simulated=self._truth is not None,
         )  # fmt: skip
 
@@ -177,11 +185,11 @@ class ApiResponses:
         estimate = result.estimate()
         frequencies = estimate.frequencies
         if post != "none":
-            if chosen != "mi" or post not in POST_NAMES:
-                allowed = POST_NAMES if chosen == "mi" else ("none",)
+            if chosen != INVERSION or post not in POST_NAMES:
+                allowed = POST_NAMES if chosen == INVERSION else ("none",)
                 raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
             if post.startswith("power") and result.interval_withheld:
-                raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
+                raise NotAllowed(f"post {post} needs the standard errors of {chosen}, which are withheld here")
             frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
         low, high = estimate.interval(confidence)
         truth = self._truth(p) if self._truth else None
@@ -190,7 +198,7 @@ class ApiResponses:
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, below_least=p.below_least,
             panes=p.panes, reports=p.reports,
             start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self.people(p)),
-            complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
+            complete=p.complete, estimator=chosen, post=post, confidence=confidence,
             iterations=estimate.iterations, converged=estimate.converged, gap=plain(estimate.gap),
             interval_withheld=result.interval_withheld, privacy=p.privacy,
             diagnostics=p.diagnostics,
@@ -215,7 +223,7 @@ class ApiResponses:
         results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
         one, other = (result.estimate() for result in results)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
-        exact = chosen == "mi" and len(mechanisms) == 1
+        exact = chosen == INVERSION and len(mechanisms) == 1
         exact = exact and mechanisms[0].unbiased
         people = max(self.people(first), self.people(second))
         errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
@@ -340,9 +348,8 @@ class ApiResponses:
         return attribute
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
-        attribute = self._survey.index(p.attribute)
-        default = estimators(self._survey.attributes[attribute], self._survey.mechanisms[attribute])[0]
-        known = [default] if p.below_least else list(p.estimators)
+        default = estimators(self._survey.mechanisms[self._survey.index(p.attribute)])[0]
+        known = [default.name] if p.below_least else list(p.estimators)
         if wanted is None:
             return known[0]
         if wanted not in known:

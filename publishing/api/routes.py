@@ -16,6 +16,7 @@ from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.api.responses import ApiResponses, Truths
 from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status, SurveyInfo
+from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION
 from ldpstream.publishing.page.table import page_table, with_query
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Span
@@ -32,9 +33,10 @@ Attribute = Annotated[str, Path(description="name of an attribute", max_length=6
 AtStep = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the span; default: the latest published step")]
 SpanOf = Annotated[Span, Query(description="one step alone, the window that ends with this step, or the filtered curve")]
 Estimator = Annotated[
-    str | None, Query(max_length=16, description="eb (default), mi, ibu or mle; for the filtered curve only filter")
+    str | None,
+    Query(max_length=16, description=f"one of {', '.join(row.name for row in ESTIMATORS)}; default: the attribute's"),
 ]
-Post = Annotated[str, Query(max_length=16, description="post-processing of mi")]
+Post = Annotated[str, Query(max_length=16, description=f"post-processing of {INVERSION}")]
 Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
 Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence level of the intervals")]
 Last = Annotated[

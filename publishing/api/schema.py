@@ -37,8 +37,8 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute: its k values, its levels, and what is published about it.
 
-    `estimators`: the estimators of the spans "step" and "window", the default estimator first. The only estimator of the span
-    "filtered" is "filter". `spans`: the published spans; an attribute with more than 10 000 values has no span "filtered".
+    `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
+    published spans; an attribute with more than 10 000 values has no span "filtered".
     `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers.
     """
 
@@ -50,6 +50,19 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[str]
 
 
+class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimator: its name in requests, its name for people, a sentence about it, and the spans that may have it.
+
+    `post_processed` is true if requests may name one of the survey's `post_methods`.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    spans: list[Span]
+    post_processed: bool
+
+
 class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The survey's cohorts: the name of the public fact, the cohorts, and the least number of reports of a histogram."""
 
@@ -59,9 +72,10 @@ class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `post_methods`: post-processings of "mi" that requests may name. `simulated`: the truth is known.
+    """The survey. `estimators`: all estimators of the service. `post_methods`: post-processings that requests may name.
 
     `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
+    `simulated`: the truth is known.
     """
 
     name: str
@@ -74,6 +88,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     collection: str
     cohort: CohortInfo | None
     attributes: list[AttributeInfo]
+    estimators: list[EstimatorInfo]
     post_methods: list[str]
     simulated: bool
 

@@ -76,12 +76,12 @@ class Shot:
 
 
 def choose(board: Board, ask: Ask, start_s: float, end_s: float, **chosen: str) -> Shot:
-    """Sets every variable of the dashboard as Grafana does: to the chosen value, else to its first value."""
+    """Sets every variable of the dashboard as Grafana does: to the chosen value, else to its current value."""
     shot = Shot(start_s, end_s, {})
     for variable in board["templating"]["list"]:
         name = variable["name"]
         if variable["type"] != "query":
-            first = variable["query"].split(",")[0]
+            first = variable["current"]["value"]
         else:
             found = re.fullmatch(r"label_values\((.*), (\w+)\)", shot.fill(variable["query"]))
             assert found is not None, variable["query"]

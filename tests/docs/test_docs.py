@@ -20,8 +20,8 @@ from ldpstream.producers.gateway.problems import FINAL, RETRY_S, STATUS
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import parse_survey
 from ldpstream.surveys.envelope import REASONS, seal
+from tests.docs import estimators_table, settings_table
 from tests.docs.estimates_schema import SCHEMA, estimates_schema
-from tests.docs.settings_table import settings_table, written_table
 from tests.docs.tables import METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -100,8 +100,13 @@ def test_the_notebook_example_runs() -> None:
 
 def test_the_table_of_settings_is_the_codes() -> None:
     """If this test fails after a setting changed, run `python -m tests.docs.settings_table`."""
-    assert written_table() == settings_table()
-    assert settings_table().count("\n") == len(Settings.model_fields)
+    assert settings_table.written_table() == settings_table.settings_table()
+    assert settings_table.settings_table().count("\n") == len(Settings.model_fields)
+
+
+def test_the_table_of_estimators_is_up_to_date() -> None:
+    """If this test fails, run `python -m tests.docs.estimators_table`."""
+    assert estimators_table.written_table() == estimators_table.estimators_table()
 
 
 def test_the_schema_of_the_estimates_is_the_codes() -> None:

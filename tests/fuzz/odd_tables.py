@@ -20,10 +20,11 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.value_likelihood import informative
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.publishing.catalogue import is_numeric
 from ldpstream.publishing.cohorts import conclude_cohort
 from ldpstream.publishing.filtering import conclude_filtered, replay
 from ldpstream.publishing.frequencies import Frequencies
-from ldpstream.publishing.publication import Publication, conclude, edges_of, is_numeric, pooled
+from ldpstream.publishing.publication import Publication, conclude, edges_of, pooled
 from ldpstream.surveys import Survey, parse_survey
 
 STEPS = 3

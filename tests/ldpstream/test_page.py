@@ -4,6 +4,7 @@ If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the tim
 """
 
 import re
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 
 from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
@@ -284,4 +286,23 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
         page.locator("#alerts .warning .link", has_text="a01").first.click()
         expect(page.locator("#histogram-title")).to_have_text("a01")
         shoot(page, f"warning_{width}")
+        page.close()
+
+
+def test_the_page_offers_every_estimator_of_the_table(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page knows the estimators only from the API: one more row of the table is one more option."""
+    toy = replace(catalogue.ESTIMATORS[0], name="toy", label="toy estimator", meaning="A test.", default=False)
+    monkeypatch.setattr(catalogue, "ESTIMATORS", (*catalogue.ESTIMATORS, toy))
+    demo = Demo(SURVEY, MarkovValues(SURVEY, 1000, 2, 3), 3)
+    demo.run(lambda step, made: None)
+    with served(SURVEY, demo.service.results) as url:
+        page = open_page(f"{url}?attribute=screen")
+        labels = page.locator("#estimator option").all_inner_texts()
+        assert labels == [row.label for row in catalogue.estimators(SURVEY.mechanisms[0])]
+        assert labels[-1] == "toy estimator"
+        page.select_option("#estimator", label="toy estimator")
+        expect(page.locator("#series-hint")).to_contain_text("Toy estimator")
+        expect(page.locator("#estimator")).to_have_attribute("title", "A test.")
+        page.select_option("#span", label="filtered curve")
+        expect(page.locator("#estimator option")).to_have_text(["filter (all steps)"])
         page.close()

@@ -23,9 +23,10 @@ from ldpstream.producers.gateway.openapi import description
 from ldpstream.publishing.api import earlier
 from ldpstream.publishing.api.app import SECURITY, create_api
 from ldpstream.publishing.api.routes import News
+from ldpstream.publishing.catalogue import MAX_FILTERED
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import MAX_FILTERED, Jump, Publication
+from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.surveys import parse_survey

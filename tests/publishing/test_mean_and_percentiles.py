@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from starlette.testclient import TestClient
 from ldpstream.estimators import combined_empirical_bayes
 from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
-from ldpstream.publishing import publication
+from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.frequencies import NUMBERS, Ends, Frequencies
 from ldpstream.publishing.progress import Progress
@@ -101,7 +102,8 @@ def test_another_confidence_scales_the_published_ends() -> None:
 
 
 def test_many_values_are_published_without_likelihoods(monkeypatch: pytest.MonkeyPatch, survey: Survey) -> None:
-    monkeypatch.setattr(publication, "MAX_LIKELIHOOD", 4)
+    rows = [replace(row, max_k=row.max_k and 4) for row in catalogue.ESTIMATORS]
+    monkeypatch.setattr(catalogue, "ESTIMATORS", tuple(rows))
     nothing = [m.empty_table() for m in survey.mechanisms[0]]
     assert list(conclude(survey, 0, 0, "step", [nothing], True).estimators) == ["eb", "mi"]
     few = [m.empty_table() for m in survey.mechanisms[1]]

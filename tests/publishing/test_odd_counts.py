@@ -17,12 +17,12 @@ from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.smooth_prior import FARTHEST, TINY, _independent, _Mode, _prior, _Problem
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing import publication
+from ldpstream.publishing import catalogue
 from ldpstream.publishing.finite import finite
 from ldpstream.publishing.frequencies import NumberEstimate
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publication import Jump, Publication, conclude
 from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.stored import StoredReader
 
@@ -87,7 +87,7 @@ def test_an_estimator_that_fails_is_left_out_and_named(error: Exception, monkeyp
     def fails(*_: object) -> Estimate:
         raise error
 
-    monkeypatch.setattr(publication, "combined_empirical_bayes", fails)
+    monkeypatch.setattr(catalogue, "combined_empirical_bayes", fails)
     made = concluded()
     assert made.diagnostics.failed == ("eb",)
     assert made.estimators["eb"].frequencies == [None] * 4
@@ -108,7 +108,7 @@ def test_nothing_that_is_not_finite_is_published(number: float) -> None:
     eb = changed(sound.estimators["eb"], low=[0.1, None if math.isnan(number) else number, 0.1, 0.1])
     numbers = {"mean": NumberEstimate(value=number, low=0.0, high=1.0)}
     said = changed(sound.diagnostics, drift_sigma=number, fit_z={"l": number})
-    jump = publication.Jump(changed_at=0, value=0, size=number, low=0.0, high=1.0, sigma=1.0)
+    jump = Jump(changed_at=0, value=0, size=number, low=0.0, high=1.0, sigma=1.0)
     odd = changed(sound, estimators=sound.estimators | {"eb": eb}, numbers=numbers, diagnostics=said, change=jump)
     made = finite(odd)
     assert set(made.diagnostics.failed) == {"eb", "numbers", "drift_sigma", "fit_z", "change"}

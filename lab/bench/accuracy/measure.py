@@ -17,12 +17,12 @@ from lab.bench.accuracy.cells import Cell, draw
 from lab.bench.accuracy.shapes import Shape
 from lab.peers.environment import accuracy_of_peers
 from ldpstream.advice.error_measures import emd_line, mse
-from ldpstream.advice.methods import default_estimates, estimates, exact_estimates, ordered_estimates, powered_estimates
+from ldpstream.advice.methods import estimates, exact_estimates, ordered_estimates, powered_estimates
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
 from ldpstream.surveys.errors import UserError
 
-FAST, SLOW = (default_estimates, estimates), (powered_estimates, ordered_estimates, exact_estimates)
+FAST, SLOW = (estimates,), (powered_estimates, ordered_estimates, exact_estimates)
 SLOW_RUNS = 50  # the slow estimators run on the first runs of a cell only
 PEER_RUNS = 20  # the same for other libraries
 IBU_RUNS, IBU_VALUES = 10, 20  # multi-freq-ldpy's IBU is slower still: at most so many runs and values

@@ -2,8 +2,8 @@
 import { barChart, colour } from "./charts.js";
 import { $, element, grouped, percent, points, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { ESTIMATORS, MOST_ROWS, select } from "./histogram.js";
-import { asked, comparisonQuery, path, state, subject } from "./state.js";
+import { MOST_ROWS, select } from "./histogram.js";
+import { about, asked, comparisonQuery, path, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
@@ -33,7 +33,7 @@ export function drawComparison(c, h) {
   const clear = c.differences.map((_, i) => i).filter((i) => c.clear[i]).sort((a, b) => Math.abs(c.differences[b]) - Math.abs(c.differences[a]));
   const known = c.differences.some((x) => x !== null);
   const box = $("comparison-summary");
-  box.replaceChildren(`${sides(c)}, ${ESTIMATORS[c.estimator]}${c.estimator === "mi" && state.post !== "none" ? " without post-processing" : ""}. `);
+  box.replaceChildren(`${sides(c)}, ${about(c.estimator).label}${about(c.estimator).post_processed && state.post !== "none" ? " without post-processing" : ""}. `);
   if (!known) box.append("There is no estimate of one of the two times.");
   else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
   else {
@@ -89,7 +89,7 @@ export function drawDifferences() {
 export function caption() {
   return {
     title: `${state.survey.name}: ${subject(shown)}, differences in percentage points`,
-    lines: [sides(shown), `${ESTIMATORS[shown.estimator]}; 95 % intervals; bars in strong colour changed clearly`],
+    lines: [sides(shown), `${about(shown.estimator).label}; 95 % intervals; bars in strong colour changed clearly`],
     name: `${state.survey.name}-${subject(shown)}-steps-${shown.before.step}-${shown.after.step}`,
     keys: [],
   };

@@ -2,8 +2,7 @@
 import { jumpText } from "./alerts.js";
 import { colour, colourOf, dashOf, lineChart, stepsChart } from "./charts.js";
 import { $, capital, element, grouped, percent, table } from "./dom.js";
-import { ESTIMATORS } from "./histogram.js";
-import { path, seriesQuery, state, subject } from "./state.js";
+import { about, path, seriesQuery, state, subject } from "./state.js";
 import { opens, periodOf, stepAt, withZone } from "./times.js";
 
 let shown = null;
@@ -90,7 +89,7 @@ function words(s, jumps, here, joined) {
     $("series-hint").textContent = `${nothing(s)}.`;
     return;
   }
-  const name = capital(ESTIMATORS[s.estimator] ?? s.estimator);
+  const name = capital(about(s.estimator).label);
   const now = s.lines.some((line) => line.frequencies.at(-1) !== null) ? "" : "in the last step with reports";
   const which = state.values ? "the chosen values" : `the ${s.lines.length} most frequent values ${now}`.trim();
   const trusted = s.interval_withheld.some(Boolean) ? " where they can be trusted" : "";

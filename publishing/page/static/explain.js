@@ -16,7 +16,6 @@ const WHY = {
   others: "All values that are not shown, together. Their sum has no interval here.",
   cohort: "A public fact about each device, such as its version or its country. Reports carry it in clear. The histogram of a cohort uses only its own reports, and needs the least number of reports that the survey states.",
   span: "One step alone, the sliding window that ends with the step, or the filtered curve. A window uses more reports and reacts later. The filtered curve uses all steps so far and weighs recent steps more if the share moves.",
-  estimator: "How the shares are computed from the reports. Empirical Bayes, the default, learns from all values how large shares usually are, and gives no negative shares. The other estimators are for research: matrix inversion is unbiased and can be negative; IBU and maximum likelihood are biased if values are many and reports few.",
   post: "A correction of matrix inversion that removes negative shares, or makes the shares sum to 100 %.",
   mean: "The mean of the people's numbers. Within a bin, the numbers count as evenly spread.",
   percentile: "The number below which 50, 90 or 99 of 100 people lie. Within a bin, the numbers count as evenly spread, so a percentile is only as precise as its bin is narrow. The interval contains the true percentile in about 95 of 100 cases.",

@@ -2,16 +2,12 @@
 import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { asked, histogramQuery, path, shownValues, state, subject } from "./state.js";
+import { about, asked, histogramQuery, path, shownValues, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const WITHHELD = {
   bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
-};
-export const ESTIMATORS = {
-  eb: "empirical Bayes (default)", ems: "EMS (smoothed likelihood)", mi: "matrix inversion (unbiased)", ibu: "IBU (likelihood)", mle: "maximum likelihood",
-  filter: "filter (all steps)",
 };
 export const MOST_ROWS = 250; // of a table
 let shown = null; // the histogram last drawn
@@ -218,7 +214,7 @@ export function caption() {
     title: `${state.survey.name}: ${subject(h)}`,
     lines: [
       `${periodOf(h)}, ${h.span === "filtered" ? "filtered curve" : h.span === "step" ? "one step" : "sliding window"}`,
-      `${capital(ESTIMATORS[h.estimator])}${post}; ${people}; ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}`,
+      `${capital(about(h.estimator).label)}${post}; ${people}; ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}`,
     ],
     name: `${state.survey.name}-${subject(h)}-step-${h.step}`,
     keys: h.truth ? [["truth", colour("truth"), []]] : [],

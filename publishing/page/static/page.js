@@ -10,7 +10,7 @@ import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
 import { drawQuantiles } from "./quantiles.js";
 import {
-  ORDERS, SPANS, address, asked, chooseStep, comparisonQuery, estimator, estimators, followLatest, histogramQuery, numbersQuery, path, readAddress, seriesQuery,
+  ORDERS, SPANS, about, address, asked, chooseStep, comparisonQuery, estimator, estimators, followLatest, histogramQuery, numbersQuery, path, readAddress, seriesQuery,
   shownValues, spans, state, writeAddress,
 } from "./state.js";
 import { LOCAL, duration, moment, nextZone, opens, periodOfStep, useSurvey, zoneName } from "./times.js";
@@ -77,10 +77,11 @@ function offerControls() {
     offer($("cohort"), [["", "all people"], ...cohort.values.map((name, i) => [`${i}`, name])], state.cohort === null ? "" : `${cohort.values.indexOf(state.cohort)}`);
   }
   offer($("span"), Object.entries(SPANS).filter(([span]) => spans().includes(span)), state.span);
-  offer($("estimator"), estimators().map((name) => [name, histogram.ESTIMATORS[name] ?? name]), estimator());
+  offer($("estimator"), estimators().map((name) => [name, about(name).label]), estimator());
+  $("estimator").title = about(estimator()).meaning;
   $("estimator").disabled = estimators().length < 2;
   offer($("post"), state.survey.post_methods.map((name) => [name, name]), state.post);
-  $("post").disabled = estimator() !== "mi" || state.survey.post_methods.length < 2;
+  $("post").disabled = !about(estimator()).post_processed || state.survey.post_methods.length < 2;
   offer($("order"), Object.entries(ORDERS), state.order);
   const counts = [10, 25, 50, 100, 500].filter((n) => n < asked().k);
   if (state.show && state.show !== Infinity && !counts.includes(state.show)) counts.push(state.show);

@@ -19,7 +19,11 @@ export const asked = () => state.survey.attributes.find((attribute) => attribute
 
 // A cohort has fewer spans than all people, and only the default estimator.
 export const spans = () => asked().spans.filter((span) => state.cohort === null || span !== "filtered");
-export const estimators = () => (state.span === "filtered" ? ["filter"] : state.cohort === null ? asked().estimators : asked().estimators.slice(0, 1));
+const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.slice(0, 1));
+const filters = () => state.survey.estimators.filter(({ spans: has }) => has.includes("filtered")).map(({ name }) => name);
+export const estimators = () => (state.span === "filtered" ? filters() : ofCounts());
+// What the API says about an estimator. An earlier version may have published one that the API no longer lists.
+export const about = (name) => state.survey.estimators.find((each) => each.name === name) ?? { name, label: name, meaning: "", post_processed: false };
 export const estimator = () => (estimators().includes(state.estimator) ? state.estimator : estimators()[0]);
 
 // The attribute of an answer of the API, with the cohort if the answer is about one.
@@ -72,7 +76,7 @@ export function address() {
   set("cohort", state.cohort);
   if (state.span !== "filtered" && state.cohort === null) {
     set("estimator", state.estimator);
-    if (state.estimator === "mi" && state.post !== "none") set("post", state.post);
+    if (about(state.estimator).post_processed && state.post !== "none") set("post", state.post);
   }
   set("step", state.step);
   if (state.until !== state.step) set("until", state.until);
@@ -141,7 +145,7 @@ function query(parameters = { estimator: estimator() }) {
 
 export function histogramQuery() {
   const made = query();
-  if (made.get("estimator") === "mi") made.set("post", state.post);
+  if (about(made.get("estimator")).post_processed) made.set("post", state.post);
   if (state.step !== null) made.set("step", state.step);
   if (asked().k > MOST) made.set("top", MOST);
   return made;

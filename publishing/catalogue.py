@@ -1,0 +1,193 @@
+"""The table of the estimators that the service publishes, one row each.
+
+Everything that lists estimators reads this table: the publications, the API, the page, the dashboards, the adviser and
+`docs/api.md`. To publish another estimator, add a row.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ldpstream.estimators.empirical_bayes import combined_empirical_bayes
+from ldpstream.estimators.ems import combined_ems
+from ldpstream.estimators.estimate import Estimate, Group
+from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
+from ldpstream.estimators.likelihood import combined_mle, gibu
+from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.frequencies import Withheld
+
+INVERSION = "mi"  # the raw matrix inversion, which the filter observes and which requests may post-process
+FILTER = "filter"  # the filtered curve
+MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
+MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
+MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
+
+For = Literal["any mechanism", "mechanisms of categories", "mechanisms of numbers"]
+Intervals = Literal["always", "unless biased", "never"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The counts of an attribute over a span.
+
+    Attributes:
+        groups: each level's mechanism and count table.
+        reports: largest number of reports of one person, for each level.
+        in_order: true if neighbouring values are similar.
+        edges: the k + 1 edges of the values' numbers; None if the values are no numbers.
+    """
+
+    groups: list[Group]
+    reports: list[int]
+    in_order: bool = False
+    edges: Sequence[float] | None = None
+
+    @property
+    def k(self) -> int:
+        return self.groups[0][0].k
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return sum(table.n for _, table in self.groups)
+
+    @cached_property
+    def inversion(self) -> Estimate:
+        """The raw matrix inversion."""
+        return combined_inversion(self.groups, steps=self.reports)
+
+    @cached_property
+    def free(self) -> FloatArray:
+        """The likelihood's maximum if frequencies may be negative, (k,); the raw inversion for mechanisms of numbers."""
+        numeric = is_numeric([m for m, _ in self.groups])
+        return self.inversion.frequencies if numeric else free_maximum(self.groups, self.inversion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedEstimator:
+    """One row of the table.
+
+    Attributes:
+        name: the name in publications, in the API and in metrics.
+        label: the name for people.
+        meaning: one sentence about the estimate.
+        mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
+        max_k: largest number of values for which it is published; None for any number.
+        default: true if it is the default for these mechanisms. Cohorts have only the default.
+        intervals: "always", "never", or "unless biased": an estimate with a large bias is published without intervals.
+        make: calculates the estimate. None for the filter, which needs earlier steps (`publishing.filtering`).
+    """
+
+    name: str
+    label: str
+    meaning: str
+    mechanisms: For = "any mechanism"
+    max_k: int | None = None
+    default: bool = False
+    intervals: Intervals = "always"
+    make: Callable[[Counts], Estimate] | None
+
+    def estimate(self, counts: Counts) -> Estimate:
+        """Calculates the estimate from the counts of a span."""
+        assert self.make is not None, f"{self.name} has no estimate from one span"
+        return self.make(counts)
+
+    def withheld(self, estimate: Estimate, counts: Counts) -> Withheld | None:
+        """Returns "bias" if the estimate has no intervals that cover the truth, otherwise None."""
+        if self.intervals == "always" or np.isnan(estimate.frequencies).any():
+            return None
+        if self.intervals == "never" or np.isnan(estimate.standard_errors).all():
+            return "bias"
+        return "bias" if bias(estimate, counts.inversion, counts.free) > MAX_BIAS else None
+
+
+def _empirical_bayes(counts: Counts) -> Estimate:
+    if not counts.in_order:
+        return combined_empirical_bayes(counts.groups, counts.reports)
+    widths = None if counts.edges is None else np.diff(counts.edges)
+    return combined_ordered_empirical_bayes(counts.groups, widths, counts.reports)
+
+
+def _ibu(counts: Counts) -> Estimate:
+    iterations = min(10_000, max(100, MAX_IBU_WORK // (counts.k * len(counts.groups))))
+    return gibu(counts.groups, iterations, steps=counts.reports, likelihood="support")
+
+
+ESTIMATORS: tuple[PublishedEstimator, ...] = (
+    PublishedEstimator(
+        name="eb",
+        label="empirical Bayes (default)",
+        meaning="Empirical Bayes learns from all values how large shares usually are. No share is negative.",
+        mechanisms="mechanisms of categories",
+        default=True,
+        make=_empirical_bayes,
+    ),
+    PublishedEstimator(
+        name="ems",
+        label="EMS (smoothed likelihood)",
+        meaning="EMS is maximum likelihood with smoothing, the default for Square Wave. It is biased.",
+        mechanisms="mechanisms of numbers",
+        default=True,
+        intervals="never",
+        make=lambda counts: combined_ems(counts.groups),
+    ),
+    PublishedEstimator(
+        name=INVERSION,
+        label="matrix inversion (unbiased)",
+        meaning="Matrix inversion is unbiased, so the share of a rare value can be negative.",
+        make=lambda counts: counts.inversion,
+    ),
+    PublishedEstimator(
+        name="ibu",
+        label="IBU (likelihood)",
+        meaning="The iterative Bayesian update nears the maximum likelihood. It is biased if values are many and reports few.",
+        mechanisms="mechanisms of categories",
+        max_k=MAX_LIKELIHOOD,
+        intervals="unless biased",
+        make=_ibu,
+    ),
+    PublishedEstimator(
+        name="mle",
+        label="maximum likelihood",
+        meaning="Maximum likelihood gives no negative shares. It is biased if values are many and reports few.",
+        mechanisms="mechanisms of categories",
+        max_k=MAX_LIKELIHOOD,
+        intervals="unless biased",
+        make=lambda counts: combined_mle(counts.groups, counts.reports, likelihood="support"),
+    ),
+    PublishedEstimator(
+        name=FILTER,
+        label="filter (all steps)",
+        meaning="The filter estimates the shares at a step from all steps so far.",
+        max_k=MAX_FILTERED,
+        make=None,
+    ),
+)
+
+
+def estimators(mechanisms: Sequence[Mechanism]) -> tuple[PublishedEstimator, ...]:
+    """Returns the estimators of the spans "step" and "window", the default first. `mechanisms` has one for each level."""
+    wanted = "mechanisms of numbers" if is_numeric(mechanisms) else "mechanisms of categories"
+    return tuple(
+        row
+        for row in ESTIMATORS
+        if row.make is not None
+        and row.mechanisms in ("any mechanism", wanted)
+        and (row.max_k is None or mechanisms[0].k <= row.max_k)
+    )
+
+
+def find(name: str) -> PublishedEstimator | None:
+    """Returns the row with this name. None for an estimator of another software version."""
+    return next((row for row in ESTIMATORS if row.name == name), None)
+
+
+def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
+    """True if a level of an attribute has a mechanism of numbers."""
+    return any(not m.pure for m in mechanisms)

@@ -1,0 +1,145 @@
+"""The table of estimators: one more row is enough to publish an estimator, and no other module lists the estimators."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ldpstream.advice.methods import estimates
+from ldpstream.advice.question import Question
+from ldpstream.advice.runs import simulate
+from ldpstream.estimators import Estimate
+from ldpstream.mechanisms import mechanism
+from ldpstream.publishing import catalogue
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.catalogue import Counts, PublishedEstimator
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.results import MemoryResults
+from tests.ldpstream.rooms import ROOT
+
+from .test_publication import one_attribute
+
+K = 4
+NAMES = {row.name for row in catalogue.ESTIMATORS}
+SOURCES = [path for room in ("publishing", "ldpstream", "runtime", "surveys", "deploy") for path in (ROOT / room).rglob("*.py")]
+STATIC = ROOT / "publishing" / "page" / "static"
+
+
+def equal_shares(counts: Counts) -> Estimate:
+    return Estimate(np.full(counts.k, 1 / counts.k), np.zeros(counts.k), counts.n)
+
+
+TOY = PublishedEstimator(name="toy", label="equal shares", meaning="Equal.", intervals="unless biased", make=equal_shares)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> PublishedEstimator:
+    monkeypatch.setattr(catalogue, "ESTIMATORS", (*catalogue.ESTIMATORS, TOY))
+    return TOY
+
+
+def concluded(k: int = K, name: str = "GRR") -> tuple[Publication, TestClient]:
+    """The publication of a step in which everybody has the first value, and the API that serves it."""
+    survey = one_attribute("toys", k, {"l": (name, 1.0)})
+    m = survey.mechanisms[0][0]
+    reports = m.simulate(np.zeros(2000, np.int64), np.random.default_rng(1))
+    made, results = conclude(survey, 0, 0, "step", [[m.tabulate(reports)]], True), MemoryResults()
+    assert results.save([made], None, Progress(first_step=0, next_step=1))
+    return made, TestClient(create_api(survey, results, dict))
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("name", ["GRR", "SW"])
+def test_one_more_row_is_published_and_served(name: str) -> None:
+    made, client = concluded(name=name)
+    assert made.estimators["toy"].frequencies == [1 / K] * K
+    assert made.estimators["toy"].interval_withheld == "bias"  # everybody has the first value
+    assert made.main != "toy"
+    info = client.get("/api/v1/survey").json()
+    assert info["attributes"][0]["estimators"] == list(made.estimators)
+    shown = {"name": "toy", "label": "equal shares", "meaning": "Equal.", "spans": ["step", "window"]}
+    assert info["estimators"][-1] == {**shown, "post_processed": False}
+    asked = {"span": "step", "estimator": "toy"}
+    for what in ("histogram", "series"):
+        assert client.get(f"/api/v1/attributes/a/{what}", params=asked).json()["estimator"] == "toy"
+    assert "estimator toy" in client.get("/table", params=asked).text
+    refused = client.get("/api/v1/attributes/a/histogram", params=asked | {"estimator": "toys"})
+    assert refused.status_code == 422
+    assert f"estimator must be one of {', '.join(made.estimators)}, got 'toys'" in refused.text
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_adviser_simulates_one_more_row() -> None:
+    question = Question(k=K, n=100, eps=1.0)
+    assert ("GRR", "toy", "none") in simulate(question, ["GRR"], ["uniform"], 2, 1, processes=1)
+
+
+def test_without_the_row_nothing_is_published() -> None:
+    """The control of the tests above."""
+    made, client = concluded()
+    assert "toy" not in made.estimators
+    asked = {"span": "step", "estimator": "toy"}
+    assert client.get("/api/v1/attributes/a/histogram", params=asked).status_code == 422
+
+
+@pytest.mark.parametrize(("k", "name", "names"), [
+    (4, "GRR", ["eb", "mi", "ibu", "mle"]),
+    (10_000, "OUE", ["eb", "mi", "ibu", "mle"]),
+    (10_001, "OUE", ["eb", "mi"]),
+    (4, "SW", ["ems", "mi"]),
+])  # fmt: skip
+def test_the_rows_depend_on_mechanism_and_number_of_values(k: int, name: str, names: list[str]) -> None:
+    """The adviser ranks the same estimators."""
+    m = mechanism(name, k=k, eps=1.0)
+    rows = catalogue.estimators([m])
+    assert [row.name for row in rows] == names
+    assert [row.default for row in rows] == [True, *[False] * (len(rows) - 1)]
+    if k == K:
+        counted = [name for name, _ in estimates(m, m.table(2, np.array([2, *[0] * (m.empty_table().counts.size - 1)])))]
+        assert [name for name in counted if " " not in name] == names
+
+
+def test_every_name_is_short_and_unique() -> None:
+    """The API refuses longer names."""
+    assert len(NAMES) == len(catalogue.ESTIMATORS)
+    assert all(re.fullmatch("[a-z]{1,16}", name) for name in NAMES)
+    assert len({row.label for row in catalogue.ESTIMATORS}) == len(NAMES)
+    assert catalogue.find("toy") is None
+    assert all(catalogue.find(row.name) is row for row in catalogue.ESTIMATORS)
+
+
+# ---- no second list
+
+
+def lists(source: str) -> Iterator[int]:
+    """Yields the lines of displays (tuple, list, set, dictionary) that hold two or more estimators' names."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            held = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
+            found = {one.value for one in held if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            if len(found & NAMES) >= 2:
+                yield node.lineno
+
+
+def test_no_other_module_lists_the_estimators() -> None:
+    """Lists of public functions are no such lists: `ibu` and `mle` are functions, too."""
+    found = {path: list(lists(path.read_text(encoding="utf-8"))) for path in SOURCES if path.name != "__init__.py"}
+    assert len(found) > 100
+    assert not {path: lines for path, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize("source", ['name in ("eb", "ems")', 'x = {"eb": 1, "mi": 2}', '["ibu", f, "mle"]', '{"mi", "ibu"}'])
+def test_the_search_finds_a_second_list(source: str) -> None:
+    assert list(lists(source)) == [1]
+
+
+def test_the_page_names_no_estimator() -> None:
+    named = re.compile(rf"""["'`]({"|".join(NAMES)})["'`]|\b({"|".join(NAMES)}):""")
+    assert named.search('about === "mi"')
+    assert named.search('{ mi: "matrix inversion" }')
+    for path in STATIC.glob("*.js"):
+        assert not named.search(path.read_text(encoding="utf-8")) or "uPlot" in path.name, path
