@@ -42,7 +42,7 @@ from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
 from ldpstream.runtime.shutdown import end_within
-from ldpstream.runtime.survey_keeper import SurveyKeeper
+from ldpstream.runtime.survey_keeper import TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import check_session, group_id
 from ldpstream.runtime.waiting import Stopped, wait_for
@@ -87,7 +87,7 @@ class AgentApp(faust.App):
         surveys = [text.survey for text in watch.surveys.values()]
         self._only_survey = None if watch.only_file is None else surveys[0]
         group = settings.group if self._only_survey is None else group_id(self._only_survey)
-        keeper = SurveyKeeper(settings, watch)
+        keeper = TopicKeeper(settings, watch)
         check = partial(check_survey, settings, group=group, client=self.redis, keeper=keeper)
         self.surveys = CountedSurveys(watch, self.dispatcher, check, self._assigned, self._subscribe, keeper.forget)
         metrics.partitions.set_function(lambda: self.dispatcher.n_partitions)

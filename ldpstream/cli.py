@@ -338,7 +338,7 @@ def estimate(
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     start_log(settings.log_level)
-    from ldpstream.runtime.survey_keeper import SurveyKeeper
+    from ldpstream.runtime.survey_keeper import TopicKeeper
     from ldpstream.runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
@@ -354,7 +354,7 @@ def estimate(
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.
     stop = ends_on_signal(STOP_S if json is None else None)
-    check = partial(SurveyKeeper(settings, watch).check_topics, role="estimator")
+    check = partial(TopicKeeper(settings, watch).check_topics, role="estimator")
     history = serve(watch, settings, stop, seen, check, until)
     if json is not None:
         (found,) = watch.surveys.values()
@@ -368,13 +368,13 @@ def gateway(survey_files: SurveyPaths) -> None:
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     start_log(settings.log_level)
-    from ldpstream.runtime.survey_keeper import SurveyKeeper
+    from ldpstream.runtime.survey_keeper import TopicKeeper
     from ldpstream.runtime.survey_watch import SurveyWatch
 
     watch = SurveyWatch(survey_files)
     from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: this module loads slowly
 
-    serve_gateway(watch, settings, partial(SurveyKeeper(settings, watch).check_topics, role="gateway"))
+    serve_gateway(watch, settings, partial(TopicKeeper(settings, watch).check_topics, role="gateway"))
 
 
 app.add_typer(local_commands.app)

@@ -1,7 +1,7 @@
 """The estimator process: estimates all its surveys in one loop on a real clock, and serves metrics, page and API."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from threading import Event
 from time import monotonic
@@ -12,11 +12,12 @@ from prometheus_client import REGISTRY
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.earlier import Replaced, chain
 from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.engine import Cluster, Engine
 from ldpstream.publishing.leases import LeaseKeeper
 from ldpstream.publishing.log_position import MarkerProducer, connect_admin
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.survey_estimator import Connections, SurveyEstimator
+from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns
 from ldpstream.runtime.clock import now_ms
@@ -31,6 +32,7 @@ from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.redis_connection import Client, StoreRefused, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
+from ldpstream.surveys.folder import SurveyFolder
 
 log = structlog.get_logger("ldpstream.estimator")
 
@@ -70,25 +72,15 @@ def serve(
         UserError: if Kafka or Redis refuses our login, or, with a single survey file, something that this survey needs.
     """
     keep_freed_memory()
-    loop: _Loop | None = None
+    loop: EstimatorLoop | None = None
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: loop is not None and loop.well)
-    connections = _connect(watch, settings, stop, check_topics)
-    loop = _Loop(watch, connections, stop, seen, check_topics)
-    page = None
-    try:
-        page = _serve_page(loop, settings, alone=watch.only_file is not None)
+    with closing(_connect(watch, settings, stop, check_topics)) as cluster:
+        loop = EstimatorLoop(watch, cluster, stop, seen, settings)
         return loop.run(until)
-    finally:
-        if page is not None:
-            page.close()
-        loop.close()
-        connections.markers.close()
-        connections.admin.close()
-        connections.redis.close()
 
 
-def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> Connections:
+def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> Cluster:
     """Waits for Kafka and Redis. With a single survey file, also checks this survey's topics first."""
 
     def check() -> None:
@@ -108,10 +100,10 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
     wait_for(kafka_at, check, stop.wait, log.warning)  # reports Kafka's refusal even if Redis is unreachable
     client = wait_for(f"Redis at {settings.redis_url()}", reach_redis, stop.wait, log.warning, _redis_unreachable)
     admin = wait_for(kafka_at, lambda: connect_admin(settings), stop.wait, log.warning, _kafka_unreachable)
-    return Connections(settings, client, admin, MarkerProducer(settings))
+    return Cluster(settings, client, admin, MarkerProducer(settings), check_topics)
 
 
-def _surveys(watch: SurveyWatch) -> list[Survey]:
+def _surveys(watch: SurveyFolder) -> list[Survey]:
     return [found.survey for found in watch.surveys.values()]
 
 
@@ -124,29 +116,17 @@ def _kafka_unreachable(error: Exception) -> bool:
     return isinstance(error, Unreachable | LogUnavailable)
 
 
-def _serve_page(loop: "_Loop", settings: Settings, alone: bool) -> PageServer | None:
-    if not settings.page_port:
-        return None
-    if alone:
-        (served,) = loop.served.values()
-        api = create_api(served.survey, served.source, served.rejected, replaced=served.responses.replaced)
-    else:
-        api = create_surveys_api(loop.served)
-    try:
-        page = PageServer(api, settings.page_host, settings.page_port)
-    except OSError as error:
-        raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
-    log.info("serving the page", url=page.url)
-    return page
-
-
 def _ticks_ms() -> int:
     """A time that never goes back, for the turns: the wall clock may be set back."""
     return round(1000 * monotonic())
 
 
-class _Loop:
-    """Gives each survey its turns, and follows the survey files.
+class EstimatorLoop:
+    """Gives each survey its turns, follows the survey files, and serves the page.
+
+    Args:
+        watch, stop, seen, settings: as for `serve`.
+        engine: gives each survey its parts.
 
     Attributes:
         served: what the page shows of each survey, by the survey's name. Changes while the page is served.
@@ -154,14 +134,13 @@ class _Loop:
 
     def __init__(
         self,
-        watch: SurveyWatch,
-        connections: Connections,
+        watch: SurveyFolder,
+        engine: Engine,
         stop: Event,
         seen: Callable[[Publication], None],
-        check_topics: Callable[[Survey], None],
+        settings: Settings,
     ) -> None:
-        self._watch, self._connections, self._stop = watch, connections, stop
-        self._seen, self._check_topics = seen, check_topics
+        self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
         self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
@@ -173,12 +152,38 @@ class _Loop:
 
     @property
     def well(self) -> bool:
-        """True if Kafka and Redis answered for a survey in its last turn, or if there is no survey at present."""
+        """True if all that a survey needs answered in its last turn, or if there is no survey at present."""
         estimators = list(self._estimators.values())
         return not estimators or any(estimator.well for estimator in estimators)
 
     def run(self, until: int | None) -> list[Publication]:
-        """See `serve`."""
+        """Serves the page and estimates until `stop`; see `serve`. Then gives all leases back."""
+        page = None
+        try:
+            page = self._serve_page()
+            return self._run(until)
+        finally:
+            if page is not None:
+                page.close()
+            self.close()
+
+    def _serve_page(self) -> PageServer | None:
+        settings = self._settings
+        if not settings.page_port:
+            return None
+        if self._alone:
+            (served,) = self.served.values()
+            api = create_api(served.survey, served.source, served.rejected, replaced=served.responses.replaced)
+        else:
+            api = create_surveys_api(self.served)
+        try:
+            page = PageServer(api, settings.page_host, settings.page_port)
+        except OSError as error:
+            raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
+        log.info("serving the page", url=page.url)
+        return page
+
+    def _run(self, until: int | None) -> list[Publication]:
         self._leases.start()
         while not self._stop.is_set():
             if not self._alone:
@@ -217,7 +222,7 @@ class _Loop:
 
     def _add(self, survey: Survey) -> None:
         registry = self._metrics.add()
-        estimator = SurveyEstimator(survey, self._connections, registry, self._seen, self._check_topics, self._alone)
+        estimator = SurveyEstimator(survey, self._engine, registry, self._seen, self._settings.margin_ms, self._alone)
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
             survey, estimator.results, estimator.store.rejected, replaced=partial(self.replaced, survey)

@@ -1,6 +1,7 @@
 """Stores for publications and the schedule's progress: in memory, and in Redis."""
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -118,10 +119,98 @@ class MemoryResults:
 
     def history(self) -> list[Publication]:
         """Returns all publications, oldest step first."""
-        return _in_order(list(self._publications.values()))
+        return in_order(list(self._publications.values()))
 
 
-class RedisResults:
+class KeptResults(ABC):
+    """What the stores of kept publications share: they hold the JSON of each publication by its key.
+
+    A publication that this version cannot decode counts as missing (`StoredReader`).
+
+    Args:
+        survey: the survey.
+        reader: decodes what is stored.
+        store, where: name of the kind of store ("redis"), and of the place in it, for messages.
+    """
+
+    def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:
+        self._survey, self._reader, self._store = survey, reader, store
+        self._decode = partial(decode_publication, where=where)
+
+    @abstractmethod
+    def progress(self) -> Progress | None:
+        """See `publishing.progress.Results`."""
+
+    @abstractmethod
+    def filters(self) -> dict[str, bytes]:
+        """See `publishing.progress.Results`."""
+
+    @abstractmethod
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        """See `publishing.progress.Results`."""
+
+    @abstractmethod
+    def history(self) -> list[Publication]:
+        """Returns all publications kept, oldest step first."""
+
+    @abstractmethod
+    def lead(self, for_ms: int | None = None) -> bool:
+        """See `publishing.progress.Results`."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Renews the lease if this estimator has it; otherwise has no effect."""
+
+    @abstractmethod
+    def resign(self) -> None:
+        """Releases the lease, so that another estimator can lead at once."""
+
+    @abstractmethod
+    def balance(self) -> bool:
+        """Gives the lease to another estimator that should have it. Returns True if it did."""
+
+    # ---- reading
+
+    @abstractmethod
+    def _raw(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Returns the stored JSON of each key; None for a missing publication."""
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """See `publishing.progress.Results`."""
+        return [self._decoded(key, value) for key, value in zip(keys, self._raw(keys), strict=True)] if keys else []
+
+    def landmarks(self) -> list[Publication]:
+        """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
+
+        A restarted estimator needs them for its gauges (`PrometheusPublisher`).
+        """
+        progress = self.progress()
+        if progress is None:
+            return []
+        steps = range(max(progress.first_step, progress.next_step - self._survey.retention_steps), progress.next_step)
+        found = self.get(publication_keys(self._survey, steps[0])) if steps else []
+        for attribute in self._survey.attributes:
+            if "filtered" in spans(attribute) and (jumped := self._last_jump(attribute.name, steps)) is not None:
+                found.append(jumped)
+        return [p for p in found if p is not None]
+
+    def _last_jump(self, attribute: str, steps: range) -> Publication | None:
+        """Returns the last publication with a jump. Reads a few steps at a time, because all of them may have gigabytes."""
+        for end in range(len(steps), 0, -JUMP_STEPS):
+            keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
+            for key, value in zip(keys, self._raw(keys), strict=True):
+                found = self._reader.decode(_change.decode, value, self._store, key)
+                if found is not None and found.change is not None:
+                    return self._decoded(key, value)
+        return None
+
+    def _decoded(self, key: str, value: bytes | None) -> Publication | None:
+        return self._reader.decode(self._decode, value, self._store, key)
+
+
+class RedisResults(KeptResults):
     """Results in Redis, five keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
@@ -129,8 +218,6 @@ class RedisResults:
         ldpstream:{name:fingerprint}:filters       hash: attribute -> state of the filter (`LocalLevel.to_bytes`)
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
-
-    A publication that this version cannot decode counts as missing (`StoredReader`).
 
     One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a
     Redis Cluster.
@@ -142,8 +229,8 @@ class RedisResults:
     """
 
     def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
-        self._survey, self._reader = survey, reader or StoredReader(survey)
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
+        super().__init__(survey, reader or StoredReader(survey), "redis", f"{prefix}:estimates")
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._filters_key = f"{prefix}:filters"
         self._save = client.register_script(_SAVE)
@@ -186,9 +273,7 @@ class RedisResults:
         with _reachable():
             raw = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
         for state in raw.values():
-            check_format(
-                self._filters_key, _state_format(state), FILTER_FORMAT, "delete it, and the filtered curves start anew"
-            )
+            check_format(self._filters_key, state_format(state), FILTER_FORMAT, "delete it, and the filtered curves start anew")
         return {name.decode(): state for name, state in raw.items()}
 
     def save(
@@ -216,7 +301,6 @@ class RedisResults:
             return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
 
     def renew(self) -> None:
-        """Renews the lease if this estimator has it; otherwise has no effect."""
         with _reachable():
             self._renew(keys=[self._leader_key], args=[self._name, LEASE_MS])
 
@@ -234,57 +318,21 @@ class RedisResults:
             return bool(self._balance(keys=[self._leader_key, self._rival_key], args=[self._name, LEASE_MS]))
 
     def resign(self) -> None:
-        """Releases the lease, so that another estimator can lead at once."""
         with _reachable():
             self._resign(keys=[self._leader_key], args=[self._name])
 
-    def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        if not keys:
-            return []
+    def _raw(self, keys: Sequence[str]) -> list[bytes | None]:
         with _reachable():
-            raw = cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
-        return [self._decoded(key, value) for key, value in zip(keys, raw, strict=True)]
-
-    def landmarks(self) -> list[Publication]:
-        """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
-
-        A restarted estimator needs them for its gauges (`PrometheusPublisher`).
-        """
-        progress = self.progress()
-        if progress is None:
-            return []
-        steps = range(max(progress.first_step, progress.next_step - self._survey.retention_steps), progress.next_step)
-        found = self.get(publication_keys(self._survey, steps[0])) if steps else []
-        for attribute in self._survey.attributes:
-            if "filtered" in spans(attribute) and (jumped := self._last_jump(attribute.name, steps)) is not None:
-                found.append(jumped)
-        return [p for p in found if p is not None]
-
-    def _last_jump(self, attribute: str, steps: range) -> Publication | None:
-        """Returns the last publication with a jump. Reads a few steps at a time, because all of them may have gigabytes."""
-        for end in range(len(steps), 0, -JUMP_STEPS):
-            keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
-            with _reachable():
-                raw = cast(list[bytes | None], self._client.hmget(self._estimates_key, keys))
-            for key, value in zip(keys, raw, strict=True):
-                found = self._reader.decode(_change.decode, value, "redis", key)
-                if found is not None and found.change is not None:
-                    return self._decoded(key, value)
-        return None
+            return cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
 
     def history(self) -> list[Publication]:
-        """Returns all publications kept, oldest step first."""
         with _reachable():
             raw = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
         found = [self._decoded(key.decode(), value) for key, value in raw.items()]
-        return _in_order([p for p in found if p is not None])
-
-    def _decoded(self, key: str, value: bytes | None) -> Publication | None:
-        decode = partial(decode_publication, where=self._estimates_key)
-        return self._reader.decode(decode, value, "redis", key)
+        return in_order([p for p in found if p is not None])
 
 
-def _state_format(state: bytes) -> int:
+def state_format(state: bytes) -> int:
     """Returns the format that a filter's state says; 0 if it says none, because it is damaged."""
     try:
         return _stated.decode(state.partition(b"\n")[0]).format
@@ -292,7 +340,7 @@ def _state_format(state: bytes) -> int:
         return 0
 
 
-def _in_order(publications: list[Publication]) -> list[Publication]:
+def in_order(publications: list[Publication]) -> list[Publication]:
     return sorted(publications, key=lambda p: (p.step, p.attribute, p.span, p.cohort or ""))
 
 

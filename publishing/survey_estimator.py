@@ -1,28 +1,24 @@
 """The estimates of one survey in a process that estimates several: connections, schedule, gauges and turns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
 import structlog
-from kafka import KafkaAdminClient
 from prometheus_client import CollectorRegistry, Gauge
 
+from ldpstream.publishing.engine import Engine
 from ldpstream.publishing.kafka_publisher import KafkaPublisher, TopicUnavailable
-from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.schedule import Publisher, Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.vitals import Vitals
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.settings import SettingsError
 from ldpstream.runtime.waiting import Unreachable
 from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.redis_connection import Client, StoreRefused
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.stores.redis_connection import StoreRefused
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
@@ -37,25 +33,15 @@ BALANCE_MS = 2_000
 WARN_S = 60.0
 
 
-@dataclass(frozen=True)
-class Connections:
-    """Clients that all surveys share. Each survey has a producer of its own: its transactions fence this survey's topic."""
-
-    settings: Settings
-    redis: Client
-    admin: KafkaAdminClient
-    markers: MarkerProducer
-
-
 class SurveyEstimator:
     """Estimates one survey, one step a turn.
 
     Args:
         survey: the survey.
-        connections: the shared clients.
+        engine: gives the survey its parts.
         registry: registry of this survey's gauges.
         seen: called with every publication made.
-        check_topics: checks the survey's topics; see `service.serve`.
+        margin_ms: as for `Schedule`.
         alone: True if the process estimates only this survey. Then refusals end the process, and the leases are not balanced.
 
     Attributes:
@@ -65,17 +51,17 @@ class SurveyEstimator:
     def __init__(
         self,
         survey: Survey,
-        connections: Connections,
+        engine: Engine,
         registry: CollectorRegistry,
         seen: Callable[[Publication], None],
-        check_topics: Callable[[Survey], None],
+        margin_ms: int,
         alone: bool,
     ) -> None:
         self.survey, self.registry = survey, registry
-        self._connections, self._seen, self._check_topics, self._alone = connections, seen, check_topics, alone
-        self.store = RedisCountStore(survey, connections.settings, client=connections.redis)
+        self._engine, self._seen, self._margin_ms, self._alone = engine, seen, margin_ms, alone
+        self.store = engine.count_store(survey)
         self._reader = StoredReader(survey, registry)
-        self.results = RedisResults(survey, connections.redis, self._reader)
+        self.results = engine.results(survey, self._reader)
         self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
         self._topic: KafkaPublisher | None = None
         self._vitals: Vitals | None = None
@@ -143,6 +129,7 @@ class SurveyEstimator:
             return 0
         if self._topic_lost:
             self._create_topics()
+        self._engine.count(self.survey, now_ms)
         self._vitals.look(now_ms)
         once = _OneStep(stop)
         self._schedule.run(now_ms, once)
@@ -156,7 +143,7 @@ class SurveyEstimator:
     def _create_topics(self) -> None:
         """Creates the topic of estimates if somebody deleted it. The schedule then fills it from the results."""
         try:
-            self._check_topics(self.survey)
+            self._engine.check(self.survey)
         except Unreachable:
             raise
         except UserError as error:
@@ -174,19 +161,11 @@ class SurveyEstimator:
                 raise SettingsError(
                     f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
                 )
-        settings = self._connections.settings
-        self._check_topics(self.survey)
-        self.store.check_estimating()
-        self.results.check(settings)
+        position, self._topic = self._engine.open(self.survey, self._reader)
         self._prometheus.show(self.results.landmarks())
-        topic = KafkaPublisher(self.survey, settings, self._reader)
-        position = KafkaLogPosition(self.survey, settings, self._connections.admin, self._connections.markers)
-        self._vitals = Vitals(
-            self.survey, self.store, position, self.results, settings.margin_ms, self._prometheus, self.registry
-        )
+        self._vitals = Vitals(self.survey, self.store, position, self.results, self._margin_ms, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
-        self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, settings.margin_ms, topic)
-        self._topic = topic
+        self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, self._margin_ms, self._topic)
 
     def leads(self) -> bool:
         """True if this estimator led the survey in its last turn, and the turn did not fail.
@@ -214,7 +193,6 @@ class SurveyEstimator:
         """Closes this survey's own connections."""
         if self._topic is not None:
             self._topic.close()
-        self.store.close()
 
 
 class _OneStep:

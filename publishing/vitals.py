@@ -4,10 +4,9 @@ import math
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import publication_keys
-from ldpstream.publishing.results import MemoryResults, RedisResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
@@ -35,7 +34,7 @@ class Vitals:
         survey: Survey,
         store: CountStore,
         position: LogPosition,
-        results: MemoryResults | RedisResults,
+        results: Results,
         margin_ms: int,
         prometheus: PrometheusPublisher,
         registry: CollectorRegistry,

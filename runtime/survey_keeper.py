@@ -1,6 +1,6 @@
-"""Keeps the last accepted survey of each name in Kafka, so that a restarted process knows an open survey whose file changed.
+"""Keeps the last accepted survey of each name, so that a restarted process knows an open survey whose file changed.
 
-Partition 0 of the topic `ldpstream.NAME.survey` holds one record after compaction, which agents write:
+In Kafka, partition 0 of the topic `ldpstream.NAME.survey` holds one record after compaction, which agents write:
 
     key      survey
     value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed
@@ -9,6 +9,7 @@ A later version may add keys to the JSON. A process that finds another format re
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
 from ldpstream.surveys import Survey, SurveyError, parse_survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.folder import SurveyText, change_refused
+from ldpstream.surveys.folder import SurveyFolder, SurveyText, change_refused
 from ldpstream.surveys.lineage import changes_open
 
 log = structlog.get_logger("ldpstream.surveys")
@@ -43,63 +44,99 @@ class OpenSurveyChanged(UserError):
     """A survey file changed an open survey while no process looked. The message is one line."""
 
 
-class Kept(NamedTuple):
-    """The record of a kept survey."""
+class KeptUnreadable(UserError):
+    """This version reads a kept survey as another survey, or not at all. The message is one line."""
 
-    format: int
+
+class Kept(NamedTuple):
+    """A kept survey: its fingerprint in hexadecimal digits, and the text of its file."""
+
     fingerprint: str
     toml: str
 
 
-class SurveyKeeper:
+class SurveyKeeper(ABC):
     """Compares surveys with the last accepted surveys of their names.
 
     Args:
-        settings: Kafka's address and our credentials.
         watch: the survey files.
     """
 
-    def __init__(self, settings: Settings, watch: SurveyWatch) -> None:
-        self._settings, self._watch = settings, watch
-
-    def check_topics(self, survey: Survey, role: Role) -> None:
-        """Checks a survey's topics for a role, then checks the survey itself."""
-        ensure_topics(self._settings, survey, role)
-        self.check(survey)
+    def __init__(self, watch: SurveyFolder) -> None:
+        self._watch = watch
 
     def check(self, survey: Survey, write: bool = False) -> None:
         """Checks that a survey does not change an open survey.
 
         Args:
             survey: a survey of the files, whose topics exist.
-            write: True to keep the survey if it is accepted. We must then have the right to write the topic.
+            write: True to keep the survey if it is accepted. We must then have the right to write.
 
         Raises:
             OpenSurveyChanged: if an open survey has this name and another fingerprint. From its next look on, the watch serves
                 the open survey.
-            TopicError: if the broker is unreachable (the subclass BrokerUnreachable), refuses us, or has an unreadable record.
+            UserError: if what is kept cannot be read.
         """
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)
         if kept is not None and kept.fingerprint not in (survey.fingerprint.hex(), survey.replaces):
-            earlier = _parse(survey.survey_topic, kept)
+            earlier = _parse(self._place(survey), kept)
             if changes_open(earlier, survey, now_ms()):
-                self._watch.keep(survey, SurveyText(earlier, Path(survey.survey_topic), kept.toml))
+                self._watch.keep(survey, SurveyText(earlier, Path(self._place(survey)), kept.toml))
                 raise OpenSurveyChanged(f"survey {survey.name}: the file {change_refused(earlier)}")
-        if write and text is not None and (new := Kept(FORMAT, survey.fingerprint.hex(), text.text)) != kept:
-            self._write(survey, json.dumps(new._asdict()).encode())
+        if write and text is not None and (new := Kept(survey.fingerprint.hex(), text.text)) != kept:
+            self._write(survey, new)
 
     def forget(self, survey: Survey) -> None:
         """Ends the keeping of a survey whose file was removed, unless another survey of its name is kept."""
+        kept = self._read(survey)
+        if kept is not None and kept.fingerprint == survey.fingerprint.hex():
+            self._write(survey, None)
+
+    @abstractmethod
+    def _place(self, survey: Survey) -> str:
+        """Returns where the survey is kept, for messages."""
+
+    @abstractmethod
+    def _read(self, survey: Survey) -> Kept | None:
+        """Returns the last kept survey of this survey's name."""
+
+    @abstractmethod
+    def _write(self, survey: Survey, kept: Kept | None) -> None:
+        """Keeps this text under the survey's name; None ends the keeping."""
+
+
+class TopicKeeper(SurveyKeeper):
+    """Keeps surveys in Kafka.
+
+    Args:
+        settings: Kafka's address and our credentials.
+        watch: the survey files.
+
+    Raises (all methods):
+        TopicError: if the broker is unreachable (the subclass BrokerUnreachable), refuses us, or has an unreadable record.
+    """
+
+    def __init__(self, settings: Settings, watch: SurveyWatch) -> None:
+        super().__init__(watch)
+        self._settings = settings
+
+    def check_topics(self, survey: Survey, role: Role) -> None:
+        """Checks a survey's topics for a role, then checks the survey itself."""
+        ensure_topics(self._settings, survey, role)
+        self.check(survey)
+
+    def forget(self, survey: Survey) -> None:
+        """See `SurveyKeeper.forget`. An error is logged: the agent goes on."""
         try:
-            kept = self._read(survey)
-            if kept is not None and kept.fingerprint == survey.fingerprint.hex():
-                self._write(survey, None)
+            super().forget(survey)
         except TopicError as error:
             log.warning("the removal of the survey was not noted", survey=survey.name, error=str(error))
 
+    def _place(self, survey: Survey) -> str:
+        return survey.survey_topic
+
     def _read(self, survey: Survey) -> Kept | None:
-        """Returns the last kept survey of this survey's name."""
         where = TopicPartition(survey.survey_topic, 0)
         value: bytes | None = None
         with (
@@ -125,7 +162,8 @@ class SurveyKeeper:
                     raise KafkaTimeoutError("the kept survey was not read in time")
         return _decode(survey.survey_topic, value) if value else None
 
-    def _write(self, survey: Survey, value: bytes | None) -> None:
+    def _write(self, survey: Survey, kept: Kept | None) -> None:
+        value = None if kept is None else json.dumps({"format": FORMAT, **kept._asdict()}).encode()
         with (
             self._unreachable_on_error(survey),
             closing(
@@ -157,27 +195,27 @@ class SurveyKeeper:
 def _decode(topic: str, value: bytes) -> Kept:
     try:
         found = json.loads(value)
-        kept = Kept(found["format"], found["fingerprint"], found["toml"])
+        stated, kept = found["format"], Kept(found["fingerprint"], found["toml"])
     except (ValueError, KeyError, TypeError):
         raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got another record") from None
-    if kept.format != FORMAT:
-        raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got format {kept.format!r}")
+    if stated != FORMAT:
+        raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got format {stated!r}")
     return kept
 
 
-def _parse(topic: str, kept: Kept) -> Survey:
+def _parse(place: str, kept: Kept) -> Survey:
     """Returns the kept survey.
 
     Raises:
-        TopicError: if this version reads the text as another survey than the version that wrote it.
+        KeptUnreadable: if this version reads the text as another survey than the version that wrote it.
     """
     try:
-        survey = parse_survey(loads(kept.toml), topic)
+        survey = parse_survey(loads(kept.toml), place)
     except (TOMLDecodeError, SurveyError) as error:
-        raise TopicError(f"topic {topic} holds survey {kept.fingerprint}, which this version cannot read: {error}") from None
+        raise KeptUnreadable(f"{place} holds survey {kept.fingerprint}, which this version cannot read: {error}") from None
     if survey.fingerprint.hex() != kept.fingerprint:
-        raise TopicError(
-            f"topic {topic} holds survey {kept.fingerprint}, which this version reads as {survey.fingerprint.hex()}: "
+        raise KeptUnreadable(
+            f"{place} holds survey {kept.fingerprint}, which this version reads as {survey.fingerprint.hex()}: "
             f'write replaces = "{kept.fingerprint}" into the survey\'s file to end it'
         )
     return survey

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from threading import Event
+from typing import Protocol
 
 import structlog
 import uvicorn
@@ -30,7 +31,7 @@ from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
 from ldpstream.producers.gateway.kafka_connection import KafkaConnection
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
-from ldpstream.producers.gateway.served_surveys import ServedSurveys
+from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.survey_watch import SurveyWatch
@@ -43,13 +44,26 @@ MIN_TOKEN = 16
 GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
-def serve(watch: SurveyWatch, settings: Settings, check_topics: Callable[[Survey], None]) -> None:
-    """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once Kafka has answered.
+class ProcessLogs(Logs, Protocol):
+    """The logs of all surveys, with a life in the gateway's event loop."""
+
+    async def start(self) -> None:
+        """Starts the appends. Logs that do not answer are not ready, and are tried again in the background."""
+
+    async def close(self) -> None:
+        """Waits some seconds for appends in progress, then ends them."""
+
+
+def serve(
+    watch: SurveyWatch, settings: Settings, check: Callable[[Survey], None], logs: Callable[[], ProcessLogs] | None = None
+) -> None:
+    """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once the logs have answered.
 
     Args:
         watch: the survey files. A file that is added, changed or removed takes effect within seconds, unless there is one file.
         settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
-        check_topics: checks a survey's topic; raises `Unreachable` while Kafka is unreachable.
+        check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
+        logs: makes the logs of all surveys; None for the topics in Kafka.
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
@@ -60,10 +74,10 @@ def serve(watch: SurveyWatch, settings: Settings, check_topics: Callable[[Survey
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         if not settings.metrics_port:
-            _run(watch, settings, tokens, check_topics, front, None)
+            _run(watch, settings, tokens, check, logs, front, None)
             return
         with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
-            _run(watch, settings, tokens, check_topics, front, back)
+            _run(watch, settings, tokens, check, logs, front, back)
 
 
 def read_tokens(settings: Settings) -> list[str]:
@@ -116,17 +130,22 @@ def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
         yield listening
 
 
+def _in_kafka(settings: Settings) -> KafkaConnection:
+    return KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+
+
 def _run(
     watch: SurveyWatch,
     settings: Settings,
     tokens: list[str],
-    check_topics: Callable[[Survey], None],
+    check: Callable[[Survey], None],
+    make_logs: Callable[[], ProcessLogs] | None,
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
-    kafka = KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+    logs = _in_kafka(settings) if make_logs is None else make_logs()
     surveys = GatewaySurveys()
-    served = ServedSurveys(watch, surveys, kafka, check_topics)
+    served = ServedSurveys(watch, surveys, logs, check)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(surveys, tokens, limits)
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
@@ -165,7 +184,7 @@ def _run(
             with suppress(Stopped, asyncio.CancelledError):
                 kafka_at = f"Kafka at {settings.kafka}"
                 served.begin(await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning))
-                starting = asyncio.create_task(kafka.start())
+                starting = asyncio.create_task(logs.start())
                 await starting
                 following = asyncio.create_task(served.follow())
                 _tell(surveys, settings, tokens, front.getsockname())
@@ -174,7 +193,7 @@ def _run(
             operator.should_exit = True
             if following is not None:
                 following.cancel()
-            await kafka.close()
+            await logs.close()
             if operating is not None:
                 await operating
         log.info("ended")

@@ -11,7 +11,7 @@ from ldpstream.publishing.api import earlier
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.earlier import Replaced, chain
 from ldpstream.publishing.api.routes import Served
-from ldpstream.publishing.estimator_process import _Loop
+from ldpstream.publishing.estimator_process import EstimatorLoop
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import parse_survey
 
@@ -166,7 +166,7 @@ def test_a_replaced_survey_that_is_not_served_is_named() -> None:
 
 def test_a_process_with_both_surveys_joins_their_histories() -> None:
     old, new = demos()
-    loop = _Loop.__new__(_Loop)  # without connections
+    loop = EstimatorLoop.__new__(EstimatorLoop)  # without connections
     loop.served = {}
     answers = {}
     for name in ("alone", "together"):

@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ldpstream.publishing import estimator_process
+from ldpstream.publishing.engine import Cluster
 from ldpstream.publishing.leases import MAX_TURN_S, LeaseKeeper
 from ldpstream.publishing.progress import Progress, PublicationSummary
 from ldpstream.publishing.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.publication import Jump
 from ldpstream.publishing.results import JUMP_STEPS, MemoryResults, RedisResults
-from ldpstream.publishing.survey_estimator import Connections, SurveyEstimator
+from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns
 from ldpstream.runtime.clock import now_ms
@@ -123,7 +124,7 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     client, schedule, vitals = Mock(), Mock(leads=True), Mock()
     schedule.due_ms.return_value = None
     estimator = SurveyEstimator(
-        SURVEY, Connections(Settings(), client, Mock(), Mock()), CollectorRegistry(), lambda _: None, lambda _: None, False
+        SURVEY, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, 0, False
     )
     estimator._schedule, estimator._vitals = schedule, vitals
     keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
@@ -144,7 +145,7 @@ def test_a_survey_that_ended_before_its_first_estimate_has_reached_every_step(en
     survey = replace(SURVEY, ends=3)
     schedule.due_ms.return_value = None if ended else survey.closes_ms(2)
     estimator = SurveyEstimator(
-        survey, Connections(Settings(), client, Mock(), Mock()), CollectorRegistry(), lambda _: None, lambda _: None, True
+        survey, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, 0, True
     )
     assert not estimator.reached(2)  # no turn yet
     estimator._schedule, estimator._vitals = schedule, Mock()
@@ -197,7 +198,7 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
     made.results.history.return_value = []
     monkeypatch.setattr(estimator_process, "SurveyEstimator", lambda *_: made)
     watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
-    loop = estimator_process._Loop(watch, Mock(), stop, lambda _: None, lambda _: None)
+    loop = estimator_process.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0))
     running = Thread(target=loop.run, args=[None], daemon=True)
     running.start()
     try:
@@ -205,7 +206,7 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
         assert [turns[0] - at_ms > hour_ms // 2 for at_ms in turns] == [False, True, True]
     finally:
         stop.set()
-        loop.close()
+        running.join(10)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from kafka import KafkaAdminClient, KafkaProducer
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import OpenSurveyChanged, SurveyKeeper
+from ldpstream.runtime.survey_keeper import OpenSurveyChanged, TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.topics import TopicError, ensure_topics
+from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.errors import UserError
 from tests.agents.samples import sound
 
 from .agent_site import SURVEY
@@ -49,7 +50,7 @@ class Files:
         watch = SurveyWatch([path or self.folder])
         ensure_topics(self.settings, load_survey(self.file))
         for text in list(watch.surveys.values()):
-            SurveyKeeper(self.settings, watch).check(text.survey, write)
+            TopicKeeper(self.settings, watch).check(text.survey, write)
         return watch
 
 
@@ -66,13 +67,13 @@ def test_a_start_with_a_changed_file_keeps_the_open_survey(files: Files) -> None
     new = files.write(602)
     watch = SurveyWatch([files.folder])
     with pytest.raises(OpenSurveyChanged, match=rf'replaces = "{old.fingerprint.hex()}"') as caught:
-        SurveyKeeper(files.settings, watch).check(new, write=True)
+        TopicKeeper(files.settings, watch).check(new, write=True)
     assert "\n" not in str(caught.value)
     changes = watch.look()
     assert [text.survey for text in changes.added] == [old]
     assert watch.changed == {files.file}
     assert "step_seconds = 601" in changes.added[0].text
-    SurveyKeeper(files.settings, watch).check(old, write=True)
+    TopicKeeper(files.settings, watch).check(old, write=True)
 
     new = files.write(602, f'replaces = "{old.fingerprint.hex()}"\n')
     assert files.check(write=True).surveys.keys() == {new.fingerprint}
@@ -85,10 +86,10 @@ def test_a_removed_survey_is_forgotten(files: Files) -> None:
     old = files.write(600)
     watch = files.check(write=True)
     other = files.write(601)
-    SurveyKeeper(files.settings, watch).forget(other)
+    TopicKeeper(files.settings, watch).forget(other)
     with pytest.raises(OpenSurveyChanged):
         files.check(write=True)
-    SurveyKeeper(files.settings, watch).forget(old)
+    TopicKeeper(files.settings, watch).forget(old)
     files.check(write=True)
     files.write(600)
     with pytest.raises(OpenSurveyChanged):
@@ -134,7 +135,7 @@ def test_a_record_that_cannot_be_read_is_one_line(files: Files, value: bytes, sa
     files.check()
     with closing(KafkaProducer(bootstrap_servers=files.settings.kafka)) as producer:
         producer.send(survey.survey_topic, value, b"survey").get(PATIENCE_S)
-    with pytest.raises(TopicError, match=said) as caught:
+    with pytest.raises(UserError, match=said) as caught:
         files.check(write=True)
     assert "\n" not in str(caught.value)
 

@@ -12,7 +12,7 @@ import redis
 from ldpstream.agents import startup
 from ldpstream.agents.app import create_app
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import SurveyKeeper
+from ldpstream.runtime.survey_keeper import TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.stores.redis_connection import SharedClient
 from ldpstream.stores.redis_store import RedisCountStore
@@ -85,7 +85,7 @@ def test_all_surveys_of_an_agent_share_one_client(
     redis_node: RedisNode, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(startup, "ensure_topics", lambda *_: None)
-    monkeypatch.setattr(SurveyKeeper, "check", lambda *_, **__: None)
+    monkeypatch.setattr(TopicKeeper, "check", lambda *_, **__: None)
     watch = SurveyWatch([SAMPLES])
     app: Any = create_app(watch, Settings(redis=redis_node.url))
     assert len(app.surveys.check()) == len(watch.surveys) > 1
