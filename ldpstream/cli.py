@@ -21,6 +21,7 @@ from ldpstream import (
     conformance_commands,
     history_commands,
     local_commands,
+    serve_command,
     survey_commands,
     tables,
 )
@@ -377,6 +378,7 @@ def gateway(survey_files: SurveyPaths) -> None:
     serve_gateway(watch, settings, partial(TopicKeeper(settings, watch).check_topics, role="gateway"))
 
 
+app.add_typer(serve_command.app)
 app.add_typer(local_commands.app)
 app.add_typer(advice_commands.app)
 app.add_typer(survey_commands.app)

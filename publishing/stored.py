@@ -15,7 +15,7 @@ MOST_KEYS = 10_000  # keys remembered, so that each is counted and logged once
 
 
 class StoredReader:
-    """Decodes publications that Redis or the topic of estimates stores.
+    """Decodes publications that Redis, the topic of estimates or a data folder stores.
 
     Args:
         survey: the survey.
@@ -31,7 +31,7 @@ class StoredReader:
                 ["survey", "store"],
                 registry=registry,
             )
-            for store in ("redis", "kafka"):
+            for store in ("redis", "kafka", "folder"):
                 self._counter.labels(self._survey, store)  # exports 0 before the first one
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
@@ -40,7 +40,7 @@ class StoredReader:
         Args:
             decode: decodes the bytes. If it raises `OtherFormat`, so does this method: another format is never skipped.
             raw: the stored bytes; None if nothing is stored.
-            store: where the bytes come from: "redis" or "kafka".
+            store: where the bytes come from: "redis", "kafka" or "folder".
             key: key of the publication.
         """
         if raw is None:

@@ -44,7 +44,7 @@ def test_all_paths_exist() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) < 150
+    assert len(README.splitlines()) < 155
 
 
 def test_the_picture_of_the_page_is_small() -> None:
@@ -69,9 +69,8 @@ def test_the_readmes_survey_runs_with_simulated_and_with_own_data(tmp_path: Path
     (columns,) = re.findall(r"has the columns `([\w,]+)`", README)
     people = [f"p{person},{step},{person % 50},{MODES[person % 4]}" for step in range(16) for person in range(300)]
     Path("answers.csv").write_text("\n".join([columns, *people, ""]))
-    commands = [
-        command for command in COMMANDS if "commute.toml" in command and "now.toml" not in command and " try " not in command
-    ]
+    others = ("now.toml", " try ", " serve ")  # other tests run them
+    commands = [command for command in COMMANDS if "commute.toml" in command and not any(word in command for word in others)]
     assert [command.split()[1] for command in commands] == ["check", "demo", "demo"]
     for command in commands:
         fast = command.replace("--users 50000", "--users 300").split()[1:]

@@ -2,12 +2,17 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 
 import pytest
 import redis
 
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import CountStore, MemoryCountStore
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
@@ -25,10 +30,14 @@ def redis_node() -> Iterator[RedisNode]:
         yield node
 
 
-@pytest.fixture(params=["memory", "redis"])
-def make_store(request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+@pytest.fixture(params=["memory", "folder", "redis"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
     if request.param == "memory":
         yield MemoryCountStore
+        return
+    if request.param == "folder":
+        with closing(DataFolder(tmp_path / "data")) as folder:
+            yield partial(FolderCountStore, folder)
         return
     node: RedisNode = request.getfixturevalue("redis_node")
     stores: list[RedisCountStore] = []

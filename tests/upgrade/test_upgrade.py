@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,17 @@ from ldpstream.producers.device.errors import DeviceError, WrongSurvey
 from ldpstream.publishing.history.export import STATE, _state
 from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.schedule import Schedule
+from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_keeper import KeptUnreadable
+from ldpstream.serving.engine import FolderEngine
+from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores import PaneKey
+from ldpstream.stores.data_folder import APPLICATION, FILE, FORMAT, DataFolder
 from ldpstream.stores.formats import OtherFormat
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.folder import SurveyFolder
 from tests.publishing.schedule_rig import Log, Told, count_markers
 from tests.services.rig import RedisNode, missing
 from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped, restore, written
@@ -177,6 +184,45 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
         assert p.complete
         assert p.reports == sum(t.n for key, t in tally.items() if (key.attribute, key.step) == (a, p.step)) > 0
     store.close()
+
+
+def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> None:
+    """A restarted `ldpstream serve` publishes the next step with exactly the reports of the log."""
+    if "folder" not in state:
+        assert "data folder" not in state["formats"]  # that version had none
+        return
+    with closing(sqlite3.connect(tmp_path / FILE)) as db:
+        db.executescript("\n".join(state["folder"]["sql"]))
+        db.execute(f"PRAGMA user_version = {state['folder']['format']}")
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute("PRAGMA journal_mode = WAL")
+    before = (tmp_path / FILE).read_bytes()
+    if state["folder"]["format"] != FORMAT:
+        with pytest.raises(OtherFormat):
+            DataFolder(tmp_path)
+        assert (tmp_path / FILE).read_bytes() == before
+        return
+    with closing(DataFolder(tmp_path)) as folder:
+        keeper = FolderKeeper(folder, SurveyFolder([SURVEY], lambda: OURS.closes_ms(0)))
+        if not same_text(state):
+            with pytest.raises(KeptUnreadable):
+                keeper.check(OURS)
+            return
+        keeper.check(OURS)
+        now_ms = OURS.closes_ms(STEPS - 1) + 1000
+        engine, reader = FolderEngine(folder, keeper.check, lambda: now_ms), StoredReader(OURS)
+        position, _ = engine.open(OURS, reader)
+        results = engine.results(OURS, reader)
+        assert (earlier := results.history())
+        engine.count(OURS, now_ms)
+        made = Schedule(OURS, engine.count_store(OURS), position, results, []).run(now_ms)
+        assert results.history()[: len(earlier)] == earlier
+    tally = counted(OURS, log_of(state)[:1])
+    assert {p.step for p in made} == {STEPS - 1}
+    for p in [p for p in made if p.span == "step"]:
+        a = OURS.index(p.attribute)
+        assert p.complete
+        assert p.reports == sum(t.n for key, t in tally.items() if (key.attribute, key.step) == (a, p.step)) > 0
 
 
 def test_the_reports_of_another_text_are_rejected_not_misread(state: Files) -> None:

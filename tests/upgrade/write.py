@@ -4,6 +4,7 @@
     survey.json     the device survey of `survey.toml`
     log.json        the records of two partitions: offset, append time, report key, envelope
     redis.json      all keys of Redis after the log was counted and estimated
+    folder.json     the data folder of one machine after the log's first partition was counted and estimated, as statements
     devices.json    the SQLite files of a device and of a wallet, as statements
     export.json     the files of an export
     sent.json       report keys and partitions that the gateway derives
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,10 +37,17 @@ from ldpstream.publishing.history.month_files import COLUMNS, MonthFiles, month_
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.schedule import Schedule
+from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_keeper import Kept
+from ldpstream.serving.engine import FolderEngine
+from ldpstream.serving.keeper import FolderKeeper
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey, seal
 from ldpstream.surveys.envelope import VERSION
+from ldpstream.surveys.folder import SurveyFolder
 from tests.publishing.schedule_rig import Log, Told
 from tests.services.rig import RedisNode
 
@@ -56,12 +65,13 @@ def written() -> Files:
     dump, publications = stored(survey, log)
     with tempfile.TemporaryDirectory() as folder:
         devices, export = sqlite_files(survey, Path(folder)), exported(survey, publications, Path(folder))
+        data = data_folder(survey, log[0], Path(folder) / "data")
     hashed = request_hash(b"body", b"k" * 16)
     sent = [hashed.hex(), *(key.hex() for key in batch_keys(hashed, 3))]
     files = {
         "survey": msgspec.to_builtins(survey.device_survey),
         "log": [[[r.offset, r.appended_ms, r.key.hex(), r.value.hex()] for r in partition] for partition in log],
-        "redis": dump, "devices": devices, "export": export, "sent": sent,
+        "redis": dump, "folder": data, "devices": devices, "export": export, "sent": sent,
     }  # fmt: skip
     return {"formats": formats(survey, files)} | files
 
@@ -148,6 +158,29 @@ def sqlite_files(survey: Survey, folder: Path) -> Files:
     return files
 
 
+def data_folder(survey: Survey, log: list[Record], path: Path) -> Files:
+    """The data folder of one machine, as format and statements."""
+    clock = [0]
+    with closing(DataFolder(path)) as folder:
+        engine = FolderEngine(folder, lambda _: None, lambda: clock[0])
+        position, _ = engine.open(survey, StoredReader(survey))
+        results, kept = engine.results(survey, StoredReader(survey)), Kept(survey.fingerprint.hex(), SURVEY.read_text())
+        FolderKeeper(folder, SurveyFolder([SURVEY], lambda: 0))._write(survey, kept)
+        for record in log:
+            clock[0] = record.appended_ms
+            with folder.write() as db:
+                cast(FolderLog, position).append(db, [(record.value, record.key)])
+        clock[0] = survey.closes_ms(STEPS - 2) + 1000
+        engine.count(survey, clock[0])
+        Schedule(survey, engine.count_store(survey), position, results, []).run(clock[0])
+        with folder.write() as db:  # what is random
+            db.execute("UPDATE survey SET log_id = 'the log'")
+            db.execute("UPDATE checkpoint SET log_id = 'the log', writer = 'writer'")
+        with folder.read() as db:
+            [[number]] = db.execute("PRAGMA user_version").fetchall()
+            return {"format": number, "sql": list(db.iterdump())}
+
+
 def exported(survey: Survey, publications: list[Publication], folder: Path) -> Files:
     """The files of an export in CSV."""
     months = defaultdict(list)
@@ -183,6 +216,7 @@ def formats(survey: Survey, files: Files) -> Files:
             _json(files["export"]["export.json"]).get("state_format"),
             {*_json(files["export"]["export.json"]), *(f"{name} {kind}" for name, kind in COLUMNS.items())},
         ),
+        "data folder": _of(files["folder"]["format"], _tables(files["folder"]["sql"])),
         "device file": _of(files["devices"]["device"], _tables(files["devices"]["device"]["sql"])),
         "wallet file": _of(files["devices"]["wallet"], _tables(files["devices"]["wallet"]["sql"])),
         "report keys": {"format": 1, "schema": files["sent"]},

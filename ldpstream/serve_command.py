@@ -1,0 +1,48 @@
+"""The commands of the service on one machine: `serve` runs it, and `backup` copies its data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ldpstream.arguments import SurveyPaths
+from ldpstream.runtime.logs import start_log
+from ldpstream.runtime.settings import Settings, load_settings
+from ldpstream.terminal import console, say
+
+app = typer.Typer()
+
+Data = Annotated[Path, typer.Option(metavar="DIR", help="folder of all data; created if missing")]
+
+
+@app.command()
+def serve(surveys: SurveyPaths, data: Data = Path("ldpstream-data")) -> None:
+    """Run the whole service on this machine, in one process: gateway, counting, estimates, page and API.
+
+    It needs neither Kafka nor Redis. With several files or a folder it serves all surveys, and follows changes of the files."""
+    settings = load_settings()
+    start_log(settings.log_level)
+    say(_first_line(settings, data))
+    from ldpstream.serving.process import serve as serve_surveys  # only here: this module loads slowly
+
+    serve_surveys(surveys, settings, data)
+
+
+def _first_line(settings: Settings, data: Path) -> str:
+    scheme = "http" if settings.gateway_tls_cert is None else "https"
+    gateway = f"{scheme}://{settings.gateway_host}:{settings.gateway_port}"
+    page = f"the page is http://{settings.page_host}:{settings.page_port}/" if settings.page_port else "there is no page"
+    return f"Devices report to {gateway}, {page}, the data are in {data.absolute()}."
+
+
+@app.command()
+def backup(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write; it must not exist")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="data folder of `serve`")] = Path("ldpstream-data"),
+) -> None:
+    """Copy the data of `serve` to one file, also while it runs."""
+    from ldpstream.stores.data_folder import FILE
+    from ldpstream.stores.data_folder import backup as copy
+
+    copy(data / FILE, out)
+    console.print(f"{out}: {out.stat().st_size:,} bytes", markup=False)

@@ -1,0 +1,6 @@
+"""The whole service on one machine: `ldpstream serve`.
+
+One process has the gateway, the log, the counting, the estimates, the page and the API. Its state is one data folder
+(`stores.data_folder`). Mechanisms, counting, schedule and publications are those of the services; only the log and the stores
+differ. Follow a report downwards: `gateway_logs` writes it to the log, `engine` counts it, `process` runs both.
+"""

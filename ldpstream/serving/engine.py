@@ -1,0 +1,123 @@
+"""Counts the logs of a data folder, and gives the estimates their parts."""
+
+import secrets
+from collections.abc import Callable
+
+import structlog
+
+from ldpstream.agents import metrics
+from ldpstream.agents.fold import PartitionFold
+from ldpstream.agents.tally import Record, Records
+from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.kafka_publisher import KafkaPublisher
+from ldpstream.publishing.schedule import LogPosition
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.topics import WEEK_MS
+from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.folder_log import PARTITION, FolderLog
+from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.surveys import Survey
+
+log = structlog.get_logger("ldpstream.serve")
+
+AT_ONCE = 20_000  # records in one commit
+KEPT_MS = WEEK_MS  # how long counted reports stay in the log, as in Kafka
+EXPIRE_MS, EXPIRED_AT_ONCE = 60_000, 20_000
+
+
+class FolderEngine:
+    """The engine of `publishing.engine.Engine` on one machine.
+
+    Args:
+        folder: the data folder.
+        check: checks that a survey does not change an open survey.
+        clock: the machine's clock, in Unix milliseconds.
+    """
+
+    def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:
+        self._folder, self._check, self._clock = folder, check, clock
+        self._counters: dict[bytes, Counter] = {}
+
+    def count_store(self, survey: Survey) -> FolderCountStore:
+        return FolderCountStore(self._folder, survey)
+
+    def results(self, survey: Survey, reader: StoredReader) -> FolderResults:
+        return FolderResults(self._folder, survey, reader)
+
+    def check(self, survey: Survey) -> None:
+        self._check(survey)
+
+    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
+        self._check(survey)
+        position = FolderLog(self._folder, survey, self._clock)
+        self._counters[survey.fingerprint] = Counter(survey, self.count_store(survey), position)
+        return position, None
+
+    def count(self, survey: Survey, now_ms: int) -> None:
+        self._counters[survey.fingerprint].count(now_ms)
+
+    def close(self) -> None:
+        """Has no effect: the folder is closed by the process."""
+
+
+class Counter:
+    """Counts the log of one survey, each report once.
+
+    Args:
+        survey: the survey.
+        store: the counts.
+        source: the log.
+    """
+
+    def __init__(self, survey: Survey, store: FolderCountStore, source: FolderLog) -> None:
+        self._survey, self._store, self._log = survey, store, source
+        self._fold = self._load()
+        self._expired_ms = 0
+
+    def _load(self) -> PartitionFold:
+        stored = self._store.load(PARTITION)
+        return PartitionFold(self._survey, stored, log_id=self._log.log_id(), writer=secrets.token_hex(8))
+
+    def count(self, now_ms: int) -> None:
+        """Counts the new records. If a step has closed and the log has no later record, appends a marker and counts it.
+
+        So the schedule finds every closed step complete, also the first time after the service was down.
+
+        Raises:
+            StoreUnavailable: if the disk refuses. Nothing is lost; a later call continues.
+            StoreDamaged: if the log lacks records, or the counts do not belong to it.
+        """
+        self._count()
+        if self._fold.stored_newest_ms < self._closed_ms(now_ms):
+            self._log.mark([PARTITION])
+            self._count()
+        if now_ms - self._expired_ms >= EXPIRE_MS and self._log.expire(now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
+            self._expired_ms = now_ms
+
+    def _closed_ms(self, now_ms: int) -> int:
+        """Returns when the last step closed; 0 before the first step's close."""
+        survey = self._survey
+        step = survey.step_at(now_ms) - 1 - survey.lateness_steps
+        if survey.n_steps is not None:
+            step = min(step, survey.n_steps - 1)
+        return survey.closes_ms(step) if step >= 0 else 0
+
+    def _count(self) -> None:
+        while found := self._log.read(self._fold.next_offset, AT_ONCE):
+            for records in Records.of([Record(*one) for one in found]).by_step(self._survey):
+                result = self._fold.feed(records)
+                metrics.count(result, 1)
+                if result.gap is not None:
+                    raise StoreDamaged(f"the log of survey {self._survey.name} lacks records from {result.gap[0]} on")
+            self._commit()
+        self._commit()  # what an earlier call could not write
+
+    def _commit(self) -> None:
+        change = self._fold.changes()
+        if change is None:
+            return
+        if not self._store.commit(PARTITION, self._fold.stored_position, change):
+            raise StoreDamaged(f"another process has changed the counts of survey {self._survey.name}")
+        self._fold.committed(change)

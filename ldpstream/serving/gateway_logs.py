@@ -1,0 +1,159 @@
+"""The logs in a data folder, as the gateway's logs: all requests of a few milliseconds are one transaction.
+
+The gateway answers 202 once the transaction is on the disk. While one transaction is written, the next requests are collected.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import structlog
+
+from ldpstream.producers.gateway.record_batches import Done, Outcome
+from ldpstream.producers.gateway.report_keys import batch_keys
+from ldpstream.producers.gateway.topic_log import Keyed, NotAppended
+from ldpstream.runtime.clock import now_ms
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.surveys import Survey
+
+log = structlog.get_logger("ldpstream.gateway")
+
+LINGER_S = 0.003  # time in which requests are collected
+PROBE_S = 1.0  # time between two tries of a disk that refused a write
+CLOSE_S = 3.0
+
+
+class _Append(NamedTuple):
+    log: FolderLog
+    records: list[tuple[bytes, bytes]]
+    done: Done
+
+
+class FolderLogs:
+    """The logs of all surveys of a data folder. Use it in one event loop.
+
+    Args:
+        folder: the data folder.
+        ended: called, in a thread, with a survey that the gateway no longer serves.
+        now_ms: the machine's clock, in Unix milliseconds.
+
+    Attributes:
+        reachable: True if the last write succeeded.
+    """
+
+    def __init__(self, folder: DataFolder, ended: Callable[[Survey], None], now_ms: Callable[[], int] = now_ms) -> None:
+        self._folder, self._ended, self._now_ms = folder, ended, now_ms
+        self.reachable = True
+        self._closed = False
+        self._collected: list[_Append] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._ending = set[asyncio.Task[None]]()
+
+    def add(self, survey: Survey) -> "SurveyLog":
+        """Returns the log of a survey."""
+        return SurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
+
+    async def start(self) -> None:
+        """Has no effect: the folder is open."""
+
+    async def close(self) -> None:
+        """Waits some seconds for the writes in progress."""
+        self._closed = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                while self._collected or self._writing is not None:
+                    self._flush()
+                    assert self._writing is not None
+                    await asyncio.wait({self._writing})
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    @property
+    def ready(self) -> bool:
+        """True if the disk took the last write, and the gateway is not closing."""
+        return self.reachable and not self._closed
+
+    def append(self, to: FolderLog, records: list[tuple[bytes, bytes]], done: Done) -> None:
+        """Starts to append the records of a request; see `GatewayLog.append`."""
+        self._collected.append(_Append(to, records, done))
+        if self._timer is None and self._writing is None and self.reachable:
+            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
+
+    def end(self, survey: Survey) -> None:
+        """Tells that the gateway no longer serves a survey."""
+        task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _forget(self, survey: Survey) -> None:
+        with suppress(StoreUnavailable):
+            self._ended(survey)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._writing is not None:
+            return
+        batch, self._collected = self._collected, []
+        self._writing = asyncio.create_task(self._write(batch))
+
+    async def _write(self, batch: list[_Append]) -> None:
+        outcome, times = await asyncio.to_thread(self._append, batch)
+        for one, appended_ms in zip(batch, times, strict=True):
+            try:
+                one.done(outcome, appended_ms)
+            except Exception:  # the other requests must get their answers
+                log.exception("internal error")
+        self._writing, reachable = None, outcome is Outcome.APPENDED
+        if reachable and not self.reachable:
+            log.warning("the disk takes reports again")
+        self.reachable = reachable
+        if self._collected or not reachable:
+            self._timer = asyncio.get_running_loop().call_later(0 if reachable else PROBE_S, self._flush)
+
+    def _append(self, batch: Sequence[_Append]) -> tuple[Outcome, list[int | None]]:
+        """Writes one transaction. Returns its outcome, and each request's append time."""
+        times, outcome = list[int | None](), Outcome.NOT_APPENDED
+        try:
+            for one in batch:
+                one.log.log_id()
+            with self._folder.write() as db:
+                if not batch:
+                    self._folder.probe(db)
+                for one in batch:
+                    times.append(one.log.append(db, one.records))
+                outcome = Outcome.UNKNOWN  # if the end of the transaction fails
+            return Outcome.APPENDED, times
+        except (StoreUnavailable, StoreDamaged) as error:
+            if self.reachable:
+                log.error("the disk refuses reports", error=str(error))
+            return outcome, [None] * len(batch)
+
+
+class SurveyLog:
+    """The log of one survey (`producers.gateway.topic_log.GatewayLog`)."""
+
+    def __init__(self, logs: FolderLogs, survey: Survey, log: FolderLog) -> None:
+        self._logs, self._survey, self._log = logs, survey, log
+        self._closed = False
+
+    @property
+    def ready(self) -> bool:
+        return self._logs.ready and not self._closed
+
+    def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
+        if not self.ready:
+            raise NotAppended("the disk refuses reports")
+        keys = [b""] * len(envelopes)
+        if keyed is not None:
+            keys = [keyed.hashed] if len(envelopes) == 1 else batch_keys(keyed.hashed, len(envelopes))
+        self._logs.append(self._log, list(zip(envelopes, keys, strict=True)), done)
+
+    def close(self) -> None:
+        """Takes no further append, and ends the keeping of the survey."""
+        self._closed = True
+        self._logs.end(self._survey)

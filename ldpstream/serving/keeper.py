@@ -1,0 +1,34 @@
+"""Keeps the last accepted survey of each name in the data folder."""
+
+from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.surveys import Survey
+from ldpstream.surveys.folder import SurveyFolder
+
+
+class FolderKeeper(SurveyKeeper):
+    """Keeps surveys in a data folder.
+
+    Args:
+        folder: the data folder.
+        watch: the survey files.
+    """
+
+    def __init__(self, folder: DataFolder, watch: SurveyFolder) -> None:
+        super().__init__(watch)
+        self._folder = folder
+
+    def _place(self, survey: Survey) -> str:
+        return str(self._folder.file)
+
+    def _read(self, survey: Survey) -> Kept | None:
+        with self._folder.read() as db:
+            found = db.execute("SELECT fingerprint, toml FROM kept WHERE name = ?", (survey.name,)).fetchone()
+        return None if found is None else Kept(*found)
+
+    def _write(self, survey: Survey, kept: Kept | None) -> None:
+        with self._folder.write() as db:
+            if kept is None:
+                db.execute("DELETE FROM kept WHERE name = ?", (survey.name,))
+            else:
+                db.execute("REPLACE INTO kept VALUES (?, ?, ?)", (survey.name, *kept))

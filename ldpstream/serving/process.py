@@ -1,0 +1,73 @@
+"""The process of `ldpstream serve`: the gateway in the main thread, counting and estimates in a second thread."""
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+
+import structlog
+
+from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
+from ldpstream.publishing.estimator_process import EstimatorLoop
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.malloc import keep_freed_memory
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.serving.engine import FolderEngine
+from ldpstream.serving.gateway_logs import FolderLogs
+from ldpstream.serving.keeper import FolderKeeper
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.surveys.folder import SurveyFolder
+
+log = structlog.get_logger("ldpstream.serve")
+
+
+def serve(paths: Sequence[Path], settings: Settings, data: Path) -> None:
+    """Serves surveys until SIGTERM or SIGINT.
+
+    Args:
+        paths: survey files and folders of survey files, as for the services.
+        settings: ports, tokens, certificate and limits, as for gateway and estimator. Kafka and Redis are not used.
+        data: the data folder; created if missing.
+
+    Raises:
+        UserError: if a survey, a setting or the folder cannot be used.
+    """
+    keep_freed_memory()
+    watch = SurveyWatch(paths)
+    with closing(DataFolder(data)) as folder:
+        keeper = FolderKeeper(folder, watch)
+        estimates = _Estimates(paths, settings, folder)
+        estimates.start()
+        try:
+            serve_gateway(watch, settings, partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget))
+        finally:
+            estimates.end()
+
+
+class _Estimates(Thread):
+    """Counts and estimates in a thread. An error that a user must mend ends the process."""
+
+    def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder) -> None:
+        super().__init__(name="estimates")
+        watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
+        engine = FolderEngine(folder, FolderKeeper(folder, watch).check)
+        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._loop.run(None)
+        except BaseException as error:
+            self._error = error
+            os.kill(os.getpid(), signal.SIGTERM)  # ends the gateway in the main thread, in order
+
+    def end(self) -> None:
+        """Ends the thread. Raises its error, if there was one."""
+        self._stop_event.set()
+        self.join()
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,283 @@
+"""The state of the service on one machine: one SQLite file in a folder.
+
+The file holds the logs, the counts and the estimates of all surveys, so one transaction can change them together. SQLite runs
+with a write-ahead log and ``synchronous=FULL``: a transaction's writes are on the disk when `DataFolder.write` ends, or are
+undone. Readers see the state before or after a transaction, and never wait for a writer. SQLite checks every page of the
+write-ahead log by a checksum, so a torn write at a crash is undone, too.
+
+    survey        name, fingerprint and log of every survey that the folder has served
+    kept          the last accepted survey file of every name (`ldpstream.serving.keeper`)
+    record        the logs (`stores.folder_log`)
+    checkpoint, pane, report_key      the counts (`stores.folder_store`)
+    progress, estimate, filter        the estimates (`publishing.folder_results`)
+
+Only one process may use a folder at a time. A lock on the file ``lock`` ensures this, and ends with the process.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
+from ldpstream.stores.formats import OtherFormat
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+
+FORMAT: Final = 1  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
+APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
+FILE, LOCK = "ldpstream.sqlite3", "lock"
+BUSY_S = 10.0  # longest wait for a program that reads the file, such as a backup
+
+_SCHEMA = """
+CREATE TABLE survey (id INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, name TEXT NOT NULL, log_id TEXT NOT NULL,
+    end INTEGER NOT NULL, newest_ms INTEGER NOT NULL) STRICT;
+CREATE TABLE kept (name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, toml TEXT NOT NULL) STRICT;
+CREATE TABLE record (survey INTEGER NOT NULL, place INTEGER NOT NULL, appended_ms INTEGER NOT NULL, value BLOB NOT NULL,
+    key BLOB NOT NULL, PRIMARY KEY (survey, place)) STRICT, WITHOUT ROWID;
+CREATE TABLE checkpoint (survey INTEGER NOT NULL, part INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+    newest_ms INTEGER NOT NULL, rejected TEXT NOT NULL, log_id TEXT NOT NULL, missing TEXT NOT NULL, writer TEXT NOT NULL,
+    keys TEXT NOT NULL, pruned_below INTEGER NOT NULL, PRIMARY KEY (survey, part)) STRICT;
+CREATE TABLE pane (survey INTEGER NOT NULL, part INTEGER NOT NULL, step INTEGER NOT NULL, attribute INTEGER NOT NULL,
+    level INTEGER NOT NULL, cohort INTEGER NOT NULL, counts BLOB NOT NULL,
+    PRIMARY KEY (survey, part, step, attribute, level, cohort)) STRICT;
+CREATE TABLE report_key (id INTEGER PRIMARY KEY, survey INTEGER NOT NULL, part INTEGER NOT NULL, generation INTEGER NOT NULL,
+    keys BLOB NOT NULL) STRICT;
+CREATE INDEX report_key_of ON report_key (survey, part, generation);
+CREATE TABLE progress (survey INTEGER PRIMARY KEY, progress BLOB NOT NULL) STRICT;
+CREATE TABLE estimate (survey INTEGER NOT NULL, key TEXT NOT NULL, step INTEGER NOT NULL, publication BLOB NOT NULL,
+    PRIMARY KEY (survey, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX estimate_of ON estimate (survey, step);
+CREATE TABLE filter (survey INTEGER NOT NULL, attribute TEXT NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (survey, attribute)) STRICT;
+"""
+
+
+class FolderError(UserError):
+    """The data folder cannot be used. The message is one line."""
+
+
+class DataFolder:
+    """An open data folder. Threads may share the object.
+
+    Args:
+        path: the folder; created if missing, for its owner only.
+
+    Raises:
+        FolderError: if the folder or its file cannot be created, read or written, another process uses it, or it holds other
+            files and no data of ours.
+        OtherFormat: if another version wrote the data in another format.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.file = self.path / FILE
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = not self.file.exists()
+            if new and (others := sorted(set(os.listdir(self.path)) - {LOCK})):
+                raise FolderError(f"{self.path}: holds {others[0]} and no data of ldpstream; name a new or empty folder")
+            self._lock_file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
+        try:
+            self._take()
+            if new:
+                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._writing, self._naming = threading.Lock(), threading.Lock()
+            self._known: dict[bytes, tuple[int, str]] = {}  # by fingerprint
+            self._begin()
+        except BaseException:
+            os.close(self._lock_file)
+            raise
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise FolderError(f"{self.path}: cannot be locked: {error.strerror}") from None
+            raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
+
+    def _begin(self) -> None:
+        """Checks the format, and makes the tables of a new file."""
+        try:
+            self._writer = self._connect()
+            application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
+            if (application, found) == (0, 0) and not self._writer.execute("PRAGMA schema_version").fetchone()[0]:
+                self._writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                self._writer.execute("PRAGMA journal_mode=WAL")
+                marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
+                self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
+                return
+            if application != APPLICATION:
+                raise FolderError(f"{self.file}: is no data file of ldpstream")
+            if found != FORMAT:
+                remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
+                raise OtherFormat(f"{self.file} has format {found}, this version needs format {FORMAT}; {remedy}")
+            with self.write() as db:
+                self.probe(db)
+        except sqlite3.Error as error:
+            raise FolderError(f"{self.file}: {_reason(error)}") from None
+        except StoreUnavailable as error:
+            raise FolderError(str(error)) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.file.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        )  # fmt: skip
+        for pragma in ("synchronous=FULL", "fullfsync=ON", "secure_delete=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that writes. All its writes are on the disk when it ends, or are undone if an exception occurs.
+
+        Raises:
+            StoreUnavailable: if the disk is full or fails. If the error came while the transaction ended, the writes may be on
+                the disk or not.
+            StoreDamaged: if the file is damaged.
+        """
+        with self._writing:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._explained(error) from None
+            finally:
+                with suppress(sqlite3.Error):
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that reads, on a connection of its own: all reads see one state.
+
+        Raises:
+            StoreUnavailable, StoreDamaged: if the file cannot be read.
+        """
+        try:
+            with closing(self._connect()) as connection:
+                connection.execute("BEGIN")
+                yield connection
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
+
+    def probe(self, db: sqlite3.Connection) -> None:
+        """Writes without a change, in a transaction of `write`. Fails if the disk is full or cannot be written."""
+        db.execute(f"PRAGMA user_version={FORMAT}")
+
+    def shrink(self) -> None:
+        """Gives the pages that hold nothing any more back to the disk."""
+        with self._writing:
+            try:
+                self._writer.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page only
+            except sqlite3.Error as error:
+                raise self._explained(error) from None
+
+    def known(self, survey: Survey) -> tuple[int, str]:
+        """Returns the survey's number in the tables, and the id of its log. A new survey gets both, in a transaction."""
+        if (known := self._known.get(survey.fingerprint)) is not None:
+            return known  # without the lock: the caller may be within a transaction
+        with self._naming:
+            if (known := self._known.get(survey.fingerprint)) is None:
+                with self.write() as db:
+                    db.execute(
+                        "INSERT INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, ?, ?, 0, 0) "
+                        "ON CONFLICT DO NOTHING",
+                        (survey.fingerprint, survey.name, secrets.token_hex(8)),
+                    )
+                    [row] = db.execute("SELECT id, log_id FROM survey WHERE fingerprint = ?", (survey.fingerprint,)).fetchall()
+                known = self._known[survey.fingerprint] = (int(row[0]), str(row[1]))
+        return known
+
+    def close(self) -> None:
+        """Closes the file and gives up the lock. Transactions in progress must have ended."""
+        with self._writing:
+            self._writer.close()
+        os.close(self._lock_file)
+
+    def _explained(self, error: sqlite3.Error) -> StoreUnavailable | StoreDamaged:
+        damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        return (StoreDamaged if damaged else StoreUnavailable)(f"{self.file}: {_reason(error)}")
+
+
+class SurveyPart:
+    """What the folder has of one survey. Nothing is asked before the first transaction, in which a new survey gets its number.
+
+    Args:
+        folder: the data folder.
+        survey: the survey.
+    """
+
+    def __init__(self, folder: DataFolder, survey: Survey) -> None:
+        self._folder, self._survey = folder, survey
+        self.file = folder.file
+
+    @property
+    def id(self) -> int:
+        """The survey's number in the tables."""
+        return self._folder.known(self._survey)[0]
+
+    @property
+    def log_id(self) -> str:
+        """The id of the survey's log."""
+        return self._folder.known(self._survey)[1]
+
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
+        """See `DataFolder.write`."""
+        self._folder.known(self._survey)
+        return self._folder.write()
+
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
+        """See `DataFolder.read`."""
+        self._folder.known(self._survey)
+        return self._folder.read()
+
+    def shrink(self) -> None:
+        """See `DataFolder.shrink`."""
+        self._folder.shrink()
+
+
+def backup(file: Path, to: Path) -> None:
+    """Writes a copy of all data, as they are at one moment, to a new file for its owner only. A process may use the data.
+
+    Args:
+        file: `FILE` of a data folder.
+        to: the new file.
+
+    Raises:
+        FolderError: if `to` exists or cannot be written, or the data cannot be read.
+    """
+    try:
+        os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
+            db.execute("VACUUM INTO ?", (str(to),))
+    except sqlite3.Error as error:
+        to.unlink()
+        raise FolderError(f"{file}: cannot be copied: {_reason(error)}") from None
+
+
+_MARKS = ("application_id", "user_version")
+
+
+def _reason(error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
+    said = {
+        sqlite3.SQLITE_FULL: "the disk is full",
+        sqlite3.SQLITE_READONLY: "cannot be written",
+        sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+        sqlite3.SQLITE_NOTADB: "is no data file of ldpstream",
+    }
+    return said.get(code, str(error))

@@ -1,0 +1,92 @@
+"""The log of one survey in a data folder: one partition, with append times that never decrease.
+
+The machine's clock is the log's clock. If it is set back, records keep the newest append time until the clock has caught up.
+If it jumps ahead, the steps up to the new time close, as they would if the time had passed.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from sqlite3 import Connection
+from typing import Final, NamedTuple
+
+from ldpstream.stores.data_folder import DataFolder, SurveyPart
+from ldpstream.surveys import Survey
+
+PARTITION: Final = 0  # the only partition of a log in a folder
+
+
+class StoredRecord(NamedTuple):
+    """A record as the folder stores it: offset, append time in Unix ms, envelope (empty: a marker), report key (or empty)."""
+
+    offset: int
+    appended_ms: int
+    value: bytes
+    key: bytes
+
+
+class FolderLog:
+    """The log of a survey. Several threads may share the object.
+
+    Args:
+        folder: the data folder.
+        survey: the survey.
+        now_ms: the machine's clock, in Unix milliseconds.
+    """
+
+    def __init__(self, folder: DataFolder, survey: Survey, now_ms: Callable[[], int]) -> None:
+        self._part, self._now_ms = SurveyPart(folder, survey), now_ms
+
+    def append(self, db: Connection, records: Sequence[tuple[bytes, bytes]]) -> int:
+        """Appends envelopes with their report keys (or empty), in a transaction of the caller's. Call `log_id` before it.
+
+        Returns:
+            The records' append time, in Unix milliseconds. It holds once the transaction has ended.
+        """
+        me = self._part.id
+        end, newest_ms = db.execute("SELECT end, newest_ms FROM survey WHERE id = ?", (me,)).fetchone()
+        appended_ms = max(newest_ms, self._now_ms())
+        rows = ((me, end + i, appended_ms, value, key) for i, (value, key) in enumerate(records))
+        db.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", rows)
+        db.execute("UPDATE survey SET end = ?, newest_ms = ? WHERE id = ?", (end + len(records), appended_ms, me))
+        return int(appended_ms)
+
+    def read(self, offset: int, limit: int) -> list[StoredRecord]:
+        """Returns the first records from an offset on, at most `limit`."""
+        with self._part.read() as db:
+            found = db.execute(
+                "SELECT place, appended_ms, value, key FROM record WHERE survey = ? AND place >= ? ORDER BY place LIMIT ?",
+                (self._part.id, offset, limit),
+            ).fetchall()
+        return [StoredRecord(*row) for row in found]
+
+    def expire(self, before_ms: int, limit: int) -> int:
+        """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records."""
+        with self._part.write() as db:
+            deleted = db.execute(
+                "DELETE FROM record WHERE survey = ?1 AND place IN (SELECT place FROM record WHERE survey = ?1 AND "
+                "appended_ms < ?2 AND place < (SELECT next_offset FROM checkpoint WHERE survey = ?1 AND part = ?3) "
+                "ORDER BY place LIMIT ?4)",
+                (self._part.id, before_ms, PARTITION, limit),
+            ).rowcount
+        if deleted:
+            self._part.shrink()
+        return int(deleted)
+
+    # ---- the methods of publishing.schedule.LogPosition
+
+    def log_id(self) -> str:
+        return self._part.log_id
+
+    def earliest_ms(self) -> int | None:
+        with self._part.read() as db:
+            found = db.execute(
+                "SELECT appended_ms FROM record WHERE survey = ? ORDER BY place LIMIT 1", (self._part.id,)
+            ).fetchone()
+        return None if found is None else int(found[0])
+
+    def ends(self) -> dict[int, int]:
+        with self._part.read() as db:
+            return {PARTITION: int(db.execute("SELECT end FROM survey WHERE id = ?", (self._part.id,)).fetchone()[0])}
+
+    def mark(self, partitions: Collection[int]) -> dict[int, int]:
+        with self._part.write() as db:
+            return {partition: self.append(db, [(b"", b"")]) for partition in partitions}

@@ -1,0 +1,315 @@
+"""Random lists of faults for the service on one machine: the real log, counting, schedule and results in a data folder.
+
+The process is killed at any transaction, before or after the commit, and the machine writes torn pages behind the log's end.
+The disk is full, the clock jumps in both directions, devices send again what they have sent, and counted reports expire.
+
+    python -m tests.faults.folder --first 0 --lists 2000
+
+The invariant, checked at the end of each list, with a reference that shares no code with the service:
+
+    the counts equal the tally of all records ever written, each report key once;
+    every report that was answered by 202 and was not too old is counted;
+    every publication is complete, at once, and has the reports of its steps, also of records that were written later.
+"""
+
+import argparse
+import random
+import shutil
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.publishing import catalogue
+from ldpstream.publishing.schedule import Schedule
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.serving import engine
+from ldpstream.serving.gateway_logs import FolderLogs, _Append
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.data_folder import FILE, DataFolder
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.surveys import parse_survey, seal
+from tests.agents.reference import Counted, judge, judge_log
+from tests.agents.samples import START
+
+LENGTH = 40  # operations of a list
+WINDOW = 2
+
+SURVEY = parse_survey({
+    "name": "folder", "start": START, "step_seconds": 10, "window_steps": WINDOW, "lateness_steps": 1,
+    "skew_seconds": 10, "collection": "smp",
+    "attribute": [{"name": "a", "size": 3, "level": [{"name": "l", "mechanism": "GRR", "eps": 1.0}]}],
+})  # fmt: skip
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+class Violation(AssertionError):
+    """The invariant does not hold."""
+
+
+class Machine:
+    """One machine with a data folder, whose process is started again after each kill.
+
+    Args:
+        path: an empty folder.
+        seed: determines all that is random.
+
+    Attributes:
+        done: how often each operation and event occurred.
+    """
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self._path, self._generation = path, 0
+        self._random, self._rng = random.Random(seed), np.random.default_rng(seed)
+        self._now_ms = SURVEY.opens_ms(0)
+        self._kill: tuple[int, bool] | None = None  # transactions until the kill, and True to kill after the commit
+        self._sent: list[tuple[bytes, bytes, int]] = []  # envelope, key, step
+        self._answered: list[tuple[bytes, bytes, int]] = []  # by 202: envelope, key, append time
+        self._expired: dict[int, Any] = {}  # by offset
+        self.done: Counter[str] = Counter()
+        self._start()
+
+    # ---- the process
+
+    def _start(self) -> None:
+        folder = DataFolder(self._path / str(self._generation))
+        self._folder, self._write = folder, folder.write
+        folder.write = self._writing  # type: ignore[method-assign]  # every transaction may be the last one
+        self._logs = FolderLogs(folder, lambda _: None, lambda: self._now_ms)
+        self._log = FolderLog(folder, SURVEY, lambda: self._now_ms)
+        self._engine = engine.FolderEngine(folder, lambda _: None, lambda: self._now_ms)
+        reader = StoredReader(SURVEY, CollectorRegistry())
+        position, _ = self._engine.open(SURVEY, reader)
+        self.store, self.results = self._engine.count_store(SURVEY), self._engine.results(SURVEY, reader)
+        self._schedule = Schedule(SURVEY, self.store, position, self.results, [], margin_ms=0)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        after = None
+        if self._kill is not None:
+            left, after = self._kill
+            self._kill = None if left == 0 else (left - 1, after)
+            after = after if left == 0 else None
+        with self._write() as db:
+            yield db
+            if after is False:
+                raise Killed
+        if after:
+            raise Killed
+
+    def _restart(self) -> None:
+        """Starts the process again, on a copy of the files as the crashed machine has them."""
+        self._kill = None
+        old = self._path / str(self._generation)
+        self._generation += 1
+        new = self._path / str(self._generation)
+        new.mkdir()
+        for name in (FILE, f"{FILE}-wal"):
+            if (old / name).exists():
+                shutil.copy(old / name, new / name)
+        if self._random.random() < 0.5 and (wal := new / f"{FILE}-wal").exists():
+            with wal.open("ab") as file:  # a torn write
+                file.write(self._rng.bytes(int(self._rng.integers(1, 9000))))
+        self._folder.close()
+        shutil.rmtree(old)
+        self.done["restarts"] += 1
+        self._start()
+
+    def _alive(self, act: Callable[[], object]) -> None:
+        """Does what may kill the process, and starts it again if it did."""
+        try:
+            act()
+        except Killed:
+            self._restart()
+        except StoreUnavailable:
+            self.done["refused by the disk"] += 1
+
+    # ---- operations
+
+    def produce(self) -> None:
+        """A request with one to three envelopes, each with its key, of steps that devices may report now."""
+        now = SURVEY.step_at(self._now_ms)
+        for _ in range(self._random.randint(1, 3)):
+            step = max(0, now + self._random.choice((-2, -1, 0, 0, 0, 1)))
+            mechanism = SURVEY.mechanisms[0][0]
+            reports = mechanism.simulate(self._rng.integers(0, 3, self._random.randint(1, 4)), self._rng)
+            key = self._rng.bytes(16) if self._random.random() < 0.8 else b""
+            self._sent.append((seal(SURVEY, 0, 0, step, reports), key, step))
+            self._alive(lambda: self._append(self._sent[-1:]))
+
+    def send_again(self) -> None:
+        """Devices send again, with the same keys, some of what they have sent before."""
+        keyed = [one for one in self._sent[-12:] if one[1]]
+        if keyed:
+            self._alive(lambda: self._append(self._random.sample(keyed, min(len(keyed), 3))))
+
+    def _append(self, sent: list[tuple[bytes, bytes, int]]) -> None:
+        answers: list[tuple[Outcome, int | None]] = []
+        batch = [_Append(self._log, [one[:2]], lambda *said: answers.append(said)) for one in sent]
+        outcome, times = self._logs._append(batch)
+        for (value, key, step), appended_ms in zip(sent, times, strict=True):
+            if outcome is not Outcome.APPENDED or appended_ms is None:
+                continue
+            if not SURVEY.too_old(step, appended_ms) and not SURVEY.too_early(step, appended_ms):  # as the gateway answers
+                self._answered.append((value, key, appended_ms))
+
+    def turn(self) -> None:
+        """Counts and publishes."""
+
+        self._alive(self._publish)
+
+    def _publish(self) -> None:
+        self._engine.count(SURVEY, self._now_ms)
+        if poor := [p.key for p in self._schedule.run(self._now_ms) if not p.complete]:
+            raise Violation(f"published incomplete: {poor}")
+
+    def wait(self) -> None:
+        self._now_ms += self._random.randint(1, 8_000)
+
+    def jump(self) -> None:
+        """The machine's clock jumps, mostly back."""
+        self._now_ms += self._random.choice((-25_000, -8_000, -300, 15_000))
+
+    def kill(self) -> None:
+        """The process is killed at one of its next transactions."""
+        self._kill = (self._random.randint(0, 3), self._random.random() < 0.5)
+
+    def fill(self) -> None:
+        """The disk is full from now on."""
+        pages = self._folder._writer.execute("PRAGMA page_count").fetchone()[0]
+        self._folder._writer.execute(f"PRAGMA max_page_count={pages + self._random.randint(0, 1)}")
+
+    def make_room(self) -> None:
+        self._folder._writer.execute("PRAGMA max_page_count=1000000")
+
+    def expire(self) -> None:
+        """Counted reports expire. In the service they are kept for a week, so the first steps are published by then."""
+        if self.results.progress() is None:
+            return
+        before = {one.offset: one for one in self._log.read(0, 10**6)}
+        self._alive(lambda: self._log.expire(self._now_ms - self._random.randint(0, 20_000), 1000))
+        left = {one.offset for one in self._log.read(0, 10**6)}
+        self._expired |= {offset: one for offset, one in before.items() if offset not in left}
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """Lets everything end, then checks the invariant."""
+        self.make_room()
+        self._restart()
+        last = SURVEY.step_at(max(self._now_ms, self._log_time())) + 4
+        while self._now_ms < SURVEY.closes_ms(last):
+            self._now_ms += 5_000
+            self._publish()
+        try:
+            self._check()
+        finally:
+            self._folder.close()
+
+    def _log_time(self) -> int:
+        return max((one.appended_ms for one in self._log.read(0, 10**6)), default=0)
+
+    def _check(self) -> None:
+        log = {one.offset: one for one in self._log.read(0, 10**6)} | self._expired
+        records = [log[offset] for offset in sorted(log)]
+        verdicts = judge_log(records, lambda value, at_ms: judge(SURVEY, value, at_ms))
+        steps: dict[int, Counter[int]] = {}
+        for verdict in verdicts:
+            if isinstance(verdict, Counted):
+                steps.setdefault(verdict.pane[2], Counter()).update({i: n for i, n in enumerate(verdict.counts) if n})
+        pruned = max(head.pruned_below for head in self.store.snapshot().values())
+        for key, table in self.store.tables(range(10**6)).items():
+            if Counter({i: int(n) for i, n in enumerate(table.counts) if n}) != steps.get(key.step, Counter()):
+                raise Violation(f"counts of {key}: {table.counts}, in the log {steps.get(key.step)}")
+        counted = {record.key or record.value for record, verdict in zip(records, verdicts, strict=True) if counts(verdict)}
+        if lost := [at for value, key, at in self._answered if (key or value) not in counted]:
+            raise Violation(f"answered by 202 and not counted: {len(lost)} reports, appended at {lost}")
+        self._check_published({step: found.total() for step, found in steps.items()}, pruned)
+        self.done["reports counted"] += sum(found.total() for found in steps.values())
+        self.done["answered by 202"] += len(self._answered)
+        self.done["duplicates"] += sum(verdict == "duplicate" for verdict in verdicts)
+
+    def _check_published(self, reports: dict[int, int], pruned: int) -> None:
+        progress, history = self.results.progress(), self.results.history()
+        if progress is None or progress.incomplete:
+            raise Violation(f"not published complete in the end: {progress}")
+        if first := [step for step in reports if step < progress.first_step]:
+            raise Violation(f"reports of the steps {first}, before the first published step {progress.first_step}")
+        shown = {(p.span, p.step) for p in history}
+        if missing := {(s, t) for s in ("step", "window") for t in range(progress.first_step, progress.next_step)} - shown:
+            raise Violation(f"never published: {sorted(missing)}")
+        for p in history:
+            of = range(max(progress.first_step, p.step - WINDOW + 1), p.step + 1) if p.span == "window" else (p.step,)
+            if not p.complete or p.reports != (wanted := sum(reports.get(step, 0) for step in of)):
+                raise Violation(f"published {p.key}: complete {p.complete}, {p.reports} reports; in the log {wanted}")
+        self.done["publications"] += len(history)
+
+
+def counts(verdict: object) -> bool:
+    """True if a record counts, or is the repetition of one that does."""
+    return isinstance(verdict, Counted) or verdict == "duplicate"
+
+
+OPERATIONS = {
+    "produce": 10, "send_again": 4, "turn": 8, "wait": 8, "jump": 2, "kill": 4, "fill": 1, "make_room": 2, "expire": 1,
+}  # fmt: skip
+
+
+@contextmanager
+def only_inversion() -> Iterator[None]:
+    """Publishes only matrix inversion: the lists compare counts, and other estimates take most of the time."""
+    rows = catalogue.ESTIMATORS
+    catalogue.ESTIMATORS = tuple(row for row in rows if row.name == catalogue.INVERSION)
+    try:
+        yield
+    finally:
+        catalogue.ESTIMATORS = rows
+
+
+def replay(seed: int) -> Counter[str]:
+    """Runs the list of a seed. Raises `Violation` if the invariant does not hold."""
+    drawn = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="ldpstream-folder-") as path, only_inversion():
+        machine = Machine(Path(path), seed)
+        for name in drawn.choices(list(OPERATIONS), list(OPERATIONS.values()), k=LENGTH):
+            machine.done[name] += 1
+            getattr(machine, name)()
+        machine.finish()
+        return machine.done
+
+
+def fails(seed: int) -> str | None:
+    """Runs the list of a seed. Returns what does not hold, or None."""
+    try:
+        replay(seed)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--lists", type=int, default=1000)
+    given = parser.parse_args()
+    total: Counter[str] = Counter()
+    for seed in range(given.first, given.first + given.lists):
+        try:
+            total.update(replay(seed))
+        except Exception as error:
+            print(f"list {seed}: {type(error).__name__}: {error}")
+    print(", ".join(f"{name}: {n}" for name, n in sorted(total.items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Random lists of faults on one machine (`tests.faults.folder`), with mutants that the lists must find."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from sqlite3 import Connection
+from typing import Any
+
+import pytest
+
+from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.serving.engine import Counter as LogCounter
+from ldpstream.serving.gateway_logs import FolderLogs
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_store import FolderCountStore
+from tests.conftest import Figures
+
+from .folder import fails, replay
+
+LISTS = int(os.environ.get("LDPSTREAM_FOLDER_LISTS", "150"))
+
+
+def test_random_lists_lose_and_double_nothing(figures: Figures) -> None:
+    total: Counter[str] = Counter()
+    for seed in range(LISTS):
+        total.update(replay(seed))
+    figures["random lists of faults, one machine"] = total | Counter(lists=LISTS)
+    assert total["restarts"] > LISTS
+    assert min(total[name] for name in ("duplicates", "refused by the disk", "answered by 202", "publications")) > 0
+
+
+# ---- faults in the code, each of which a list must find
+
+
+def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """202 although the transaction has not ended."""
+
+    def append(self: Any, batch: Sequence[Any]) -> tuple[Outcome, list[int | None]]:
+        try:
+            return honest(self, batch)
+        except BaseException:
+            return Outcome.APPENDED, [self._now_ms()] * len(batch)
+
+    honest = FolderLogs._append
+    patch.setattr(FolderLogs, "_append", append)
+
+
+def commits_the_counts_apart_from_the_offset(patch: pytest.MonkeyPatch) -> None:
+    """The tables and the offset are two transactions."""
+
+    def commit(self: Any, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+        with self._folder.write() as db:
+            self._write_panes(db, partition, change.panes)
+        return bool(honest(self, partition, expected, change))
+
+    honest = FolderCountStore.commit
+    patch.setattr(FolderCountStore, "commit", commit)
+
+
+def forgets_the_report_keys(patch: pytest.MonkeyPatch) -> None:
+    """A restarted process does not know which keys it has counted."""
+
+    def load(self: Any, partition: int) -> Checkpoint | None:
+        loaded = honest(self, partition)
+        return None if loaded is None else replace(loaded, keys={}, n_keys={})
+
+    honest = FolderCountStore.load
+    patch.setattr(FolderCountStore, "load", load)
+
+
+def lets_append_times_go_back(patch: pytest.MonkeyPatch) -> None:
+    """The log stamps records with the clock as it is, also after it was set back."""
+
+    def append(self: Any, db: Connection, records: Sequence[tuple[bytes, bytes]]) -> int:
+        db.execute("UPDATE survey SET newest_ms = 0 WHERE id = ?", (self._id,))
+        return int(honest(self, db, records))
+
+    honest = FolderLog.append
+    patch.setattr(FolderLog, "append", append)
+
+
+def expires_uncounted_records(patch: pytest.MonkeyPatch) -> None:
+    """Retention does not ask whether a record is counted."""
+
+    def expire(self: Any, before_ms: int, limit: int) -> int:
+        with self._folder.write() as db:
+            deleted = db.execute("DELETE FROM record WHERE survey = ? AND appended_ms < ?", (self._id, before_ms))
+        return int(deleted.rowcount)
+
+    patch.setattr(FolderLog, "expire", expire)
+
+
+def saves_the_progress_before_the_publications(patch: pytest.MonkeyPatch) -> None:
+    """The progress and the publications are two transactions."""
+
+    def save(self: Any, publications: list[Any], before: Any, progress: Any, filters: Any = None) -> bool:
+        if not honest(self, [], before, progress, filters):
+            return False
+        return bool(honest(self, publications, progress, progress))
+
+    honest = FolderResults.save
+    patch.setattr(FolderResults, "save", save)
+
+
+def marks_no_closed_step(patch: pytest.MonkeyPatch) -> None:
+    """After a pause, steps past their deadline are published incomplete before the marker is counted."""
+    patch.setattr(LogCounter, "_closed_ms", lambda self, now_ms: 0)
+
+
+def leaves_what_the_killed_process_began(patch: pytest.MonkeyPatch) -> None:
+    """A transaction that failed is committed by the next one."""
+
+    @contextmanager
+    def write(self: Any) -> Any:
+        if not self._writer.in_transaction:
+            self._writer.execute("BEGIN IMMEDIATE")
+        yield self._writer
+        self._writer.execute("COMMIT")
+
+    from ldpstream.stores.data_folder import DataFolder
+
+    patch.setattr(DataFolder, "write", write)
+
+
+MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    answers_before_the_commit, commits_the_counts_apart_from_the_offset, forgets_the_report_keys, lets_append_times_go_back,
+    expires_uncounted_records, saves_the_progress_before_the_publications, marks_no_closed_step,
+    leaves_what_the_killed_process_began,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_lists_find_a_mutant(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    assert any(fails(seed) for seed in range(LISTS))

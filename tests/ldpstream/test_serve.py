@@ -1,0 +1,219 @@
+"""The whole service on one machine, as a real process that is killed: `ldpstream serve`."""
+
+import http.client
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldpstream.agents import Record, tally
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.stores.data_folder import FILE, DataFolder
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.surveys import Survey, load_survey
+from tests.faults.invariant import numbers_of
+from tests.services.agent_site import SURVEY
+from tests.services.retries import REPORTS, Devices
+from tests.services.rig import PATIENCE_S, free_ports, wait_until
+
+KILLS, CLIENTS = 6, 3
+
+
+class Served:
+    """The process of `ldpstream serve`, which can be killed and started again.
+
+    Args:
+        folder: an empty folder for the survey, the data and what the process writes.
+        step_s: length of a step.
+    """
+
+    def __init__(self, folder: Path, step_s: int) -> None:
+        self.survey_file, self.data, self._log = folder / "survey.toml", folder / "data", folder / "log"
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.survey_file.write_text(SURVEY.format(name="one-machine", start=start, step_seconds=step_s))
+        self.gateway, self.page, self.metrics = free_ports(3)
+
+    @property
+    def survey(self) -> Survey:
+        return load_survey(self.survey_file)
+
+    def start(self) -> None:
+        settings = {"GATEWAY_PORT": self.gateway, "PAGE_PORT": self.page, "METRICS_PORT": self.metrics, "GATEWAY_RATE": 10**6}
+        environment = {f"LDPSTREAM_{name}": str(value) for name, value in settings.items()}
+        command = [sys.executable, "-m", "ldpstream", "serve", str(self.survey_file), "--data", str(self.data)]
+        with self._log.open("ab") as log:
+            self.process: subprocess.Popen[Any] = children.start(command, env=environment, stdout=log, stderr=log)
+
+    def wait_until_ready(self) -> None:
+        wait_until(lambda: self.get(self.gateway, "/ready")[0] == 200, self.said)
+
+    def stop(self) -> int:
+        """Sends SIGTERM. Returns the exit status."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def said(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def get(self, port: int, path: str) -> tuple[int, bytes]:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def status(self) -> Any:
+        return json.loads(self.get(self.page, "/api/v1/status?span=step")[1])
+
+
+@pytest.fixture
+def step_s() -> int:
+    return 4
+
+
+@pytest.fixture
+def served(tmp_path: Path, step_s: int) -> Iterator[Served]:
+    made = Served(tmp_path, step_s)
+    made.start()
+    yield made
+    made.kill()
+
+
+def test_the_first_line_says_where_everything_is(served: Served) -> None:
+    served.wait_until_ready()
+    first = served.said().splitlines()[0]
+    assert first == (
+        f"ldpstream: Devices report to http://127.0.0.1:{served.gateway}, the page is http://127.0.0.1:{served.page}/, "
+        f"the data are in {served.data}."
+    )
+    wait_until(lambda: served.get(served.page, "/")[0] == 200, served.said)
+    assert b"ldpstream_reports_total 0.0" in served.get(served.metrics, "/metrics")[1]
+    assert served.stop() == 0
+    assert served.said().splitlines()[-1].count('"ended"') == 1
+
+
+def test_killed_again_and_again_it_loses_and_doubles_no_report(served: Served) -> None:
+    """SIGKILL at random moments, while devices send every request twice or more, with its key."""
+    drawn = random.Random(20261125)
+    served.wait_until_ready()
+    devices = [Devices(served.survey, [served.gateway], seed) for seed in range(CLIENTS)]
+    for device in devices:
+        device.start()
+    for _ in range(KILLS):
+        seen = sum(device.answers[202] for device in devices)
+        wait_until(lambda seen=seen: sum(device.answers[202] for device in devices) > seen + 20, served.said)  # type: ignore[misc]
+        time.sleep(drawn.uniform(0, 1))
+        served.kill()
+        served.start()
+    for device in devices:
+        device.finish()
+    for device in devices:
+        device.join(PATIENCE_S)
+        assert not device.is_alive()
+    last = served.survey.step_at(now_ms())
+    wait_until(lambda: (served.status()["latest_step"] or 0) >= last, served.said)
+    published = {step: series(served, step) for step in range(last + 1)}
+    assert served.stop() == 0
+    check(served, devices, published)
+
+
+def series(served: Served, step: int) -> tuple[int, bool]:
+    """Returns the published reports of attribute `zone` at a step, and True if they are complete."""
+    status, raw = served.get(served.page, f"/api/v1/attributes/zone/histogram?span=step&step={step}")
+    if status == 404:
+        return 0, True
+    found = json.loads(raw)
+    return found["reports"], found["complete"]
+
+
+def check(served: Served, devices: list[Devices], published: dict[int, tuple[int, bool]]) -> None:
+    survey, accepted = served.survey, set[bytes]().union(*(device.accepted for device in devices))
+    with closing(DataFolder(served.data)) as folder:
+        records = [one for one in FolderLog(folder, survey, now_ms).read(0, 10**6) if one.value]
+        stored = {key: numbers_of(table) for key, table in FolderCountStore(folder, survey).tables(range(10**6)).items()}
+        pruned = FolderCountStore(folder, survey).snapshot()[0].pruned_below
+    first: dict[bytes, Record] = {}
+    for one in records:
+        if not tally(survey, [record := Record(one.offset, one.appended_ms, one.value)]).rejected:
+            first.setdefault(one.value, record)
+    wanted = {key: numbers_of(table) for key, table in tally(survey, list(first.values())).counts.items()}
+    assert accepted <= first.keys()
+    assert {key: one for key, one in stored.items() if key.step >= pruned} == {
+        key: one for key, one in wanted.items() if key.step >= pruned
+    }
+    by_step = Counter[int]()
+    for key, (n, _) in wanted.items():
+        by_step[key.step] += n
+    assert published == {step: (by_step[step], True) for step in published}
+    assert sum(n for n, _ in published.values()) == REPORTS * len(first)
+    assert len(records) > len(first) > 100
+
+
+def test_a_second_process_and_a_changed_survey_are_refused_in_one_line(served: Served, tmp_path: Path) -> None:
+    served.wait_until_ready()
+    environment = {"LDPSTREAM_GATEWAY_PORT": "0", "LDPSTREAM_PAGE_PORT": "0"}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "ldpstream", "serve", str(served.survey_file), "--data", str(served.data)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+
+    second = run()
+    assert second.returncode == 2
+    said = f"ldpstream: {served.data}: another ldpstream process uses this data folder"
+    assert second.stderr.splitlines()[1:] == [said]
+    served.stop()
+    text, kept = served.survey_file.read_text(), served.survey.fingerprint.hex()
+    served.survey_file.write_text(text.replace("eps_1 = 2.0", "eps_1 = 2.5"))
+    changed = run()
+    assert changed.returncode == 2
+    assert changed.stderr.splitlines()[1:] == [
+        "ldpstream: survey one-machine: the file holds another survey, but survey one-machine with the fingerprint "
+        f'{kept} is open and stays: restore its text, or write replaces = "{kept}" to end it'
+    ]
+    served.survey_file.write_text(text)
+    served.start()
+    served.wait_until_ready()
+
+
+@pytest.mark.parametrize("step_s", [600])  # the step stays open
+def test_a_backup_starts_elsewhere_and_counts_no_report_twice(served: Served, tmp_path: Path) -> None:
+    """A device sends a report, and sends it again to the restored service, because the first answer was lost."""
+    served.wait_until_ready()
+    device = Devices(served.survey, [served.gateway], 7)
+    body, headers = device._envelope(), {"Content-Type": "application/octet-stream", "Idempotency-Key": "k" * 16}
+    assert device._post(body, headers) == 202
+    copy = tmp_path / "copy.sqlite3"
+    command = [sys.executable, "-m", "ldpstream", "backup", str(copy), "--data", str(served.data)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert served.stop() == 0
+    shutil.rmtree(served.data)
+    served.data.mkdir()
+    shutil.copy(copy, served.data / FILE)
+    served.start()
+    served.wait_until_ready()
+    assert Devices(served.survey, [served.gateway], 8)._post(body, headers) == 202
+    assert served.stop() == 0
+    with closing(DataFolder(served.data)) as folder:
+        counted = FolderCountStore(folder, served.survey).tables(range(10**6))
+        assert sum(table.n for table in counted.values()) == REPORTS
+
+
+def test_it_is_told_to_end_while_it_starts(served: Served) -> None:
+    wait_until(served.said, served.said)  # the first line
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(PATIENCE_S) in (0, 130)

@@ -1,0 +1,96 @@
+"""The results in a data folder."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
+from ldpstream.publishing.publication import Jump, Publication, conclude
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.formats import OtherFormat
+
+from .schedule_rig import SURVEY
+
+JUMP = Jump(changed_at=1, value=0, size=0.3, low=0.2, high=0.4, sigma=9.0)
+STATE = b'{"format": 1}\nnumbers'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[DataFolder]:
+    with closing(DataFolder(tmp_path / "data")) as opened:
+        yield opened
+
+
+def published(step: int, **changed: object) -> list[Publication]:
+    nothing = [m.empty_table() for m in SURVEY.mechanisms[0]]
+    return [replace(conclude(SURVEY, 0, step, "step", [nothing], True), **changed)]
+
+
+def at(step: int) -> Progress:
+    return Progress(first_step=0, next_step=step)
+
+
+def test_publications_progress_and_filters_are_saved_together(folder: DataFolder) -> None:
+    results = FolderResults(folder, SURVEY)
+    assert (results.progress(), results.filters(), results.history(), results.landmarks()) == (None, {}, [], [])
+    (one,), (two,) = published(0), published(1)
+    assert results.save([one], None, at(1), {"a": STATE})
+    assert results.save([two], at(1), at(2))
+    again = FolderResults(folder, SURVEY)
+    assert again.progress() == at(2)
+    assert again.filters() == {"a": STATE}
+    assert again.history() == [one, two]
+    assert again.get([two.key, "nothing", one.key]) == [two, None, one]
+    assert again.landmarks() == [one]
+    (jumped,) = published(1, span="filtered", change=JUMP)
+    assert results.save([jumped], at(2), at(3))
+    assert again.landmarks() == [one, jumped]
+
+
+def test_nothing_is_saved_after_another_progress(folder: DataFolder) -> None:
+    results = FolderResults(folder, SURVEY)
+    assert results.save(published(0), None, at(1))
+    for before in (None, at(2)):
+        assert not results.save(published(5), before, at(6), {"a": STATE})
+    assert (results.progress(), results.filters()) == (at(1), {})
+    assert [p.step for p in results.history()] == [0]
+
+
+def test_two_surveys_do_not_mix(folder: DataFolder) -> None:
+    mine, other = FolderResults(folder, SURVEY), FolderResults(folder, replace(SURVEY, name="other"))
+    mine.save(published(0), None, at(1))
+    assert other.progress() is None
+    assert other.save(published(3), None, at(4))
+    assert [p.step for p in mine.history()] == [0]
+
+
+def test_old_steps_go(folder: DataFolder) -> None:
+    survey = replace(SURVEY, retention_steps=3)
+    results = FolderResults(folder, survey)
+    for step in range(6):
+        assert results.save(published(step), None if step == 0 else at(step), at(step + 1))
+    assert [p.step for p in results.history()] == [3, 4, 5]
+
+
+def test_another_format_is_refused(folder: DataFolder) -> None:
+    results = FolderResults(folder, SURVEY)
+    results.save(published(0), None, replace(at(1), format=PROGRESS_FORMAT + 1))
+    with pytest.raises(OtherFormat, match=r"the progress of survey .* has format"):
+        results.progress()
+    with folder.write() as db:
+        db.execute("INSERT INTO filter VALUES (1, 'a', x'00')")
+    with pytest.raises(OtherFormat, match="a filter of survey"):
+        results.filters()
+
+
+def test_a_publication_that_cannot_be_decoded_is_skipped(folder: DataFolder) -> None:
+    results = FolderResults(folder, SURVEY)
+    results.save([*published(0), *published(1)], None, at(2))
+    with folder.write() as db:
+        db.execute("UPDATE estimate SET publication = x'7b' WHERE step = 0")
+    assert [p.step for p in results.history()] == [1]
+    assert results.get([published(0)[0].key]) == [None]

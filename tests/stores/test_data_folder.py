@@ -1,0 +1,202 @@
+"""The data folder of one machine: bad input, a torn log, a full disk, a copy while it runs."""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
+from ldpstream.stores.data_folder import FILE, FORMAT, DataFolder, FolderError, backup
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.stores.formats import OtherFormat
+from tests.agents.samples import make_survey
+
+SURVEY = make_survey("folder")
+NOW_MS = SURVEY.opens_ms(3)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def folder(path: Path) -> Iterator[DataFolder]:
+    with closing(DataFolder(path)) as opened:
+        yield opened
+
+
+def append(folder: DataFolder, *values: bytes, now_ms: int = NOW_MS) -> int:
+    log = FolderLog(folder, SURVEY, lambda: now_ms)
+    log.log_id()
+    with folder.write() as db:
+        return log.append(db, [(value, b"") for value in values])
+
+
+def values(folder: DataFolder) -> list[bytes]:
+    return [one.value for one in FolderLog(folder, SURVEY, lambda: NOW_MS).read(0, 1000)]
+
+
+def test_only_the_owner_may_read_the_folder(folder: DataFolder) -> None:
+    append(folder, b"a")
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.path.iterdir()} == {0o600}
+
+
+def test_a_transaction_is_on_the_disk_when_it_ends(folder: DataFolder) -> None:
+    """SQLite syncs the write-ahead log at each commit only with synchronous=FULL (https://sqlite.org/pragma.html)."""
+    with folder.write() as db:
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert db.execute("PRAGMA secure_delete").fetchone()[0] == 1  # expired reports leave no bytes behind
+
+
+def test_append_times_never_go_back(folder: DataFolder) -> None:
+    assert append(folder, b"a", b"b", now_ms=NOW_MS) == NOW_MS
+    assert append(folder, b"c", now_ms=NOW_MS - 5000) == NOW_MS
+    assert append(folder, b"d", now_ms=NOW_MS + 1) == NOW_MS + 1
+    log = FolderLog(folder, SURVEY, lambda: NOW_MS - 1)
+    assert log.mark([0]) == {0: NOW_MS + 1}
+    assert log.ends() == {0: 5}
+    assert log.earliest_ms() == NOW_MS
+    assert [tuple(one) for one in log.read(2, 2)] == [(2, NOW_MS, b"c", b""), (3, NOW_MS + 1, b"d", b"")]
+
+
+def test_the_log_of_a_survey_keeps_its_id(path: Path) -> None:
+    ids = set()
+    for _ in range(2):
+        with closing(DataFolder(path)) as folder:
+            ids.add(FolderLog(folder, SURVEY, lambda: NOW_MS).log_id())
+            assert FolderLog(folder, make_survey("other"), lambda: NOW_MS).log_id() not in ids
+    assert len(ids) == 1
+
+
+# ---- refusals, one line each
+
+
+def test_a_second_process_is_refused(folder: DataFolder) -> None:
+    with pytest.raises(FolderError, match=f"{folder.path}: another ldpstream process uses this data folder"):
+        DataFolder(folder.path)
+    append(folder, b"a")  # the first goes on
+
+
+def test_a_folder_of_other_files_is_refused(path: Path) -> None:
+    path.mkdir()
+    (path / "letter.txt").write_text("x")
+    with pytest.raises(FolderError, match=r"holds letter.txt and no data of ldpstream"):
+        DataFolder(path)
+    assert [file.name for file in path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("found", [FORMAT - 1, FORMAT + 1])
+def test_another_format_is_refused_and_left_alone(path: Path, found: int) -> None:
+    DataFolder(path).close()
+    with closing(sqlite3.connect(path / FILE)) as db:
+        db.execute(f"PRAGMA user_version={found}")
+    before = (path / FILE).read_bytes()
+    who = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
+    with pytest.raises(OtherFormat, match=f"has format {found}, this version needs format {FORMAT}; {who}"):
+        DataFolder(path)
+    assert (path / FILE).read_bytes() == before
+
+
+def test_another_program_s_database_is_refused(path: Path) -> None:
+    path.mkdir()
+    with closing(sqlite3.connect(path / FILE)) as db:
+        db.execute("CREATE TABLE x (y)")
+    with pytest.raises(FolderError, match="is no data file of ldpstream"):
+        DataFolder(path)
+    (path / FILE).write_bytes(b"text" * 1000)
+    with pytest.raises(FolderError, match="is no data file of ldpstream"):
+        DataFolder(path)
+
+
+def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "data"):
+        with pytest.raises(FolderError, match="cannot be used as data folder"):
+            DataFolder(path)
+
+
+def test_a_foreign_count_table_is_refused(folder: DataFolder) -> None:
+    store = FolderCountStore(folder, SURVEY)
+    assert store.snapshot() == {}
+    with folder.write() as db:
+        db.execute("INSERT INTO pane VALUES (1, 0, 0, 7, 0, 0, x'00')")
+    with pytest.raises(StoreDamaged, match="is no count table of survey folder"):
+        store.snapshot()
+
+
+# ---- crashes and the disk
+
+
+def test_a_torn_write_ahead_log_has_every_commit_that_ended(path: Path, tmp_path: Path) -> None:
+    """A crash may leave any part of what was written after the last sync. What was synced before is whole."""
+    rng, ends = np.random.default_rng(5), [0]
+    with closing(DataFolder(path)) as folder:
+        wal = path / f"{FILE}-wal"
+        for _ in range(12):
+            append(folder, *[rng.bytes(int(rng.integers(1, 3000))) for _ in range(3)])
+            ends.append(wal.stat().st_size)
+        written, whole, file = values(folder), wal.read_bytes(), (path / FILE).read_bytes()
+    for cut in map(int, rng.integers(ends[1], len(whole), 40)):
+        crashed = tmp_path / f"crashed-{cut}"
+        crashed.mkdir(mode=0o700)
+        (crashed / FILE).write_bytes(file)
+        torn = whole[:cut] + rng.bytes(int(rng.integers(0, 3000)))
+        (crashed / f"{FILE}-wal").write_bytes(torn)
+        with closing(DataFolder(crashed)) as folder:
+            found = values(folder)
+        ended = sum(end <= cut for end in ends[1:])
+        assert len(found) % 3 == 0
+        assert found == written[: len(found)]
+        assert len(found) >= 3 * ended
+        shutil.rmtree(crashed)
+
+
+def test_a_full_disk_loses_nothing_and_recovers(folder: DataFolder) -> None:
+    append(folder, b"before")
+    pages = folder._writer.execute("PRAGMA page_count").fetchone()[0]
+    folder._writer.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreUnavailable, match="the disk is full"):
+        append(folder, b"x" * 100_000)
+    assert values(folder) == [b"before"]
+    folder._writer.execute("PRAGMA max_page_count=100000")
+    append(folder, b"x" * 100_000)
+    assert len(values(folder)) == 2
+
+
+def test_expired_records_leave_the_file(folder: DataFolder) -> None:
+    log, store = FolderLog(folder, SURVEY, lambda: NOW_MS), FolderCountStore(folder, SURVEY)
+    for i in range(50):
+        append(folder, b"secret" + bytes([i]) * 4000)
+    assert log.expire(NOW_MS + 1, 1000) == 0  # none is counted
+    head = store.load(0)
+    assert head is None
+    with folder.write() as db:
+        db.execute("INSERT INTO checkpoint VALUES (1, 0, 45, 0, '{}', '', '', '', '{}', 0)")
+    before = folder._writer.execute("PRAGMA page_count").fetchone()[0]
+    assert (log.expire(NOW_MS, 1000), log.expire(NOW_MS + 1, 20), log.expire(NOW_MS + 1, 1000)) == (0, 20, 25)
+    assert folder._writer.execute("PRAGMA page_count").fetchone()[0] < before / 2
+    folder._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw = folder.file.read_bytes()
+    assert raw.count(b"secret") == 5
+
+
+def test_a_copy_made_while_the_service_runs_is_whole(folder: DataFolder, tmp_path: Path) -> None:
+    append(folder, b"a", b"b")
+    copied = tmp_path / "restored"
+    copied.mkdir()
+    backup(folder.file, copied / FILE)
+    append(folder, b"c")
+    with closing(DataFolder(copied)) as restored:
+        assert values(restored) == [b"a", b"b"]
+        assert append(restored, b"d") == NOW_MS
+        assert FolderLog(restored, SURVEY, lambda: NOW_MS).log_id() == FolderLog(folder, SURVEY, lambda: NOW_MS).log_id()
+    with pytest.raises(FolderError, match="File exists"):
+        backup(folder.file, copied / FILE)
