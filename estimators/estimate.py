@@ -12,6 +12,7 @@ from ldpstream.mechanisms.arguments import FloatArray, integer, real
 from ldpstream.mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
+LEAST_LEVEL, MOST_LEVEL = 1e-9, 1 - 1e-9  # of intervals
 Steps = int | Sequence[int]  # largest number of reports of one person in the table: one number for all groups, or one for each
 
 
@@ -58,13 +59,13 @@ class Estimate:
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of the intervals, (k,) each, for a level in (0, 1).
+        """Returns the lower and upper ends of the intervals, (k,) each, for a level from LEAST_LEVEL to MOST_LEVEL.
 
         With a posterior, the ends are about quantiles of the posterior, in [0, 1]. The mean of a skewed posterior may lie
         outside its quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and
         may leave [0, 1].
         """
-        level = real("level", level, 1e-9, 1 - 1e-9)
+        level = real("level", level, LEAST_LEVEL, MOST_LEVEL)
         if self.posterior is not None:
             low, high = self.posterior.interval(level)
             return np.minimum(low, self.frequencies), np.maximum(high, self.frequencies)
@@ -73,7 +74,7 @@ class Estimate:
 
     def band(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns wider intervals, (k,) each, that hold all shares at once with probability `level` (Šidák's correction)."""
-        return self.interval(real("level", level, 1e-9, 1 - 1e-9) ** (1 / self.frequencies.size))
+        return self.interval(real("level", level, LEAST_LEVEL, MOST_LEVEL) ** (1 / self.frequencies.size))
 
 
 def of_each_group(groups: list[Group], steps: Steps) -> list[int]:

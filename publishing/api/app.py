@@ -20,21 +20,22 @@ A process with several surveys serves all this below `/surveys/NAME`, for exampl
     GET /api/v1/surveys                               summary of all surveys
     GET /openapi.json                                 OpenAPI description of the requests for all surveys
 
-Errors are problem documents (RFC 9457): status 404 if something does not exist (yet), 422 if a parameter is not allowed, and
-503 while the store of results does not answer.
+Errors are problem documents (RFC 9457): status 404 if something does not exist (yet), 405 for a method other than GET and HEAD,
+422 if a parameter is not allowed or unknown, and 503 while the store of results does not answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
-from fastapi import Path
+from fastapi import Depends, Path, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 
 from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
+from ldpstream.publishing.api.requests import HeadAsGet, known_parameters
 from ldpstream.publishing.api.responses import NotFound, Truths
 from ldpstream.publishing.api.routes import PAGE, Served, routes
 from ldpstream.publishing.page.surveys_page import surveys_page
@@ -98,9 +99,15 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
         """Summary of all surveys, by name."""
         return Response(msgspec.json.encode(summaries()), media_type="application/json")
 
-    @api.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @api.get("/", include_in_schema=False)
     def page() -> HTMLResponse:
         return HTMLResponse(surveys_page(summaries()))
+
+    @api.get("/surveys/{survey}", include_in_schema=False)
+    def with_slash(request: Request, of: Annotated[Served, Depends(served)]) -> Response:
+        """A relative redirect: the request's Host may be anything, and a proxy may have added a prefix."""
+        query = f"?{request.url.query}" if request.url.query else ""
+        return Response(status_code=307, headers={"Location": f"{of.survey.name}/{query}"})
 
     return api
 
@@ -110,7 +117,9 @@ def _api(title: str) -> Api:
     api = Api(
         title=title, version="1", docs_url=None, redoc_url=None,
         description="Histograms estimated from locally private reports, and their privacy losses.",
+        dependencies=[Depends(known_parameters)], redirect_slashes=False,
     )  # fmt: skip
+    api.add_middleware(HeadAsGet)
     api.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     api.add_middleware(SecurityHeaders, headers=SECURITY)
     handle_errors(api)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -27,8 +28,26 @@ COMPARISON_COLUMNS = (
 NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end", "cohort")
 
 
+SOURCE_COLUMNS = ("survey", "attribute", "span", "estimator")  # the last columns of every table
+
+Estimates = Histogram | Series | NumberSeries | Comparison
+
+
 class Csv(Response):
     media_type = "text/csv"
+
+
+def file_name(of: Estimates, kind: str) -> str:
+    """Returns a name that says survey, attribute, cohort, span, estimator and steps, with ASCII letters only."""
+    steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
+    what = {Histogram: "", Series: "series", NumberSeries: "numbers", Comparison: "comparison"}[type(of)]
+    post = of.post if isinstance(of, Histogram) and of.post != "none" else ""
+    parts = (of.survey, of.attribute, of.cohort, what, of.span, of.estimator, post, "step", *steps)
+    return "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", str(part)) for part in parts if part not in (None, "")) + f".{kind}"
+
+
+def _steps(of: Histogram | Series | NumberSeries) -> list[int]:
+    return [of.step] if isinstance(of, Histogram) else [of.steps[0], of.steps[-1]]
 
 
 def time_zone(name: str | None) -> ZoneInfo | None:
@@ -50,7 +69,7 @@ def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
     ]  # fmt: skip
     same = (h.step, utc(h.start_ms), utc(h.end_ms), h.reports, h.complete, h.interval_withheld, h.cohort)
     times = _local(zone, h.start_ms, h.end_ms)
-    return _csv(_header(HISTOGRAM_COLUMNS, zone, "start", "end"), ((*row, *same, *times) for row in zip(*columns, strict=True)))
+    return _csv(h, HISTOGRAM_COLUMNS, zone, ("start", "end"), ((*row, *same, *times) for row in zip(*columns, strict=True)))
 
 
 def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
@@ -61,7 +80,7 @@ def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
         for i, step in enumerate(s.steps)
         for line in s.lines
     )  # fmt: skip
-    return _csv(_header(SERIES_COLUMNS, zone, "start", "end"), rows)
+    return _csv(s, SERIES_COLUMNS, zone, ("start", "end"), rows)
 
 
 def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
@@ -72,8 +91,8 @@ def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
     ]  # fmt: skip
     same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld, c.cohort)
     times = _local(zone, c.before.end_ms, c.after.end_ms)
-    header = _header(COMPARISON_COLUMNS, zone, "before_end", "after_end")
-    return _csv(header, ((*row, *same, *times) for row in zip(*columns, strict=True)))
+    rows = ((*row, *same, *times) for row in zip(*columns, strict=True))
+    return _csv(c, COMPARISON_COLUMNS, zone, ("before_end", "after_end"), rows)
 
 
 def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
@@ -84,7 +103,7 @@ def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
         for i, step in enumerate(s.steps)
         for line in s.lines
     )  # fmt: skip
-    return _csv(_header(NUMBER_COLUMNS, zone, "start", "end"), rows)
+    return _csv(s, NUMBER_COLUMNS, zone, ("start", "end"), rows)
 
 
 def utc(time_ms: int) -> str:
@@ -98,16 +117,15 @@ def _local(zone: ZoneInfo | None, *times_ms: int) -> list[str]:
     return [datetime.fromtimestamp(time_ms / 1000, zone).isoformat(timespec="milliseconds") for time_ms in times_ms]
 
 
-def _header(columns: tuple[str, ...], zone: ZoneInfo | None, *times: str) -> tuple[str, ...]:
-    return columns if zone is None else (*columns, *(f"{name}_local" for name in times))
-
-
-def _csv(header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Response:
+def _csv(
+    of: Estimates, columns: tuple[str, ...], zone: ZoneInfo | None, times: tuple[str, ...], rows: Iterable[Iterable[Any]]
+) -> Response:
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows(("" if cell is None else _inert(cell) for cell in row) for row in rows)
-    return Csv(text.getvalue())
+    source = (of.survey, of.attribute, of.span, of.estimator)
+    writer.writerow((*columns, *(() if zone is None else (f"{name}_local" for name in times)), *SOURCE_COLUMNS))
+    writer.writerows(("" if cell is None else _inert(cell) for cell in (*row, *source)) for row in rows)
+    return Csv(text.getvalue(), headers={"Content-Disposition": f'attachment; filename="{file_name(of, "csv")}"'})
 
 
 def _inert(cell: Any) -> Any:

@@ -24,7 +24,8 @@ class Api(FastAPI):
 def handle_errors(api: FastAPI) -> None:
     @api.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
-        return _problem(error.status_code, str(error.detail))
+        headers = {"Allow": "GET, HEAD"} if error.status_code == 405 else None
+        return _problem(error.status_code, str(error.detail), headers)
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
@@ -48,9 +49,9 @@ def handle_errors(api: FastAPI) -> None:
         return _problem(503, str(error))
 
 
-def _problem(status: int, detail: str) -> Response:
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
     body = msgspec.json.encode({"type": "about:blank", "status": status, "detail": detail})
-    return Response(body, status, media_type="application/problem+json")
+    return Response(body, status, headers, media_type="application/problem+json")
 
 
 _PROBLEM: dict[str, Any] = {

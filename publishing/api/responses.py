@@ -103,7 +103,8 @@ class ApiResponses:
             for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
         ]  # fmt: skip
         return SurveyInfo(
-            name=s.name, fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
+            name=s.name, title=s.title, description=s.description, purpose=s.purpose, owner=s.owner, contact=s.contact,
+            fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
             window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
             collection=s.collection, attributes=attributes,
             cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
@@ -233,7 +234,7 @@ class ApiResponses:
         truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
         truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
         return Comparison(
-            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
+            survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
             basis="inversion" if exact else "any",
             interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
             overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
@@ -269,7 +270,8 @@ class ApiResponses:
         changes = [p.change for p in found if p.change is not None]
         before = last - (found[-1].step + 1)  # steps before this survey's first step
         return Series(
-            attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence, every=every,
+            survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
+            every=every,
             steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
@@ -296,7 +298,8 @@ class ApiResponses:
                 )
             )  # fmt: skip
         return NumberSeries(
-            attribute=name, span=span, cohort=cohort, every=every, steps=[p.step for p in found],
+            survey=self._survey.name, attribute=name, span=span, estimator=self._estimator(found[-1], None), cohort=cohort,
+            every=every, steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
         )  # fmt: skip

@@ -10,8 +10,18 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
+from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL
 from ldpstream.publishing import page
-from ldpstream.publishing.api.csv_answers import Csv, comparison_csv, histogram_csv, numbers_csv, series_csv, time_zone
+from ldpstream.publishing.api.csv_answers import (
+    Csv,
+    Estimates,
+    comparison_csv,
+    file_name,
+    histogram_csv,
+    numbers_csv,
+    series_csv,
+    time_zone,
+)
 from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.api.responses import ApiResponses, Truths
@@ -38,7 +48,7 @@ Estimator = Annotated[
 ]
 Post = Annotated[str, Query(max_length=16, description=f"post-processing of {INVERSION}")]
 Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
-Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence level of the intervals")]
+Confidence = Annotated[float, Query(ge=LEAST_LEVEL, le=MOST_LEVEL, description="confidence level of the intervals")]
 Last = Annotated[
     int,
     Query(ge=1, le=100_000, description="number of steps, up to `step`; of more than 1000 steps, one in `every` is returned"),
@@ -105,7 +115,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         of: Served = found,
     ) -> Response:  # fmt: skip
         """One estimate with its intervals."""
-        return _json(of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort))
+        return _named(of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/histogram.csv", response_class=Csv, responses=FAILURES)
     def get_histogram_csv(
@@ -124,7 +134,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         of: Served = found,
     ) -> Response:  # fmt: skip
         """Some values over time."""
-        return _json(of.responses.series(attribute, span, estimator, values, last, confidence, step, cohort))
+        return _named(of.responses.series(attribute, span, estimator, values, last, confidence, step, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/series.csv", response_class=Csv, responses=FAILURES)
     def get_series_csv(
@@ -143,7 +153,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         of: Served = found,
     ) -> Response:  # fmt: skip
         """Mean and percentiles of an attribute with numbers, over time."""
-        return _json(of.responses.numbers(attribute, span, last, step, cohort))
+        return _named(of.responses.numbers(attribute, span, last, step, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/numbers.csv", response_class=Csv, responses=FAILURES)
     def get_numbers_csv(
@@ -160,7 +170,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         of: Served = found,
     ) -> Response:  # fmt: skip
         """Differences between the estimates at two times, with intervals, without post-processing."""
-        return _json(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort))
+        return _named(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort))
 
     @api.get("/api/v1/attributes/{attribute}/comparison.csv", response_class=Csv, responses=FAILURES)
     def get_comparison_csv(
@@ -173,19 +183,20 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         return comparison_csv(differences, time_zone(zone))
 
     @api.get("/api/v1/events", response_class=_Events)
-    async def get_events(of: Served = found) -> StreamingResponse:
+    async def get_events(request: Request, of: Served = found) -> StreamingResponse:
         """Server-sent events `published` with the latest step as data: one event at once, then one after every publication."""
-        return _Events(of.news.stream(), headers={"X-Accel-Buffering": "no"})
+        events = iter(()) if request.scope.get("head") else of.news.stream()
+        return _Events(events, headers={"X-Accel-Buffering": "no"})
 
     index = (PAGE / "index.html").read_text(encoding="utf-8")
     if home:
         index = index.replace("<header>", '<header>\n  <p id="home"><a href="/">All surveys</a></p>')
 
-    @api.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @api.get("/", include_in_schema=False)
     def page(request: Request, of: Served = found) -> HTMLResponse:
         return HTMLResponse(with_query(index, request.url.query))
 
-    @api.api_route("/table", methods=["GET", "HEAD"], include_in_schema=False)
+    @api.get("/table", include_in_schema=False)
     def table(
         attribute: str | None = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
         cohort: CohortOf = None, of: Served = found,
@@ -250,3 +261,9 @@ class News:
 
 def _json(document: Any) -> Response:
     return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+def _named(document: Estimates) -> Response:
+    """JSON with the name of the file in which a browser saves it."""
+    headers = {"Content-Disposition": f'inline; filename="{file_name(document, "json")}"'}
+    return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")

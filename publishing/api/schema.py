@@ -74,11 +74,17 @@ class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The survey. `estimators`: all estimators of the service. `post_methods`: post-processings that requests may name.
 
+    `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none.
     `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
     `simulated`: the truth is known.
     """
 
     name: str
+    title: str | None
+    description: str | None
+    purpose: str | None
+    owner: str | None
+    contact: str | None
     fingerprint: str
     start_ms: int
     step_seconds: int
@@ -256,6 +262,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     common step. `truth` is the true difference in a simulation.
     """
 
+    survey: str
     attribute: str
     span: Span
     cohort: str | None
@@ -319,6 +326,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     in `every`; it is above 1 if the request covers more than 1000 kept steps. The jumps of the other steps are then missing.
     """
 
+    survey: str
     attribute: str
     span: Span
     cohort: str | None
@@ -352,11 +360,14 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
     The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
-    only their ends are None. `every` is as in `Series`. Times and `cohort` are as in `Histogram`.
+    only their ends are None. `estimator` is the estimator of the numbers: the attribute's default, or the filter. `every` is as
+    in `Series`. Times and `cohort` are as in `Histogram`.
     """
 
+    survey: str
     attribute: str
     span: Span
+    estimator: str
     cohort: str | None
     every: int
     steps: list[int]

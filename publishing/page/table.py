@@ -62,7 +62,7 @@ def page_table(
     Raises:
         StoreUnavailable: if the store of results does not answer.
     """
-    parts, status = [HEAD.format(title=escape(f"{survey.name} · ldpstream"))], 200
+    parts, status = [HEAD.format(title=escape(f"{survey.title or survey.name} · ldpstream")), _whose(survey)], 200
     shown = [a for a in survey.attributes if attribute in (None, a.name)]
     try:
         if not shown:
@@ -76,6 +76,15 @@ def page_table(
         status = 404 if isinstance(error, NotFound) else 422
         parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="table">All attributes</a></p></section>')
     return "".join([*parts, FOOT]), status
+
+
+def _whose(survey: Survey) -> str:
+    """The survey's own words about itself, as one section; "" if it has none."""
+    asked = [f"Purpose: {survey.purpose}"] if survey.purpose else []
+    asked += [f"Owner: {survey.owner}"] if survey.owner else []
+    asked += [f"Contact: {survey.contact}"] if survey.contact else []
+    words = [*([survey.description] if survey.description else []), *asked]
+    return f'<section class="card">{"".join(f"<p>{escape(text)}</p>" for text in words)}</section>' if words else ""
 
 
 def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outlook], alone: bool) -> str:

@@ -181,7 +181,7 @@ def test_two_times_are_compared(demo: tuple[Demo, str], open_page: OpenPage) -> 
     for chart in ("histogram", "series", "comparison"):
         with page.expect_download() as download:
             page.locator(f"#{chart}-png").click()
-        assert download.value.suggested_filename.startswith(f"{SURVEY.name}-screen-step")
+        assert download.value.suggested_filename.startswith(f"{SURVEY.name}-screen-window-ibu-step-")
         assert download.value.path().read_bytes()[:4] == b"\x89PNG"
         assert download.value.path().stat().st_size > 5000
 

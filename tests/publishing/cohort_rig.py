@@ -104,7 +104,8 @@ def everything_shown() -> dict[str, str]:
         for what in ("histogram", "histogram.csv", "series", "series.csv", "numbers", "comparison", "comparison.csv"):
             for cohort in (None, *COHORT.values):
                 for span in COHORT_SPANS:
-                    query = {"span": span, "before": "0"} | ({} if cohort is None else {"cohort": cohort})
+                    query = {"span": span} | ({"before": "0"} if what.startswith("comparison") else {})
+                    query |= {} if cohort is None else {"cohort": cohort}
                     answer = client().get(f"/api/v1/attributes/{attribute}/{what}", params=query)
                     if what != "numbers" or attribute == "latency_ms":
                         assert answer.status_code == 200, answer.text

@@ -3,7 +3,7 @@ import { barChart, colour } from "./charts.js";
 import { $, element, grouped, percent, points, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { MOST_ROWS, select } from "./histogram.js";
-import { about, asked, comparisonQuery, path, state, subject } from "./state.js";
+import { about, asked, comparisonQuery, fileName, path, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
@@ -90,7 +90,7 @@ export function caption() {
   return {
     title: `${state.survey.name}: ${subject(shown)}, differences in percentage points`,
     lines: [sides(shown), `${about(shown.estimator).label}; 95 % intervals; bars in strong colour changed clearly`],
-    name: `${state.survey.name}-${subject(shown)}-steps-${shown.before.step}-${shown.after.step}`,
+    name: fileName(shown, shown.before.step, shown.after.step),
     keys: [],
   };
 }

@@ -2,7 +2,7 @@
 import { jumpText } from "./alerts.js";
 import { colour, colourOf, dashOf, lineChart, stepsChart } from "./charts.js";
 import { $, capital, element, grouped, percent, table } from "./dom.js";
-import { about, path, seriesQuery, state, subject } from "./state.js";
+import { about, fileName, path, seriesQuery, state, subject } from "./state.js";
 import { opens, periodOf, stepAt, withZone } from "./times.js";
 
 let shown = null;
@@ -167,7 +167,7 @@ export function caption() {
   return {
     title: `${state.survey.name}: ${subject(s)} over time`,
     lines: [`${periodOf({ start_ms: s.start_ms[0], end_ms: s.end_ms.at(-1), step: `${first} to ${s.steps.at(-1)}` })}`, $("series-hint").textContent, ...earlier],
-    name: `${state.survey.name}-${subject(s)}-steps-${first}-${s.steps.at(-1)}`,
+    name: fileName(s, first, s.steps.at(-1)),
     keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.value), dashOf(line.value)]),
   };
 }

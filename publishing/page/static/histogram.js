@@ -2,7 +2,7 @@
 import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { about, asked, histogramQuery, path, shownValues, state, subject } from "./state.js";
+import { about, asked, fileName, histogramQuery, path, shownValues, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const WITHHELD = {
@@ -216,7 +216,7 @@ export function caption() {
       `${periodOf(h)}, ${h.span === "filtered" ? "filtered curve" : h.span === "step" ? "one step" : "sliding window"}`,
       `${capital(about(h.estimator).label)}${post}; ${people}; ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}`,
     ],
-    name: `${state.survey.name}-${subject(h)}-step-${h.step}`,
+    name: fileName(h, h.step),
     keys: h.truth ? [["truth", colour("truth"), []]] : [],
   };
 }

@@ -309,10 +309,13 @@ async function start() {
     return setTimeout(() => location.reload(), 3000);
   }
   useSurvey(state.survey);
-  document.title = `${state.survey.name} · ldpstream`;
-  $("title").textContent = state.survey.name;
+  const { name, title, description, purpose, owner, contact } = state.survey;
+  document.title = `${title ?? name} · ldpstream`;
+  $("title").textContent = title ?? name;
+  $("whose").replaceChildren(...[description, purpose && `Purpose: ${purpose}`, owner && `Owner: ${owner}`, contact && `Contact: ${contact}`]
+    .filter(Boolean).map((text) => element("span", text)));
   const steps = `steps of ${duration(1000 * state.survey.step_seconds)}, windows of ${state.survey.window_steps} steps`;
-  $("about").textContent = `${state.survey.simulated ? "Simulated participants · " : ""}${steps} · fingerprint ${state.survey.fingerprint}`;
+  $("about").textContent = `${title === null ? "" : `${name} · `}${state.survey.simulated ? "Simulated participants · " : ""}${steps} · fingerprint ${state.survey.fingerprint}`;
   $("numbers").open = innerWidth >= 1100;
   startControls();
   readState();

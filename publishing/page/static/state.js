@@ -28,6 +28,8 @@ export const estimator = () => (estimators().includes(state.estimator) ? state.e
 
 // The attribute of an answer of the API, with the cohort if the answer is about one.
 export const subject = ({ attribute, cohort }) => (cohort === null ? attribute : `${attribute}, ${state.survey.cohort.name} ${cohort}`);
+// Name of a picture's file, as the API names its files.
+export const fileName = ({ survey, attribute, cohort, span, estimator: by }, ...steps) => [survey, attribute, cohort, span, by, "step", ...steps].filter((part) => part !== null).join("-");
 
 const whole = (text) => (/^\d{1,15}$/.test(text ?? "") ? Number(text) : null);
 

@@ -1,0 +1,162 @@
+"""Tests of the API's requests: unknown parameters, methods, redirects, names of downloads, and parameters at their bounds."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from msgspec.structs import replace
+
+from ldpstream.demo import Demo
+from ldpstream.publishing.api.app import create_api, create_surveys_api
+from ldpstream.publishing.api.routes import Served
+
+from .api_rig import STEPS, SURVEY, api_of
+
+URL = "/api/v1/attributes/screen"
+ODD = [
+    "", " ", "0", "-1", "1", "1e3", "nan", "inf", "9" * 400, "é", "\x00", "../x", "a,b", ",", "0,0", "[]", "{", "%", "null",
+]  # fmt: skip
+
+
+def bounds(schema: dict[str, Any]) -> Iterator[Any]:
+    """The numbers at, next to and beyond the limits that the description states."""
+    for part in [schema, *schema.get("anyOf", [])]:
+        for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+            if name in part:
+                limit = part[name]
+                yield from (limit, limit - 1, limit + 1, math.nextafter(limit, -math.inf), math.nextafter(limit, math.inf))
+        yield from part.get("enum", [])
+
+
+def test_no_value_of_a_parameter_gives_a_server_error(demo: Demo) -> None:
+    """The client raises what the API does not handle."""
+    api, tried = api_of(demo), 0
+    with TestClient(api) as client:
+        for path, operations in api.openapi()["paths"].items():
+            if path.endswith("/events"):
+                continue
+            asked = operations["get"].get("parameters", [])
+            for parameter in [p for p in asked if p["in"] == "query"]:
+                for value in [*ODD, *bounds(parameter["schema"])]:
+                    for attribute in ("screen", "latency_ms"):
+                        query = {"before": 1} | {parameter["name"]: value}
+                        known = {p["name"] for p in asked}
+                        answer = client.get(
+                            path.format(attribute=attribute), params={k: v for k, v in query.items() if k in known}
+                        )
+                        assert answer.status_code in (200, 404, 422), (path, parameter["name"], value)
+                        tried += 1
+        for name in ("attribute", "step", "span", "estimator", "cohort"):
+            for value in ODD:
+                assert client.get("/table", params={name: value}).status_code in (200, 404, 422)
+    assert tried > 2000
+
+
+@pytest.mark.parametrize("confidence", ["1e-9", "0.999999999", "0.9999999999", "1e-10", "0", "1"])
+@pytest.mark.parametrize("what", ["histogram", "series", "comparison"])
+def test_an_extreme_confidence_is_answered_or_refused(client: TestClient, what: str, confidence: str) -> None:
+    answer = client.get(f"{URL}/{what}", params={"confidence": confidence, **({"before": 1} if what == "comparison" else {})})
+    assert answer.status_code == (200 if confidence in ("1e-9", "0.999999999") else 422)
+    assert answer.status_code == 200 or answer.json()["detail"].startswith("confidence: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            f"{URL}/histogram?stop=3",
+            "parameters must be among step, span, estimator, post, confidence, top, cohort; got 'stop'",
+        ),
+        (f"{URL}/histogram?Step=3", "got 'Step'; did you mean step?"),
+        (f"{URL}/histogram?step=3&step=2", "step must be given once, got it 2 times"),
+        (f"{URL}/numbers.csv?estimator=mi", "parameters must be among span, last, step, cohort, zone; got 'estimator'"),
+        ("/api/v1/survey?x=1", "this request has no parameters; got 'x'"),
+        ("/api/v1/status?attribute=screen", "parameters must be among span; got 'attribute'"),
+    ],
+)
+def test_an_unknown_parameter_is_refused(client: TestClient, path: str, said: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+
+
+def test_the_pages_take_the_state_of_a_link(client: TestClient) -> None:
+    for path in ("/", "/table"):
+        assert client.get(f"{path}?attribute=screen&last=12&order=label").status_code == 200
+
+
+PATHS = ["/", "/table", "/page/page.js", "/favicon.ico", "/openapi.json", "/api/v1/survey", f"{URL}/histogram.csv"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_head_is_answered_like_get(client: TestClient, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert {k: v for k, v in head.headers.items() if k != "date"} == {k: v for k, v in get.headers.items() if k != "date"}
+
+
+def test_head_of_the_events_ends(client: TestClient) -> None:
+    answer = client.head("/api/v1/events")
+    assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/event-stream")
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/api/v1/events"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_other_methods_are_refused_with_the_methods_allowed(client: TestClient, path: str, method: str) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_redirects_are_relative(demo: Demo) -> None:
+    served = {"a": Served(replace(SURVEY, name="a"), demo.service.results, dict)}
+    with TestClient(create_surveys_api(served)) as client:
+        for path, target in [("/surveys/a", "a/"), ("/surveys/a?span=step", "a/?span=step")]:
+            answer = client.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+            assert (answer.status_code, answer.headers["location"]) == (307, target)
+        assert client.get("/surveys/nobody", follow_redirects=False).status_code == 404
+        for path in ("/api/v1/surveys/", "/surveys/a/table/", "/page"):
+            answer = client.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+            assert answer.status_code == 404
+            assert "evil" not in answer.headers.get("location", "")
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        ("screen/histogram.csv?span=step&step=2", "demo-screen-step-eb-step-2.csv"),
+        ("screen/histogram.csv?estimator=mi&post=norm-sub", f"demo-screen-window-mi-norm_sub-step-{STEPS - 1}.csv"),
+        ("screen/series.csv?span=filtered", f"demo-screen-series-filtered-filter-step-0-{STEPS - 1}.csv"),
+        ("latency_ms/numbers.csv?last=2", f"demo-latency_ms-numbers-window-eb-step-{STEPS - 2}-{STEPS - 1}.csv"),
+        ("screen/comparison.csv?before=1", f"demo-screen-comparison-window-eb-step-1-{STEPS - 1}.csv"),
+    ],
+)
+def test_downloads_say_what_they_are(client: TestClient, request_: str, name: str) -> None:
+    answer = client.get(f"/api/v1/attributes/{request_}")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    row = next(csv.DictReader(io.StringIO(answer.text)))
+    told = client.get(f"/api/v1/attributes/{request_.replace('.csv', '')}")
+    assert told.headers["content-disposition"] == f'inline; filename="{name[:-3]}json"'
+    for column in ("survey", "attribute", "span", "estimator"):
+        assert row[column] == told.json()[column]
+    assert row["survey"] == SURVEY.name
+    assert re.fullmatch(r"[\w.-]+", name, re.ASCII)
+
+
+def test_the_survey_says_whose_it_is_and_what_for(demo: Demo) -> None:
+    words = {
+        "title": "How <people> wait", "description": "Screens and waits.", "purpose": "Faster screens.", "owner": "Example Ltd",
+        "contact": "privacy@example.org",
+    }  # fmt: skip
+    survey = replace(SURVEY, **words)
+    with TestClient(create_api(survey, demo.service.results, dict)) as client:
+        assert client.get("/api/v1/survey").json().items() >= words.items()
+        page = client.get("/table").text
+        assert all(escape(text) in page for text in words.values())
+    with TestClient(create_api(SURVEY, demo.service.results, dict)) as client:
+        assert client.get("/api/v1/survey").json()["owner"] == SURVEY.owner
