@@ -146,7 +146,7 @@ def demo(
 
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
-    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is in use."""
+    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is taken, and says so."""
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
     from ldpstream.publishing.page.server import PageServer
 
@@ -154,8 +154,9 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
     api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
     try:
         server = PageServer(api, settings.page_host, settings.page_port)
-    except OSError:
+    except OSError as error:
         server = PageServer(api, settings.page_host, 0)
+        tell(f"Port {settings.page_port}: {error.strerror}; the page uses port {server.port}.")
     console.print(f"The live page: {server.url}", markup=False)
     try:
         yield

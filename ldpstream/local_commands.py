@@ -25,10 +25,13 @@ def services_command(
     survey_file: SurveyOrDemo = DEMO_SURVEY,
     folder: Annotated[Path | None, typer.Option(metavar="DIR", help="keep the data here", show_default="temporary")] = None,
 ) -> None:
-    """Start Kafka and Redis on this machine, without containers, and print the commands that use them."""
+    """Start Kafka and Redis on this machine, without containers, and print the commands that use them.
+
+    The ports are those of LDPSTREAM_KAFKA and LDPSTREAM_REDIS, if these name this machine; a taken port is replaced.
+    """
     load_survey(survey_file)
     settings = load_settings()
-    from ldpstream.local.pipeline import services, watch, what_to_type
+    from ldpstream.local.pipeline import Ports, services, watch, what_to_type
 
     effective = {
         "KAFKA": settings.kafka,
@@ -36,12 +39,13 @@ def services_command(
         "PAGE_PORT": str(settings.page_port),
         "GATEWAY_PORT": str(settings.gateway_port),
     }
+    wanted = Ports.of(settings)
     place = _temporary() if folder is None else nullcontext(folder.absolute())
-    with until_ctrl_c(), place as data, services(data, tell) as running:
+    with until_ctrl_c(), place as data, services(data, wanted, tell) as running:
         kept = "a temporary folder, deleted at the end" if folder is None else str(data)
         tell(f"Their data are in {kept}. Ctrl-C ends both.")
         tell("Open other terminals in this folder, and type one command in each:\n")
-        for line in what_to_type(running, survey_file, effective):
+        for line in what_to_type(running, wanted, survey_file, effective):
             tell(f"    {line}")
         watch([running.kafka, running.redis])
 
@@ -56,17 +60,21 @@ def try_command(
     first_step: FirstStep = None,
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step, in seconds")] = 5,
 ) -> None:
-    """Run the real pipeline on this machine: Kafka, Redis, an agent, the estimator with its page, the gateway, devices."""
-    survey = load_survey(survey_file)
+    """Run the real pipeline on this machine: Kafka, Redis, an agent, the estimator with its page, the gateway, devices.
+
+    The ports are those of LDPSTREAM_PAGE_PORT, LDPSTREAM_GATEWAY_PORT, LDPSTREAM_KAFKA and LDPSTREAM_REDIS; a taken port is
+    replaced.
+    """
+    survey, settings = load_survey(survey_file), load_settings()
     if data is not None:
         open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here
-    from ldpstream.local.pipeline import Trial
+    from ldpstream.local.pipeline import Ports, Trial
 
     devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed)]
     devices += [] if first_step is None else ["--first-step", str(first_step)]
     devices += [] if data is None else ["--data", str(data.absolute())]
     with until_ctrl_c(), _temporary() as folder:
-        Trial(survey_file, step_seconds, devices, folder, tell).run()
+        Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell).run()
 
 
 @contextmanager

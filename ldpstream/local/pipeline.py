@@ -20,6 +20,7 @@ from ldpstream.runtime.settings import PREFIX, Settings
 KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT = 9092, 9093, 6379
 PAGE_PORT: int = Settings.model_fields["page_port"].default
 GATEWAY_PORT: int = Settings.model_fields["gateway_port"].default
+THIS_MACHINE = (LOOPBACK, "localhost", "::1", "[::1]")
 LOOK_S = 0.5  # time between two looks at the processes
 
 Tell = Callable[[str], None]
@@ -38,12 +39,42 @@ class Services:
         return {"KAFKA": self.kafka.bootstrap, "REDIS": self.redis.url}
 
 
+@dataclass(frozen=True)
+class Ports:
+    """The ports that the settings ask for.
+
+    Attributes:
+        kafka, redis: ports of this machine in `kafka` and `redis`; the default ports if these settings name other machines.
+        page, gateway: the ports of the page and of the gateway; the default ports for 0.
+    """
+
+    kafka: int = KAFKA_PORT
+    redis: int = REDIS_PORT
+    page: int = PAGE_PORT
+    gateway: int = GATEWAY_PORT
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Ports":
+        kafka = [(host, int(port)) for host, _, port in (a.strip().rpartition(":") for a in settings.kafka.split(","))]
+        return cls(
+            _port_here(kafka, KAFKA_PORT),
+            _port_here(settings.redis_url().addresses, REDIS_PORT),
+            settings.page_port or PAGE_PORT,
+            settings.gateway_port or GATEWAY_PORT,
+        )
+
+
+def _port_here(addresses: Sequence[tuple[str, int]], default: int) -> int:
+    return next((port for host, port in addresses if host in THIS_MACHINE and port), default)
+
+
 @contextmanager
-def services(folder: Path, tell: Tell) -> Iterator[Services]:
-    """Kafka and Redis on loopback, which end with the context. If a default port is taken, another port is used and told.
+def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
+    """Kafka and Redis on loopback, which end with the context. If a wanted port is taken, another port is used and told.
 
     Args:
         folder: folder for data and logs; created if missing, and kept.
+        wanted: the ports of Kafka and Redis.
         tell: receives lines for the user.
 
     Raises:
@@ -53,12 +84,12 @@ def services(folder: Path, tell: Tell) -> Iterator[Services]:
         raise NodeError(lacking)
     if not kafka_jars.cached():
         tell(f"Maven fetches Apache Kafka {kafka_jars.KAFKA_VERSION}, once (43 MB) …")
-    ports = [chosen_port("Kafka", KAFKA_PORT, tell), port_or_free(CONTROLLER_PORT)]
+    ports = [chosen_port("Kafka", wanted.kafka, tell), port_or_free(CONTROLLER_PORT)]
     try:
         kafka = KafkaNode(ports, folder / "kafka")
     except kafka_jars.JarsError as error:
         raise NodeError(str(error)) from None
-    redis = RedisNode([chosen_port("Redis", REDIS_PORT, tell)], folder / "redis")
+    redis = RedisNode([chosen_port("Redis", wanted.redis, tell)], folder / "redis")
     tell("Kafka and Redis start …")
     with kafka, redis:
         tell(f"Kafka listens on {kafka.bootstrap}, Redis on {redis.url}.")
@@ -66,23 +97,24 @@ def services(folder: Path, tell: Tell) -> Iterator[Services]:
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
-    """Returns the server's default port, or a free port if the default port is taken."""
+    """Returns the wanted port of a server, or a free port if the wanted port is taken, and tells so."""
     if (chosen := port_or_free(port)) != port:
         tell(f"Port {port} is taken: {server} uses port {chosen}.")
     return chosen
 
 
-def what_to_type(running: Services, survey_file: Path, effective: dict[str, str]) -> list[str]:
+def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective: dict[str, str]) -> list[str]:
     """Returns the commands that use the services, one for each terminal.
 
     Args:
         running: the services.
+        wanted: the ports of page and gateway; a taken port is replaced by a free one.
         survey_file: the survey that the commands run.
         effective: the settings of a new terminal, without the prefix ``LDPSTREAM_``.
     """
-    page, gateway = port_or_free(PAGE_PORT), port_or_free(GATEWAY_PORT)
-    wanted = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
-    exports = [f"{PREFIX}{name}={value}" for name, value in wanted.items() if effective[name] != value]
+    page, gateway = port_or_free(wanted.page), port_or_free(wanted.gateway)
+    settings = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+    exports = [f"{PREFIX}{name}={value}" for name, value in settings.items() if effective[name] != value]
     commands = [
         f"ldpstream rehearse {shlex.quote(str(survey_file))} now.toml",
         "ldpstream agent now.toml",
@@ -109,12 +141,15 @@ class Trial:
         step_seconds: length of the rehearsal's steps.
         devices: options of `ldpstream produce`.
         folder: an existing empty folder for data and logs.
+        wanted: the ports to use, if they are free.
         tell: receives lines for the user.
     """
 
-    def __init__(self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, tell: Tell) -> None:
+    def __init__(
+        self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, wanted: Ports, tell: Tell
+    ) -> None:
         self._source, self._step_seconds, self._devices = survey_file, step_seconds, list(devices)
-        self._folder, self._tell = folder, tell
+        self._folder, self._wanted, self._tell = folder, wanted, tell
 
     def run(self) -> Never:
         """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends every process.
@@ -123,8 +158,9 @@ class Trial:
             NodeError: if a process does not start, or ends early.
         """
         with ExitStack() as stack:
-            running = stack.enter_context(services(self._folder, self._tell))
-            page, gateway = chosen_port("the page", PAGE_PORT, self._tell), chosen_port("the gateway", GATEWAY_PORT, self._tell)
+            running = stack.enter_context(services(self._folder, self._wanted, self._tell))
+            page = chosen_port("the page", self._wanted.page, self._tell)
+            gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
             now = self._folder / "now.toml"
             rehearse(self._source, now, self._step_seconds, time.time())
             settings = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}

@@ -1,13 +1,24 @@
-"""`ldpstream try` passes on what the simulated devices say. `tests/services/test_try.py` runs the whole pipeline."""
+"""`ldpstream try` uses the ports of the settings, and passes on what the simulated devices say.
 
+`tests/services/test_try.py` runs the whole pipeline.
+"""
+
+import re
+import socket
 from pathlib import Path
 
 import pytest
 
+from ldpstream.arguments import DEMO_SURVEY
+from ldpstream.cli import serve_demo
+from ldpstream.demo import Demo
 from ldpstream.local.commands import CommandNode
 from ldpstream.local.nodes import NodeError
-from ldpstream.local.pipeline import Trial
-from ldpstream.local.ports import free_ports
+from ldpstream.local.pipeline import Ports, Trial, chosen_port
+from ldpstream.local.ports import LOOPBACK, free_ports
+from ldpstream.producers.values import MarkovValues
+from ldpstream.runtime.settings import load_settings
+from ldpstream.surveys import load_survey
 
 
 class Devices(CommandNode):
@@ -34,9 +45,53 @@ class Devices(CommandNode):
 
 def test_the_devices_lines_are_told_once(tmp_path: Path) -> None:
     told, devices = list[str](), Devices(tmp_path)
-    trial = Trial(tmp_path / "survey.toml", 1, [], tmp_path, told.append)
+    trial = Trial(tmp_path / "survey.toml", 1, [], tmp_path, Ports(), told.append)
     (nobody,) = free_ports(1)
     with pytest.raises(NodeError, match="over"):
         trial._watch(nobody, [devices], devices)
     said = [f"The devices say: {line}" for line in ("step 0 closed", "step 1 closed", "bye")]
     assert told == [*said, "The devices have sent all their steps. The page stays until Ctrl-C."]
+
+
+@pytest.mark.parametrize(
+    ("settings", "ports"),
+    [
+        ({}, Ports(9092, 6379, 8080, 8081)),
+        ({"PAGE_PORT": "18080", "GATEWAY_PORT": "18081"}, Ports(9092, 6379, 18080, 18081)),
+        ({"KAFKA": "localhost:19092", "REDIS": "redis://127.0.0.1:16379/0"}, Ports(19092, 16379, 8080, 8081)),
+        ({"KAFKA": "a.example:19092,127.0.0.1:29092", "REDIS": "rediss://u:p@a.example:16379/0"}, Ports(29092)),
+        ({"REDIS": "unix:///run/redis.sock", "PAGE_PORT": "0"}, Ports()),
+    ],
+)
+def test_the_ports_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], ports: Ports) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(f"LDPSTREAM_{name}", value)
+    assert Ports.of(load_settings()) == ports
+
+
+def test_a_taken_port_is_replaced_and_told() -> None:
+    told = list[str]()
+    (port,) = free_ports(1)
+    assert chosen_port("the page", port, told.append) == port
+    assert not told
+    with socket.create_server((LOOPBACK, port)):
+        other = chosen_port("the page", port, told.append)
+    assert other != port
+    assert told == [f"Port {port} is taken: the page uses port {other}."]
+
+
+def test_the_demo_says_if_it_takes_another_port_than_the_one_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    survey = load_survey(DEMO_SURVEY)
+    demo = Demo(survey, MarkovValues(survey, 10, 1, 1), 1)
+    (port,) = free_ports(1)
+    monkeypatch.setenv("LDPSTREAM_PAGE_PORT", str(port))
+    with socket.create_server((LOOPBACK, port)), serve_demo(survey, demo):
+        pass
+    said = capsys.readouterr().out
+    other = re.findall(r"The live page: http://127\.0\.0\.1:(\d+)/", said)[0]
+    assert f"Port {port}: Address already in use; the page uses port {other}." in said
+    with serve_demo(survey, demo):
+        pass
+    assert capsys.readouterr().out == f"The live page: http://127.0.0.1:{port}/\n"

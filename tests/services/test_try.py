@@ -1,7 +1,6 @@
 """`ldpstream try` runs the whole pipeline with a real Kafka and a real Redis, and leaves nothing behind."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.local.commands import get
+from ldpstream.local.ports import free_ports
 from ldpstream.runtime.children import start
 from tests.conftest import give_up
 
@@ -42,20 +42,26 @@ def command_line(pid: int) -> str:
 
 
 @pytest.fixture
-def trial(kernels: None, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(kernels: None, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
     if reason := missing():
         give_up(reason)
+    page, gateway = free_ports(2)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
+    env |= {"LDPSTREAM_PAGE_PORT": str(page), "LDPSTREAM_GATEWAY_PORT": str(gateway)}
     command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3"]
     with (tmp_path / "out").open("wb") as out:
         process = start(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
-    yield process
+    yield process, page, gateway
     process.send_signal(signal.SIGINT)
     process.wait(PATIENCE_S)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
-def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(trial: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
+    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path
+) -> None:
+    trial, page, gateway = running
+
     def said() -> str:
         return (tmp_path / "out").read_text()
 
@@ -64,8 +70,9 @@ def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(trial: subproce
         return f": {USERS} reports counted and published." in said()
 
     wait_until(published, said)
-    (port,) = re.findall(r"The live page: http://127\.0\.0\.1:(\d+)/", said())
-    assert b"<html" in (get(int(port), "/") or b"")
+    assert f"The live page: http://127.0.0.1:{page}/\n" in said()
+    assert b"<html" in (get(page, "/") or b"")
+    assert get(gateway, "/ready") is not None
     started = children(trial.pid)
     names = ("kafka.Kafka", "redis-server", " agent ", " estimate ", " gateway ", " produce ")
     assert [sum(name in line for line in started.values()) for name in names] == [1] * 6, started
