@@ -41,7 +41,7 @@ from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
-from ldpstream.runtime.shutdown import end_within
+from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
 from ldpstream.runtime.survey_keeper import TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import check_session, group_id
@@ -231,6 +231,7 @@ class _Worker(faust.Worker):
 
     def _schedule_shutdown(self, number: Any) -> None:
         """Starts the shutdown, and ends the wait of `prepare` for Kafka."""
+        log.info(TOLD_TO_END, signal=signal.Signals(number).name)
         cast(AgentApp, self.app).stopping.set()
         super()._schedule_shutdown(number)
 

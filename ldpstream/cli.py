@@ -8,11 +8,12 @@ from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import structlog
 import typer
 
 from ldpstream import (
@@ -38,7 +39,7 @@ from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import Settings, load_settings
-from ldpstream.runtime.shutdown import end_within
+from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.runtime.waiting import Stopped, Unreachable, wait_for
 from ldpstream.surveys import Survey, load_survey
@@ -100,6 +101,12 @@ def ends_on_signal(within_s: float | None = None) -> Event:
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     return stop
+
+
+def log_when_told(stop: Event) -> None:
+    """Logs the end of the estimator once `stop` is set. A signal handler must not log: it may interrupt another line."""
+    stop.wait()
+    structlog.get_logger("ldpstream.estimator").info(TOLD_TO_END)
 
 
 def show_version(asked: bool) -> None:
@@ -356,6 +363,7 @@ def estimate(
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.
     stop = ends_on_signal(STOP_S if json is None else None)
+    Thread(target=log_when_told, args=(stop,), daemon=True).start()
     check = partial(TopicKeeper(settings, watch).check_topics, role="estimator")
     history = serve(watch, settings, stop, seen, check, until)
     if json is not None:

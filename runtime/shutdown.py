@@ -1,4 +1,4 @@
-"""The shutdown deadline of a process."""
+"""The end of a process: the line in its log, and the shutdown deadline."""
 
 import atexit
 import os
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+TOLD_TO_END = "told to end"  # every service logs this line at SIGTERM and Ctrl-C
 ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the deadline
 
 

@@ -34,6 +34,7 @@ from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protoc
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
+from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.waiting import Stopped, wait_for
 from ldpstream.surveys import Survey
@@ -170,7 +171,8 @@ def _run(
         starting: asyncio.Task[None] | None = None
         following: asyncio.Task[None] | None = None
 
-        def end() -> None:
+        def end(number: signal.Signals) -> None:
+            log.info(TOLD_TO_END, signal=number.name)
             server.should_exit = True
             told_to_stop.set()
             intake.stop()
@@ -178,7 +180,7 @@ def _run(
                 starting.cancel()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
+            loop.add_signal_handler(number, end, number)
         operating = None if back is None else asyncio.create_task(operator.serve([back]))
         try:
             with suppress(Stopped, asyncio.CancelledError):

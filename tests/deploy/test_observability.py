@@ -60,6 +60,13 @@ def test_every_alert_has_a_firing_and_a_quiet_test() -> None:
     assert set(cases) == {(alert, fires) for alert in alerts for fires in (True, False)}
 
 
+def test_every_alert_names_its_section_of_the_runbook() -> None:
+    headings = re.findall(r"(?m)^### (Ldpstream\w+)$", (ROOT / "docs" / "operate.md").read_text())
+    assert sorted(headings) == sorted(rule["alert"] for rule in rules())
+    for rule in rules():
+        assert rule["annotations"]["runbook_url"] == f"docs/operate.md#{rule['alert'].lower()}"
+
+
 def rules() -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"][0]["rules"]
     return made

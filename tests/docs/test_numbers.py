@@ -176,12 +176,13 @@ def test_the_image_has_the_documented_ports() -> None:
 
 
 ALERTS = {
-    "LdpstreamNoReports": ("read no envelope for half an hour", ("[15m]", "15m")),
+    "LdpstreamNoReports": ("For a quarter of an hour", ("== 0", "for 15m")),
     "LdpstreamLagGrowing": ("More than 10 000 records wait", ("> 10000", "10m")),
+    "LdpstreamGatewayRefuses": ("More than one request in twenty", ("> 0.05", "10m")),
     "LdpstreamRejectedRatio": ("More than one envelope in twenty", ("> 0.05", "15m")),
     "LdpstreamCommitsRefused": ("more than three times in a quarter of an hour", ("[15m]", "> 3")),
     "LdpstreamEstimateOverdue": ("is more than two minutes late", ("> 120", "1m")),
-    "LdpstreamPrivacyBudget": ("more than 80 % of the level's bound", ("> 0.8", "5m")),
+    "LdpstreamPrivacyBudget": ("more than 80 % of `eps_lifetime`", ("> 0.8", "5m")),
     "LdpstreamPoorFit": ("by more than 6 standard errors", ("> 6", "< -6")),
     "LdpstreamDrift": ("5.7e-7", ("< 5.7e-7",)),
 }

@@ -14,6 +14,7 @@ import pytest
 
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children
+from ldpstream.runtime.shutdown import TOLD_TO_END
 
 from .rig import KafkaNode, RedisNode, free_ports
 
@@ -84,6 +85,11 @@ def test_all_processes_wait_for_kafka_and_redis(early: Early, kafka_node: KafkaN
     redis_node.start()
     early.until(lambda: all(early.get(name, "/ready")[0] == 200 for name in ("agent", "estimate", "gateway")))
     early.until(lambda: counted(early.get("agent", "/metrics")[1]) == 500)
+    for process in early.started:
+        process.terminate()
+    for process in early.started:
+        process.wait(DEADLINE_S)
+    assert [name for name in ("agent", "estimate", "gateway") if TOLD_TO_END not in early.said(name)] == []
 
 
 def counted(metrics: str) -> int:
