@@ -61,7 +61,8 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {"step": "step", "window": f"window of {publication.panes} steps up to", "filtered": "filtered curve at step"}
     late = "" if publication.complete else ", incomplete"
-    reports = f"{publication.reports:,} reports" if publication.reports else "nobody reported"
+    silence = "nobody reported" if publication.complete else "no report counted"
+    reports = f"{publication.reports:,} reports" if publication.reports else silence
     table = Table(
         title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
         caption="\n".join([*numbers_lines(publication), privacy_line(publication)]),

@@ -19,9 +19,9 @@ Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "drift"]
 class Alert(msgspec.Struct, frozen=True):
     """A warning about a survey or, with an attribute, about this attribute. The page of the survey has the details.
 
-    late: the next estimate is overdue by more than two minutes. silent: nobody reported in the latest step. fit: the counts do
-    not fit the mechanism. incomplete: reports of the latest estimate may be missing. levels: two levels differ. jump: a share
-    jumped. drift: a share moved in the latest step.
+    late: the next estimate is overdue by more than two minutes. silent: no report of the latest step has been counted. fit: the
+    counts do not fit the mechanism. incomplete: reports of the latest estimate may be missing. levels: two levels differ. jump:
+    a share jumped. drift: a share moved in the latest step.
     """
 
     kind: Kind

@@ -15,7 +15,7 @@ alarm within 90 steps after the jump has the delay 90.
 
 Run lengths. Filters follow streams without a jump; their stated run length is the default.
 
-Jumps found. One of 10 constant values jumps after 100 steps. The table has the part of 100 filters that have found the jump.
+Jumps found. One of k constant values jumps after 100 steps. The table has the part of the filters that have found the jump.
 """
 
 import math
@@ -27,12 +27,12 @@ from rich.table import Table
 
 from lab.bench.many_filters import ManyFilters
 from ldpstream.estimators.changes import RUN_LENGTH as STATED
-from ldpstream.estimators.changes import STARTS
+from ldpstream.estimators.changes import STARTS, detectable
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 
-RUN_LENGTH, GAIN, BEFORE, AFTER = 2000, 0.03, 60, 90
+RUN_LENGTH, GAIN, BEFORE, AFTER = STATED, 0.03, 60, 90
 SPREAD = 0.01  # standard deviation of an observation
 WAITS = (1, 3, 5, 10, 30)  # steps after a jump
 STATISTICS = ("change", "cusum", "glr", "sum")
@@ -77,8 +77,8 @@ def statistics(found: FloatArray, change: FloatArray) -> dict[str, FloatArray]:
 
 def delays(k: int, seed: int = 1) -> list[list[str]]:
     """Returns the rows of the table for k values."""
-    rng, length = np.random.default_rng([seed, k]), 300
-    quiet = statistics(*innovations(rng, length, 400, np.zeros(k)))
+    rng, length, quiet_streams = np.random.default_rng([seed, k]), 300, max(400, 40_000 // k)
+    quiet = statistics(*innovations(rng, length, quiet_streams, np.zeros(k)))
     limits = {name: np.quantile(each.max(axis=0), math.exp(-length / RUN_LENGTH)) for name, each in quiet.items()}
     rows = []
     for values, size in JUMPS:
@@ -133,9 +133,10 @@ def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missin
     return int(many.alarms.sum())
 
 
-def found_within(size: float) -> list[float]:
-    """Returns the parts of 100 filters of 10 values that find a jump of `size` within `WAITS` steps."""
-    rng, many, truth = np.random.default_rng([4, int(10 * size)]), ManyFilters(100, 10, STATED), np.full((100, 10), 0.1)
+def found_within(size: float, k: int = 10, filters: int = 100) -> list[float]:
+    """Returns the parts of these filters of k values that find a jump of `size` within `WAITS` steps."""
+    rng, many = np.random.default_rng([4, int(10 * size)]), ManyFilters(filters, k, STATED)
+    truth = np.full((filters, k), 0.1)
     found = []
     for t in range(1, 101 + max(WAITS)):
         if t == 101:
@@ -167,7 +168,7 @@ REAL: dict[str, tuple[Mechanism, int, float]] = {
 def main() -> None:
     """Prints both tables."""
     console = Console(width=120)
-    shown = Table("k", "values that jump", "size", *STATISTICS, title=f"Mean steps to an alarm; run length {RUN_LENGTH}")
+    shown = Table("k", "values that jump", "size", *STATISTICS, title=f"Mean steps to an alarm; run length {RUN_LENGTH:g}")
     for k in (2, 10, 100):
         for row in delays(k):
             shown.add_row(*row)
@@ -181,9 +182,13 @@ def main() -> None:
         alarms = mechanism_alarms(m, people, 300, 1000, missing)
         lengths.add_row(str(m.k), name, str(alarms), f"{300_000 / max(alarms, 1):.0f}")
     console.print(lengths)
-    parts = Table("size", *(f"{wait} steps" for wait in WAITS), title=f"Jumps found within some steps; stated {STATED:g} steps")
+    waits = [f"{wait} steps" for wait in WAITS]
+    parts = Table("k", "size", *waits, title=f"Jumps found within some steps; stated {STATED:g} steps")
     for size in (1.0, 1.5, 2.0, 3.0, 5.0):
-        parts.add_row(f"{size:g}", *(f"{100 * part:.0f} %" for part in found_within(size)))
+        parts.add_row("10", f"{size:g}", *(f"{100 * part:.0f} %" for part in found_within(size)))
+    for k, filters in ((2, 400), (10, 300), (100, 60), (1000, 20)):  # the size that the page calls detectable
+        size = detectable(k, 1.0)
+        parts.add_row(str(k), f"{size:.2f}", *(f"{100 * part:.0f} %" for part in found_within(size, k, filters)))
     console.print(parts)
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import norm
 
+from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.differences import difference_errors
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
@@ -278,9 +279,20 @@ class ApiResponses:
             below_least=[p.below_least for p in found],
             interval_withheld=[result.interval_withheld for result in results], lines=drawn,
             changes=changes, change_labels=[attribute.label(change.value) for change in changes],
+            detectable=self._detectable(attribute, found, shown) if span == "filtered" else None,
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
             earlier=earlier_parts(self._survey, self.replaced(), name, span, chosen, shown, confidence, before, cohort),
         )  # fmt: skip
+
+    def _detectable(self, attribute: Attribute, found: Sequence[Publication], values: Sequence[int]) -> float | None:
+        """Returns `Series.detectable`."""
+        step = next((p.step for p in reversed(found) if p.reports), None)
+        counted = None if step is None else self._source.get([publication_key(attribute.name, "step", step)])[0]
+        if counted is None or INVERSION not in counted.estimators:
+            return None
+        errors = counted.estimators[INVERSION].standard_errors
+        known = [error for value in values if (error := errors[value]) is not None]
+        return detectable(attribute.k, max(known)) if known else None
 
     def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
         attribute = self._known(name, span, cohort)

@@ -324,6 +324,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
     survey replaces, the oldest first, if the series has fewer steps than the request allows. `every`: the series has one step
     in `every`; it is above 1 if the request covers more than 1000 kept steps. The jumps of the other steps are then missing.
+    `detectable` is the size of a jump of any value of the lines that the filter finds within five steps in about 9 of 10 cases,
+    at the noise of the latest step with reports (None for other spans, and without standard errors).
     """
 
     survey: str
@@ -343,6 +345,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[Line]
     changes: list[Jump]
     change_labels: list[str]
+    detectable: float | None
     eps_t: dict[str, list[float]]
     earlier: list[EarlierPart]
 

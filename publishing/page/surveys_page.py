@@ -17,7 +17,7 @@ COLUMNS = (
 )
 TEXTS = {
     "late": "the next estimate is overdue",
-    "silent": "nobody reported in the latest step",
+    "silent": "no report of the latest step has been counted",
     "fit": "the counts do not fit the mechanism",
     "incomplete": "reports may be missing",
     "levels": "the levels differ",

@@ -1,5 +1,6 @@
 """The latest estimates as a plain HTML page, for browsers without JavaScript."""
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -133,9 +134,9 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
 def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
     return "".join(
         f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports so far: "
-        f"{_percent(of.now.guess)} if the value never changed, at most {_percent(of.now.guess_any_values)} if it may change at "
-        f"every step. In a year: {_percent(of.year.guess)} and at most {_percent(of.year.guess_any_values)}. Without reports: "
-        f"{_percent(1 / a.k)}.</p>\n"
+        f"{_chance(of.now.guess)} if the value never changed, at most {_chance(of.now.guess_any_values, True)} if it may "
+        f"change at every step. In a year: {_chance(of.year.guess)} and at most {_chance(of.year.guess_any_values, True)}. "
+        f"Without reports: {_chance(1 / a.k)}.</p>\n"
         for name, of in outlook.items()
     )
 
@@ -147,7 +148,8 @@ def _about(survey: Survey, h: Histogram) -> str:
             f"the least size of {survey.cohort.least:,}. No histogram is published."
         )
     if not h.converged and h.reports == 0:
-        return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): nobody reported."
+        silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
+        return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): {silence}."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
     withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
     failed = f" Could not be calculated from these counts: {', '.join(h.diagnostics.failed)}." if h.diagnostics.failed else ""
@@ -165,7 +167,8 @@ def _numbers(h: Histogram) -> str:
     for name, number in h.numbers.items():
         interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
         shown.append(f"{NUMBERS[name]} {_four_digits(number.value)}{interval}")
-    return f"<p>In the attribute's unit, from the default estimate: {', '.join(shown)}.</p>\n" if shown else ""
+    source = "the filter's shares" if h.span == "filtered" else "the smooth part of the default estimate"
+    return f"<p>In the attribute's unit, from {source}: {', '.join(shown)}.</p>\n" if shown else ""
 
 
 def _four_digits(number: float | None) -> str:
@@ -188,6 +191,13 @@ def _row(cells: list[str]) -> str:
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %".replace("-", "−")
+
+
+def _chance(x: float, bound: bool = False) -> str:
+    """A chance as the live page writes it: only a chance of 1 or a bound is "100 %"."""
+    if x > 0.9995:
+        return "100 %" if bound or x >= 1 else "&gt; 99.9 %"
+    return f"{100 * x:.{1 if x >= 0.1 else max(1, 1 - math.floor(math.log10(100 * x)))}f} %"
 
 
 def time_text(time_ms: int) -> str:

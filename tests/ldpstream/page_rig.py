@@ -112,11 +112,11 @@ def extend(
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
 
 
-def silent(survey: Survey, results: MemoryResults, step: int) -> None:
-    """Publish one more step, in which nobody reported."""
+def silent(survey: Survey, results: MemoryResults, step: int, complete: bool = True) -> None:
+    """Publish one more step, in which nobody reported; or whose reports no agent has counted, if it is not complete."""
     made = []
     for i, mechanisms in enumerate(survey.mechanisms):
         nothing = [m.empty_table() for m in mechanisms]
         spans: tuple[Span, ...] = ("step", "window")
-        made += [conclude(survey, i, step, span, [nothing], True) for span in spans]
+        made += [conclude(survey, i, step, span, [nothing], complete) for span in spans]
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))

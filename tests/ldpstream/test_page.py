@@ -226,6 +226,28 @@ def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, wid
         page.close()
 
 
+def test_the_page_does_not_say_that_nobody_reported_while_agents_are_down(open_page: OpenPage) -> None:
+    survey, results = many(10, 2, 3)
+    silent(survey, results, 3, complete=False)
+    silent(survey, results, 4, complete=False)
+    with served(survey, results) as url:
+        page = open_page(url)
+        assert page.locator("#alerts-list li").first.inner_text() == (
+            "No report has been counted in the latest step, 5 Jan 2026, 00:04–00:05 UTC (step 4). The counting agents may have "
+            "stopped: reports may wait in the log."
+        )
+        assert "No report has been counted in this window: there is no estimate." in page.locator("#summary").inner_text()
+        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "no report has been counted"
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#readout").inner_text() == "0: no estimate, since no report has been counted"
+        assert "obody reported" not in page.locator("body").inner_text()
+        page.goto(f"{url}table")
+        assert "no report has been counted" in page.locator("body").inner_text()
+        assert "obody reported" not in page.locator("body").inner_text()
+        page.close()
+
+
 def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
     survey, results = many(500, 1, 1)
     (m,) = survey.mechanisms[0]

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.core.result import Ok
 
 from ldpstream.demo import Demo
+from ldpstream.estimators.changes import threshold
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.producers.gateway.openapi import description
 from ldpstream.publishing.api import earlier
@@ -203,6 +204,16 @@ def test_the_series_the_histogram_and_the_status_show_a_jump(demo: Demo) -> None
             screen, latency = client.get("/api/v1/status", params={"span": span}).json()["attributes"]
             assert (screen["span"], screen["change"], screen["change_label"]) == (span, jump, "map")
             assert (latency["change"], latency["change_label"]) == (None, None)
+
+
+def test_a_filtered_series_states_the_jump_that_it_would_find(client: TestClient, demo: Demo) -> None:
+    for name in ("screen", "latency_ms"):
+        url = f"/api/v1/attributes/{name}/series"
+        found = client.get(url, params={"span": "filtered", "values": "0,2"}).json()
+        errors = published(demo, name, "step", STEPS - 1).estimators["mi"].estimate().standard_errors[[0, 2]]
+        k = SURVEY.attributes[SURVEY.index(name)].k
+        assert found["detectable"] == pytest.approx(0.6 * threshold(k, 10_000) * errors.max())
+        assert client.get(url, params={"span": "step"}).json()["detectable"] is None
 
 
 def test_an_attribute_with_too_many_values_has_no_filtered_curve(demo: Demo) -> None:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -136,5 +137,7 @@ def test_the_terminal_shows_that_nobody_reported() -> None:
     console.print(histogram_table(SURVEY, publications(REPORTED)[-1], None))
     shown = console.export_text()
     assert "nobody reported" in shown
+    console.print(histogram_table(SURVEY, msgspec.structs.replace(publications(REPORTED)[-1], complete=False), None))
+    assert "no report counted" in console.export_text()
     assert "nan" not in shown
     assert "0.04" not in shown  # 1/k

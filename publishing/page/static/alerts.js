@@ -1,5 +1,5 @@
 // The banner: what speaks against the numbers below, in the order of importance.
-import { $, element, grouped, plural, points } from "./dom.js";
+import { $, capital, element, grouped, plural, points, silence } from "./dom.js";
 import { duration, periodOfStep } from "./times.js";
 
 const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // thresholds of the alerts
@@ -34,14 +34,18 @@ function ofService(status, now) {
   } else if (silent && rejected) {
     said.push(["rejected", `${plural(rejected, "envelope")} rejected so far, most often: ${reason}.`]);
   }
-  if (silent) said.push(["silent", `Nobody reported in the latest step, ${periodOfStep(status.latest_step)}.`]);
+  if (silent) {
+    const complete = status.attributes.every((overview) => overview.step_complete);
+    const why = complete ? "" : " The counting agents may have stopped: reports may wait in the log.";
+    said.push(["silent", `${capital(silence(complete))} in the latest step, ${periodOfStep(status.latest_step)}.${why}`]);
+  }
   return said;
 }
 
 function ofAttribute(overview, everybodySilent) {
   const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
     .map(([name, z]) => ["fit", `${name}: the counts do not fit the mechanism (z = ${z.toFixed(1)}). Reports are forged, or the survey is wrong.`]);
-  if (overview.step_reports === 0 && !everybodySilent) said.push(["silent", "nobody reported in the latest step."]);
+  if (overview.step_reports === 0 && !everybodySilent) said.push(["silent", `${silence(overview.step_complete)} in the latest step.`]);
   if (!overview.step_complete || !overview.complete) said.push(["incomplete", "incomplete: reports of the latest estimate may be missing."]);
   if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
     const [one, other] = overview.levels_pair;

@@ -1,7 +1,7 @@
 // The curves over time, the jumps, and the numbers of reports.
 import { jumpText } from "./alerts.js";
 import { colour, colourOf, dashOf, lineChart, stepsChart } from "./charts.js";
-import { $, capital, element, grouped, percent, table } from "./dom.js";
+import { $, capital, element, grouped, percent, points, silence, table } from "./dom.js";
 import { about, fileName, path, seriesQuery, state, subject } from "./state.js";
 import { opens, periodOf, stepAt, withZone } from "./times.js";
 
@@ -80,7 +80,7 @@ function earlierText(part) {
 }
 
 // Why there is no curve.
-const nothing = (s) => (s.below_least.some(Boolean) ? "In these steps the cohort is below the least size" : "Nobody reported in these steps");
+const nothing = (s) => (s.below_least.some(Boolean) ? "In these steps the cohort is below the least size" : `${capital(silence(s.complete.every(Boolean)))} in these steps`);
 
 function words(s, jumps, here, joined) {
   const each = s.span === "filtered" ? "in each step" : `used by the estimate of each step${s.span === "window" ? ", from its whole window" : ""}`;
@@ -93,7 +93,7 @@ function words(s, jumps, here, joined) {
   const now = s.lines.some((line) => line.frequencies.at(-1) !== null) ? "" : "in the last step with reports";
   const which = state.values ? "the chosen values" : `the ${s.lines.length} most frequent values ${now}`.trim();
   const trusted = s.interval_withheld.some(Boolean) ? " where they can be trusted" : "";
-  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap nobody reported${s.cohort === null ? "" : ", or the cohort is below the least size"}${joined ? ", or the value is unknown" : ""}.`;
+  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap no report was counted${s.cohort === null ? "" : ", or the cohort is below the least size"}${joined ? ", or the value is unknown" : ""}.`;
   const marked = `${jumps ? " A dashed line in a value's colour marks a jump." : ""}${here ? " A grey or blue dashed line marks the times shown above." : ""}`;
   $("series-hint").textContent = `${name}, ${which}, with ${Math.round(100 * s.confidence)} % intervals${trusted}. Each point stands at the end of its step. ${thinned(s)}${gap}${marked}`;
 }
@@ -136,6 +136,12 @@ function readCurves(i) {
   $("legend-period").textContent = periodOf({ start_ms: s.start_ms[i], end_ms: s.end_ms[i], step });
 }
 
+// The smallest jump that "no jump" rules out, nearly.
+function detectable(s) {
+  if (s.detectable === null) return "";
+  return ` At the noise of the latest step with reports, a jump of ${points(s.detectable).slice(1)} percentage points or more is found within five steps in about 9 of 10 cases.`;
+}
+
 // Lists the jumps of all values, also of the values without a curve.
 function drawJumps(s) {
   const items = s.changes.map((change, i) => {
@@ -144,7 +150,7 @@ function drawJumps(s) {
     item.append(state.curves.includes(change.value) ? key(change.value) : element("span", "", { class: "key line" }), `${moved} (${interval}) ${at}`);
     return item;
   });
-  if (s.span === "filtered" && !items.length) items.push(element("li", "No jump was detected in these steps."));
+  if (s.span === "filtered" && !items.length) items.push(element("li", `No jump was detected in these steps.${detectable(s)}`));
   $("changes").replaceChildren(...items);
 }
 

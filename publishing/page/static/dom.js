@@ -14,6 +14,9 @@ export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
 export const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
 
+// Why there is no estimate. While records wait in the log, reports may exist that no agent has counted.
+export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");
+
 // Privacy loss as text. Large numbers have fewer digits.
 export function nats(x) {
   if (x === null) return "∞ nats";

@@ -1,6 +1,6 @@
 // The histogram: its values, order, zoom, and the table of its numbers.
 import { barChart, colour, colourOf } from "./charts.js";
-import { $, capital, element, grouped, percent, plural, table } from "./dom.js";
+import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { about, asked, fileName, histogramQuery, path, shownValues, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
@@ -60,18 +60,18 @@ function summary(h, known) {
   const box = $("summary");
   const intervals = h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`;
   $("when").textContent = periodOf(h);
-  if (h.span === "filtered" && !known) return box.replaceChildren("Nobody has reported up to this step: there is no estimate.");
+  if (h.span === "filtered" && !known) return box.replaceChildren(h.complete ? "Nobody has reported up to this step: there is no estimate." : "No report has been counted up to this step: there is no estimate.");
   if (h.below_least) {
     const { name, least } = state.survey.cohort;
     const number = `${plural(h.reports, "report")} in this ${h.span}, below the least size of ${grouped(least)}: no histogram is published.`;
     return box.replaceChildren(explained(`${capital(name)} ${h.cohort}`, "cohort"), `: ${number}`);
   }
-  if (!known) return box.replaceChildren(`Nobody reported in this ${h.span}: there is no estimate.`);
+  if (!known) return box.replaceChildren(`${capital(silence(h.complete))} in this ${h.span}: there is no estimate.`);
   const people = `of at least ${plural(h.people_at_least, "person").replace("persons", "people")}`;
   const reports = explained(`${plural(h.reports, "report")} ${people}`, "reports");
   const ends = explained(intervals, "interval");
   if (h.span === "filtered") {
-    const here = h.reports ? [reports, " in this step."] : ["Nobody reported in this step: the curve is predicted from earlier steps."];
+    const here = h.reports ? [reports, " in this step."] : [`${capital(silence(h.complete))} in this step: the curve is predicted from earlier steps.`];
     box.replaceChildren(...here, " The filtered curve is estimated from ", explained(plural(h.panes, "step"), "steps"), " so far, with ", ends, ".");
   } else {
     const who = h.cohort === null ? [] : [explained(`${capital(state.survey.cohort.name)} ${h.cohort}`, "cohort"), ": "];
@@ -155,7 +155,7 @@ export function unread() {
 
 const nothing = (h) => {
   if (h.below_least) return "the cohort is below the least size";
-  return h.reports ? "no estimate from these counts" : "nobody reported";
+  return h.reports ? "no estimate from these counts" : silence(h.complete);
 };
 
 function read(i) {

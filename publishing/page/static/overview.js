@@ -1,5 +1,5 @@
 // The table of attributes: privacy first, then people and the most frequent values.
-import { $, chance, element, grouped, nats, percent, plural, table } from "./dom.js";
+import { $, chance, element, grouped, nats, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { state } from "./state.js";
 
@@ -45,7 +45,7 @@ function rowsOf(overview, choose) {
     row.append(level, ...privacyCells(outlook));
     if (i === 0) {
       const people = element("td", grouped(overview.reports), { class: "number", rowspan: levels.length, "data-name": "reports" });
-      const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`).join(", ") : overview.reports ? "no estimate from these counts" : "nobody reported";
+      const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`).join(", ") : overview.reports ? "no estimate from these counts" : silence(overview.complete);
       row.append(people, element("td", top, { class: "top", rowspan: levels.length, "data-name": "most frequent" }));
     }
     return row;

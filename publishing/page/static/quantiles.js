@@ -1,12 +1,17 @@
 // The mean and the percentiles of an attribute's numbers: of the chosen step, and over time.
 import { colourOf, lineChart } from "./charts.js";
 import { thinned } from "./curves.js";
-import { $, element } from "./dom.js";
+import { $, capital, element, silence } from "./dom.js";
 import { explained } from "./explain.js";
 import { numbersQuery, path, state, subject } from "./state.js";
 import { opens, periodOf, withZone } from "./times.js";
 
 const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
+// Why the numbers do not follow from the bars of the histogram.
+const SOURCE = {
+  filtered: "They come from the filter's shares.",
+  counts: "They come from the smooth part of the default estimate, which steadies the tails. The mean and percentiles of the bars above can differ from them.",
+};
 let shown = null;
 
 // Number in the attribute's unit, with four digits.
@@ -32,7 +37,7 @@ export function drawQuantiles(s, view, period) {
   });
   read(here());
   const known = s.lines.some((line) => line.values.some((x) => x !== null));
-  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread.` : s.cohort === null ? "Nobody reported in these steps." : "There is no estimate in these steps.";
+  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread. ${SOURCE[s.span] ?? SOURCE.counts}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
   $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${subject(s)} over time. The list and the CSV have the numbers.`);
   $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
   $("quantiles-json").href = path("numbers", numbersQuery());
