@@ -45,7 +45,7 @@ from scipy import special
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
-from ldpstream.estimators.estimate import Estimate, check_groups
+from ldpstream.estimators.estimate import Estimate, groups_of
 from ldpstream.estimators.likelihood import mle
 from ldpstream.mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -94,7 +94,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
     Raises:
         ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
     """
-    check_groups([(m, table)], steps)
+    groups_of(m, table, steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
     if not found:
         return Fit(math.nan, math.nan, None, {})

@@ -1,272 +1,57 @@
-"""Empirical Bayes (EB): the default estimate, which learns from the counts how the shares are distributed.
+"""Empirical Bayes (EB), the default estimate: it learns from the counts how the shares are distributed."""
 
-At most nine values have a fixed prior and an exact posterior: see `estimators.few_values`. This text is about more values.
+from collections.abc import Iterable
+from typing import overload
 
-The shares f_v are independent draws from an unknown prior G, given that they sum to 1. The inversion of value v has the
-likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterior mean under an estimated G.
+import numpy.typing as npt
 
-1. G is a distribution on a grid, fitted by expectation maximisation (EM). Without step 2, this is the nonparametric maximum
-   likelihood of Kiefer and Wolfowitz. For few values, that maximum follows the noise.
-2. A Dirichlet process with base H and mass M regularises G. An EM step counts H as M further values:
-
-       G ← (M H + Σ_v posterior_v) / (M + k)
-
-   H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
-   shares) and of power laws. EM fits the weights of the mixture, given that the shares sum to 1 (step 3). EM starts with a
-   large weight of nearly equal shares, and keeps it if the noise is much larger than the shares. So for few values the
-   parametric family H decides, and for many values the counts decide. If a few values have most of the people, the gamma
-   distributions have the mean of the other values: with the mean 1/k, the shares of the others would add up to nearly 1 where
-   the noise hides them. The noise can also hide some values of medium size. Then the smallest shares lie below that mean. So
-   further gamma distributions have 0.5, 0.2 and 0.05 times the mean. Without them, step 3 would make the shares of medium size
-   too small.
-3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
-   (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
-   for λ. With a flat prior, normal noise and posterior modes, this is the projection onto the simplex (norm-sub).
-4. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
-   probabilities of the counts under each model, given that the shares sum to 1. Intervals do not use the further model: it
-   would make them too narrow where the counts cannot decide.
-
-Sources: Kiefer and Wolfowitz 1956; Jiang and Zhang 2009; Koenker and Mizera 2014 (grid); Ferguson 1973 (Dirichlet process).
-"""
-
-import math
-from dataclasses import dataclass
-
-import numpy as np
-from scipy import special
-from scipy.ndimage import gaussian_filter1d
-
-from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
-from ldpstream.estimators.few_values import FEW_VALUES, FewValues
-from ldpstream.estimators.posterior import Posterior
-from ldpstream.estimators.value_likelihood import (
-    LARGE,
-    LEAST,
-    SPACING,
-    Observation,
-    ValueLikelihood,
-    observations,
-    people_of,
-    value_likelihood,
-)
+from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of
+from ldpstream.estimators.ordered import ordered_posterior
+from ldpstream.estimators.unordered import unordered_posterior
 from ldpstream.mechanisms import CountTable, Mechanism
-from ldpstream.mechanisms.arguments import FloatArray
-
-SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # of the gamma laws
-EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # of the power laws
-TAIL = 1.5  # exponent of a power law with a fixed share of H, so that any large share is possible
-TAIL_SHARE, TAIL_VALUES = 0.05, 2.0  # largest share of this law, and largest number of values that it explains
-FAR_BELOW = 0.8  # largest mean of H without the large values, in units of 1/k
-NEARLY_EQUAL = 0.5  # first weight of the gamma law of nearly equal shares, which noise alone then does not take away
-EQUAL = 2.0  # prior log-odds of exactly equal shares to each M
-PARTS = (0.5, 0.2, 0.05)  # smaller means of further gamma laws, as parts of the mean of SHAPES
-PART_SHAPES = (1, 10)  # of these laws
-BASE_ROUNDS = 60  # EM steps for the weights of H
-MASSES = (1024.0, 128.0, 16.0, 2.0)  # M, in values
-SMALL_DOMAIN = 16.0  # M is larger by this number / k
-ROUNDS = 10  # EM steps for G and each M
-NEWTON_STEPS = 30  # largest number of further Newton steps for λ
-BLUR = 2.0  # width of the normal density that smooths G for intervals, in points (SPACING standard errors)
-LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
-SUM_TOLERANCE = 1e-12  # largest distance of the sum of the shares from 1
-NOT_MANY = 20  # most values for which every interval holds the unshrunk one; so few counts tell too little about G
 
 
-def empirical_bayes(m: Mechanism, table: CountTable, *, steps: int = 1) -> Estimate:
+@overload
+def empirical_bayes(
+    m: Mechanism, table: CountTable, *, ordered: bool = ..., widths: npt.ArrayLike | None = ..., steps: Steps = ...
+) -> Estimate: ...
+@overload
+def empirical_bayes(
+    m: Iterable[Group], *, ordered: bool = ..., widths: npt.ArrayLike | None = ..., steps: Steps = ...
+) -> Estimate: ...
+def empirical_bayes(
+    m: Mechanism | Iterable[Group],
+    table: CountTable | None = None,
+    *,
+    ordered: bool = False,
+    widths: npt.ArrayLike | None = None,
+    steps: Steps = 1,
+) -> Estimate:
     """Posterior means of the shares, under a prior that is fitted to the counts.
 
+    The likelihoods of several levels are multiplied. The function ignores levels without information (no reports, or p = q).
+
     Args:
-        m: the mechanism.
+        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
         table: the mechanism's count table.
+        ordered: true if neighbouring values have similar shares, such as the bins of a number: see `estimators.ordered`. For
+            more than 10 000 values the estimate does not use the order.
+        widths: (k,) widths of the bins of ordered values, positive; None for equal widths. The shares per unit of width are
+            smooth.
         steps: as in `matrix_inversion`.
 
     Returns:
         Frequencies at least 0, with sum 1. Standard errors are posterior standard deviations. For the intervals, see
-        `estimators.posterior`, and for at most nine values `estimators.few_values`. All numbers are NaN if the counts carry no
-        information (`Estimate.of_nothing`).
+        `estimators.posterior`, and for at most nine values `estimators.few_values`. For ordered values, `posterior` is `Draws`.
+        All numbers are NaN if the counts carry no information (`Estimate.of_nothing`).
 
     Raises:
-        ValueError: if the table belongs to another mechanism or holds invalid counts, or `steps` is not allowed.
+        ValueError, TypeError: as in `matrix_inversion`; also if the widths are not k positive finite numbers, or are given for
+            values without order.
     """
-    return combined_empirical_bayes([(m, table)], steps)
-
-
-def combined_empirical_bayes(groups: list[Group], steps: Steps = 1) -> Estimate:
-    """`empirical_bayes` from the counts of several mechanisms or levels, whose likelihoods are multiplied.
-
-    The function ignores groups without information (no reports, or p = q).
-    """
-    k = check_groups(groups, steps)
-    n = sum(table.n for _, table in groups)
-    seen = observations(groups, steps)
-    if not seen:
-        return Estimate.of_nothing(k, n)
-    if k <= FEW_VALUES:
-        few = FewValues.of(seen, k)
-        exact = few.posterior(people_of(groups, steps))
-        return Estimate(few.mean, exact.standard_errors, n, posterior=exact)
-    values = value_likelihood(seen, k)
-    mean, on_grid, converged = fit_values(values, k)
-    f = mean[values.kind]
-    posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps), every=k <= NOT_MANY)
-    return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
-
-
-def posterior_means(seen: list[Observation], k: int) -> FloatArray:
-    """Returns the frequencies of `combined_empirical_bayes` from at least one observation, (k,)."""
-    if k <= FEW_VALUES:
-        return FewValues.of(seen, k).mean
-    values = value_likelihood(seen, k)
-    f = fit_values(values, k)[0][values.kind]
-    return np.asarray(f / f.sum())
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """G for one mass M of the Dirichlet process.
-
-    Attributes:
-        score: logarithm of the probability of the counts given the sum of the shares, each value predicted from all others.
-        mean: (kinds,) posterior means.
-        posterior: posterior for intervals, one probability for each entry of the grid.
-        excess: distance of the sum of the means from 1.
-    """
-
-    score: float
-    mean: FloatArray
-    posterior: FloatArray
-    excess: float
-
-
-def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray, bool]:
-    """Averages the fits of all M and equal shares, weighted by their scores. The posterior leaves equal shares out.
-
-    Returns the posterior mean of each kind, the posterior for intervals, and true if the shares sum to 1.
-    """
-    merged = values.merged()
-    base = _base(merged, k)
-    prior, by, fits = base, 0.0, []
-    for mass in MASSES:
-        fit, prior, by = _fit_mass(values, merged, k, base, mass + SMALL_DOMAIN / k, prior, by)
-        fits.append(fit)
-    *weights, equal = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
-    mean = np.sum([weight * fit.mean for weight, fit in zip(weights, fits, strict=True)], axis=0) + equal / k
-    weights = special.softmax([fit.score for fit in fits])
-    posterior = np.sum([weight * fit.posterior for weight, fit in zip(weights, fits, strict=True)], axis=0)
-    return mean, posterior, max(abs(fit.excess) for fit in fits) <= 1e-6
-
-
-def _fit_mass(
-    values: ValueLikelihood, merged: ValueLikelihood, k: int, base: FloatArray, mass: float, prior: FloatArray, by: float
-) -> tuple[_Fit, FloatArray, float]:
-    """Fits G and λ for one M, from a first prior and λ. Returns the fit, the fitted prior and λ."""
-    for _ in range(ROUNDS):
-        now = _Posteriors.of(merged, prior, by)
-        prior = np.maximum((mass * base + now.total) / (mass + k), LEAST)
-        by -= _newton_step(merged, k, now)
-    low, high = -math.inf, math.inf
-    for _ in range(NEWTON_STEPS):
-        now = _Posteriors.of(values, prior, by)
-        excess = float(values.times @ now.mean) - 1
-        low, high = (low, by) if excess > 0 else (by, high)
-        if abs(excess) <= SUM_TOLERANCE:
-            break
-        by -= _newton_step(values, k, now)
-        if not low < by < high:
-            by = (low + high) / 2
-    points, cells = values.points, values.cells
-    own = values.normalised(now.like * prior[cells])
-    others = now.like * (mass * base[cells] + np.maximum(now.total[cells] - own, 0)) / (mass + k - 1)
-    largest = np.maximum.reduceat(values.log_like + by * points[cells], values.start[:-1])
-    law = (mass * base + now.total) / (mass + k)
-    spread = k * float(law @ points**2 - (law @ points) ** 2)  # prior variance of the sum
-    score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
-    score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
-    blurred = gaussian_filter1d(now.total, BLUR, mode="nearest")[cells] - gaussian_filter1d(own, BLUR, mode="constant")
-    wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
-    return _Fit(score, now.mean, _given_the_sum(values, wide), excess), prior, by
-
-
-@dataclass(frozen=True, slots=True)
-class _Posteriors:
-    """The posterior of every kind under a prior and λ.
-
-    Attributes:
-        like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
-        mean, variance: (kinds,) of the posteriors.
-        total: (J,) sum of the posteriors of all values at each point.
-    """
-
-    like: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    total: FloatArray
-
-    @classmethod
-    def of(cls, values: ValueLikelihood, prior: FloatArray, by: float) -> "_Posteriors":
-        from ldpstream.estimators.posterior_kernels import posterior, tilt
-
-        kinds = values.times.size
-        found = cls(np.empty(values.log_like.size), np.empty(kinds), np.empty(kinds), np.empty(values.points.size))
-        tilt(values.log_like, values.start, values.first, values.points, by, found.like)
-        posterior(
-            found.like, values.start, values.first, values.points, prior, values.times, found.mean, found.variance, found.total
-        )
-        return found
-
-
-def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
-    """Returns the log-probability of the counts if every share is 1/k; -∞ if 1/k is far outside some value's likelihood."""
-    at = values.start[:-1] + np.searchsorted(values.points, 1 / k) - values.first
-    if (at < values.start[:-1]).any() or (at >= values.start[1:]).any() or (values.points[values.cells[at]] != 1 / k).any():
-        return -math.inf
-    return float(values.times @ values.log_like[at])
-
-
-def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray:
-    """Multiplies each posterior by the density of the sum of the other shares: nearly normal, at 1 minus this share.
-
-    If this density is 0 at all points, because they are too far apart, the nearest one remains.
-    """
-    mean, variance = values.moments(posterior)
-    rest = np.maximum(values.times @ variance - variance, (SPACING * values.error) ** 2)  # at least the width of a cell
-    away = (values.points[values.cells] - mean[values.rows]) ** 2 / rest[values.rows]
-    away -= np.minimum.reduceat(away, values.start[:-1])[values.rows]
-    return values.normalised(posterior * np.exp(-away / 2))
-
-
-def _base(values: ValueLikelihood, k: int) -> FloatArray:
-    """Returns the probability of each point under H. EM fits the weights of its distributions, and Newton's method fits λ."""
-    mean = _mean_of_the_rest(values, k)
-    laws = np.array([
-        *(values.gamma(mean, shape) for shape in SHAPES),
-        *(values.power_law(k, exponent) for exponent in EXPONENTS),
-        *(values.gamma(part * mean, shape) for part in PARTS for shape in PART_SHAPES),
-    ])  # fmt: skip
-    first = np.full(len(laws), (1 - NEARLY_EQUAL) / len(laws))
-    first[len(SHAPES) - 1] += NEARLY_EQUAL
-    weights, by = first, 0.0
-    for _ in range(BASE_ROUNDS):
-        law = np.maximum(weights @ laws, LEAST)
-        now = _Posteriors.of(values, law, by)
-        weights = (weights * (laws @ (now.total / law)) + first) / (k + 1)
-        by -= _newton_step(values, k, now)
-    tail = min(TAIL_SHARE, TAIL_VALUES / k)
-    law = (1 - tail) * weights @ laws + tail * values.power_law(k, TAIL)
-    return np.asarray(np.maximum(law, LEAST))
-
-
-def _newton_step(values: ValueLikelihood, k: int, now: _Posteriors) -> float:
-    """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
-    longest = LONGEST * (k + 1 / values.error)
-    step = (float(values.times @ now.mean) - 1) / max(float(values.times @ now.variance), 1e-300)
-    return min(max(step, -longest), longest)
-
-
-def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
-    """Returns the mean of H: that of the values without the large ones if it is far below 1/k, and otherwise 1/k."""
-    large = values.unbiased > LARGE * values.error
-    count = float(values.times[large].sum())
-    left = 1 - float(values.times[large] @ values.unbiased[large])
-    mean = max(left, math.sqrt(count) * values.error) / max(k - count, 1)  # the sum of the large shares has an error
-    return mean if count <= k / 2 and mean < FAR_BELOW / k else 1 / k
+    groups = groups_of(m, table, steps)
+    if ordered:
+        return ordered_posterior(groups, widths, steps)
+    if widths is not None:
+        raise ValueError("widths need ordered=True: the estimate without order ignores them")
+    return unordered_posterior(groups, steps)

@@ -16,9 +16,12 @@ the same factor. The estimate of a bin is the sum of its cells.
 Source: Li et al. 2020, arXiv:1912.01051, §5.5 (τ, the smoothing step); Silverman, Jones, Wilson and Nychka 1990 (EMS).
 """
 
+from collections.abc import Iterable
+from typing import overload
+
 import numpy as np
 
-from ldpstream.estimators.estimate import Estimate, Group, check_groups
+from ldpstream.estimators.estimate import Estimate, Group, groups_of
 from ldpstream.estimators.likelihood import likelihood_terms
 from ldpstream.estimators.optimum import duality_gap, evaluate
 from ldpstream.mechanisms import CountTable, Mechanism
@@ -28,11 +31,19 @@ CELLS = 256  # least number of cells that are smoothed
 TOLERANCE = 1e-3  # τ, in nats
 
 
-def ems(m: Mechanism, table: CountTable, max_iter: int = 10_000) -> Estimate:
-    """Histogram of a number by EM with smoothing, for values in the order of their bins.
+@overload
+def ems(m: Mechanism, table: CountTable, *, max_iter: int = ...) -> Estimate: ...
+@overload
+def ems(m: Iterable[Group], *, max_iter: int = ...) -> Estimate: ...
+def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_iter: int = 10_000) -> Estimate:
+    """Histogram of a number by EM with smoothing (EMS), for values in the order of their bins.
+
+    A pure mechanism has the likelihood of its support counts, which is far faster for local hashing. For several levels, each
+    EM step is one of `ibu`.
 
     Args:
-        m: the mechanism: Square Wave, or any other mechanism on bins.
+        m: the mechanism: Square Wave, or any other mechanism on bins; or a list of pairs (mechanism, table), one for each
+            level, without `table`.
         table: the mechanism's count table.
         max_iter: largest number of iterations, at least 1.
 
@@ -41,24 +52,17 @@ def ems(m: Mechanism, table: CountTable, max_iter: int = 10_000) -> Estimate:
         `Estimate.of_nothing`.
 
     Raises:
-        ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
+        ValueError, TypeError: as in `matrix_inversion`.
 
     >>> from ldpstream.mechanisms import mechanism
     >>> m = mechanism("SW", k=5, eps=1.0)
     >>> ems(m, m.table(7, np.array([1, 2, 2, 1, 1, 0]))).frequencies.round(3).tolist()
     [0.175, 0.622, 0.142, 0.061, 0.001]
     """
-    return combined_ems([(m, table)], max_iter)
-
-
-def combined_ems(groups: list[Group], max_iter: int = 10_000) -> Estimate:
-    """EMS over several mechanisms at once: each EM step is one of `estimators.likelihood.gibu`. The arguments are as for `ems`.
-
-    A pure mechanism has the likelihood of its support counts, which is far faster for local hashing.
-    """
-    k = check_groups(groups, 1)
+    groups = groups_of(m, table)
+    k = groups[0][0].k
     integer("max_iter", max_iter, 1, 10**9)
-    n = sum(table.n for _, table in groups)
+    n = sum(counts.n for _, counts in groups)
     terms = likelihood_terms(groups, "support")
     if not any(term(np.full(k, 1 / k))[1].any() for term in terms):
         return Estimate.of_nothing(k, n)

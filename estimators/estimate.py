@@ -1,6 +1,6 @@
 """The result of every estimator."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,20 +89,33 @@ def of_each_group(groups: list[Group], steps: Steps) -> list[int]:
     return each
 
 
-def check_groups(groups: list[Group], steps: Steps) -> int:
-    """Checks groups and steps, and returns the common domain size.
+def groups_of(m: Mechanism | Iterable[Group], table: CountTable | None = None, steps: Steps = 1) -> list[Group]:
+    """Returns the arguments of an estimator as checked groups.
+
+    Args:
+        m, table: a mechanism and its count table; or m alone, a list of such pairs, one for each level.
+        steps: as in `matrix_inversion`.
 
     Raises:
-        ValueError: if there is no group, the domains differ, a table belongs to another mechanism or has invalid counts, or
+        TypeError: if m and table are neither a mechanism with its table nor a list of such pairs alone.
+        ValueError: if there is no pair, the domains differ, a table belongs to another mechanism or has invalid counts, or
             `steps` is wrong (`of_each_group`).
     """
-    of_each_group(groups, steps)
+    groups: list[Group] = []
+    for pair in m if table is None and isinstance(m, Iterable) else [(m, table)]:
+        match pair:
+            case (Mechanism() as own, CountTable() as counts):
+                groups.append((own, counts))
+            case _:
+                got = ", ".join(type(part).__name__ for part in pair) if isinstance(pair, tuple | list) else type(pair).__name__
+                raise TypeError(f"an estimator needs a mechanism and its table, or a list of such pairs alone, got {got}")
     if not groups:
-        raise ValueError("groups must hold at least one mechanism with its table, got none")
+        raise ValueError("an estimator needs at least one mechanism with its table, got an empty list")
+    of_each_group(groups, steps)
     k = groups[0][0].k
-    for m, table in groups:
-        if m.k != k:
-            raise ValueError(f"groups must share one domain, got k = {k} and k = {m.k}")
-        m.require(table)
-        m.table(table.n, table.counts)
-    return k
+    for own, counts in groups:
+        if own.k != k:
+            raise ValueError(f"all levels must have one domain, got k = {k} and k = {own.k}")
+        own.require(counts)
+        own.table(counts.n, counts.counts)
+    return groups

@@ -1,6 +1,6 @@
 """Exact posterior of the shares of few values: the default estimate for at most nine values.
 
-Nine counts do not tell how shares are distributed, so nothing is fitted to them (as `estimators.empirical_bayes` does for more
+Nine counts do not tell how shares are distributed, so nothing is fitted to them (as `estimators.unordered` does for more
 values). The prior is a fixed mixture of laws, and the posterior of each law is exact up to a fine lattice. Under every law, the
 shares are independent draws from one distribution g, given that they sum to 1:
 

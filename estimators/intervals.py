@@ -9,7 +9,7 @@ few reports, the frequent values fall by several standard errors. IBU has more b
 import numpy as np
 
 from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms.arguments import FloatArray
 
 ROUNDING = 1e-7  # smallest standard error in `bias`: an iteration ends at about this distance from its limit
@@ -36,7 +36,7 @@ def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
             gamma = m.q + (m.p - m.q) * np.clip(raw.frequencies, 0, 1)
             h = table.n * (m.p - m.q) ** 2 / np.maximum(gamma, 1e-100)
             weights += h
-            own = raw if len(groups) == 1 else combined_inversion([(m, table)])
+            own = raw if len(groups) == 1 else matrix_inversion(m, table)
             weighted += h * own.frequencies
     if not weights.any():
         return raw.frequencies

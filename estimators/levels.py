@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
-from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
     for pair in pairs:
         two = [groups[i] for i in pair]
         of_pair = [reports[i] for i in pair]
-        together = combined_inversion(two, steps=of_pair).frequencies
-        own = [combined_inversion([group]).frequencies for group in two]
+        together = matrix_inversion(two, steps=of_pair).frequencies
+        own = [matrix_inversion([group]).frequencies for group in two]
         difference = np.abs(own[0] - own[1])
         variance = np.zeros(difference.size)
         reach = 0.0

@@ -2,17 +2,20 @@
 
 IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
 run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: it leaves the estimate
-nearer to uniform than the maximum. For many values and few reports, the regularised estimate is often more accurate. `mle` and
-`combined_mle` return the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
+nearer to uniform than the maximum. For many values and few reports, the regularised estimate is often more accurate. `mle`
+returns the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
 
 The functions use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
 pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.
 """
 
+from collections.abc import Iterable
+from typing import overload
+
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
+from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of
 from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
 from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.estimators.value_likelihood import kinds
@@ -27,32 +30,47 @@ MAX_EVALUATIONS = 10_000  # largest number of evaluations of a likelihood by `ml
 UNIFORM_SHARE = 0.01  # share of the uniform distribution in a starting point: EM multiplies, so a zero would stay zero
 
 
+@overload
 def ibu(
-    m: Mechanism,
-    table: CountTable,
+    m: Mechanism, table: CountTable, *, max_iter: int = ..., tol: float = ..., steps: Steps = ..., delta: float = ...,
+    start: npt.ArrayLike | None = ..., likelihood: str = ...,
+) -> Estimate: ...  # fmt: skip
+@overload
+def ibu(
+    m: Iterable[Group], *, max_iter: int = ..., tol: float = ..., steps: Steps = ..., delta: float = ...,
+    start: npt.ArrayLike | None = ..., likelihood: str = ...,
+) -> Estimate: ...  # fmt: skip
+def ibu(
+    m: Mechanism | Iterable[Group],
+    table: CountTable | None = None,
+    *,
     max_iter: int = 10_000,
     tol: float = 1e-12,
-    steps: int = 1,
-    *,
+    steps: Steps = 1,
     delta: float = 0.0,
     start: npt.ArrayLike | None = None,
     likelihood: str = "exact",
 ) -> Estimate:
-    """Iterative Bayesian update: EM from the uniform distribution, as in the literature. For support counts c an iteration is
+    """Iterative Bayesian update (IBU, for several levels GIBU): EM from the uniform distribution, as in the literature.
+
+    For support counts c of one mechanism an iteration is
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
+
+    For several levels, one EM maximises the sum of the levels' log-likelihoods. Each level has its own channel. The function
+    ignores levels without information (no reports, or p = q).
 
     Each iteration raises the likelihood. For support counts the time of an iteration is O(number of different counts), at most
     1.6 µs for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
 
     Args:
-        m: the mechanism.
-        table: the mechanism's count table. If the table carries no information, the result is `Estimate.of_nothing`.
+        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
+        table: the mechanism's count table. If the counts carry no information, the result is `Estimate.of_nothing`.
         max_iter: largest number of iterations, at least 1.
         tol: stop when no frequency changes by more than `tol`, in [0, 1].
         steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
-            this test.
+            this test. Algorithm 1 of GIBU uses only `delta` to stop.
         start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. `ibu` mixes in
             one per cent of the uniform distribution, since EM keeps zeros at zero.
         likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines the true likelihood (GRR, L-GRR,
@@ -61,32 +79,13 @@ def ibu(
             pure (SW, location mechanisms) have no support counts, and always use the true likelihood.
 
     Raises:
-        ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
+        ValueError, TypeError: as in `matrix_inversion`.
 
-    Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023.
+    Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023. Several levels: ElSalamouny and
+    Palamidessi 2022 (free-will privacy), Algorithm 1 (GIBU).
     """
-    return gibu([(m, table)], max_iter, tol, steps, delta=delta, start=start, likelihood=likelihood)
-
-
-def gibu(
-    groups: list[Group],
-    max_iter: int = 10_000,
-    tol: float = 1e-12,
-    steps: Steps = 1,
-    *,
-    delta: float = 0.0,
-    start: npt.ArrayLike | None = None,
-    likelihood: str = "exact",
-) -> Estimate:
-    """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods. Each group has its own channel.
-
-    `gibu` returns one estimate for people who chose different mechanisms or privacy levels. The function ignores groups without
-    information (no reports, or p = q). The arguments are as for `ibu`. `gibu` converges to the maximum that `combined_mle`
-    returns.
-
-    Source: free-will privacy (GIBU), Algorithm 1. That algorithm uses only `delta` to stop.
-    """
-    k = check_groups(groups, steps)
+    groups = groups_of(m, table, steps)
+    k = groups[0][0].k
     integer("max_iter", max_iter, 1, 10**9)
     real("tol", tol, 0.0, 1.0)
     real("delta", delta, 0.0, 1e300)
@@ -95,37 +94,37 @@ def gibu(
         f = (1 - UNIFORM_SHARE) * distribution("start", start, k) + UNIFORM_SHARE / k
     terms = likelihood_terms(groups, likelihood)
     if not _tells(terms):
-        return Estimate.of_nothing(k, sum(table.n for _, table in groups))
+        return Estimate.of_nothing(k, sum(counts.n for _, counts in groups))
     f, iterations, converged = em(terms, f, max_iter, tol, delta * sum(term.n for term in terms))
     return _estimate(groups, terms, f / f.sum(), steps, iterations, converged)
 
 
-def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "exact") -> Estimate:
-    """Returns the maximum of the likelihood, the limit of EM.
+@overload
+def mle(m: Mechanism, table: CountTable, *, steps: Steps = ..., likelihood: str = ...) -> Estimate: ...
+@overload
+def mle(m: Iterable[Group], *, steps: Steps = ..., likelihood: str = ...) -> Estimate: ...
+def mle(
+    m: Mechanism | Iterable[Group], table: CountTable | None = None, *, steps: Steps = 1, likelihood: str = "exact"
+) -> Estimate:
+    """Maximum-likelihood estimate (MLE), the limit of EM.
 
-    For support counts the maximum has a closed form, exact to machine precision. Newton's method finds λ with O(k) operations
-    per pass:
+    For the support counts of one mechanism the maximum has a closed form. Newton's method finds λ with O(k) operations per
+    pass:
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000
-    evaluations of the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were
-    enough. `mle` has no argument `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
+    For support counts the maximum is exact to machine precision, also for several levels: see `estimators.optimum`. For other
+    likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000 evaluations of
+    the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were enough. `mle` has
+    no argument `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """
-    return combined_mle([(m, table)], steps, likelihood=likelihood)
-
-
-def combined_mle(groups: list[Group], steps: Steps = 1, *, likelihood: str = "exact") -> Estimate:
-    """Returns the maximum of the groups' likelihood, the limit of `gibu`. Arguments and accuracy are as for `mle`.
-
-    For support counts the maximum is exact to machine precision, for any number of groups: see `estimators.optimum`.
-    """
-    k = check_groups(groups, steps)
+    groups = groups_of(m, table, steps)
+    k = groups[0][0].k
     terms = likelihood_terms(groups, likelihood)
     if not _tells(terms):
-        return Estimate.of_nothing(k, sum(table.n for _, table in groups))
+        return Estimate.of_nothing(k, sum(counts.n for _, counts in groups))
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         f, iterations = separable_maximum(supports)

@@ -1,7 +1,7 @@
 """Empirical-Bayes estimate of the histogram of an ordered attribute: neighbouring values have similar shares.
 
 The estimate is a weighted mean of three: the smooth estimate (`estimators.smooth_prior`), the estimate with plateaus and jumps
-(`estimators.plateaus`), and the estimate without order (`estimators.empirical_bayes`). The mean of the first two is weighted
+(`estimators.plateaus`), and the estimate without order (`estimators.unordered`). The mean of the first two is weighted
 against the third by Stein's unbiased estimate of the risk, in units of the noise:
 
     R = Σ_v (f̂_v - z_v)² / N_v + 2 Σ_v ∂f̂_v/∂z_v          z: unbiased shares, N: variances of their noise
@@ -44,12 +44,11 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from ldpstream.estimators.draws import Draws, Unshrunk
-from ldpstream.estimators.empirical_bayes import combined_empirical_bayes, posterior_means
-from ldpstream.estimators.estimate import Estimate, Group, Steps, check_groups
+from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
 from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
+from ldpstream.estimators.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
-from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.inference import Variance
 
@@ -62,30 +61,15 @@ SURE = 0.5  # standard deviations of R by which the smooth posterior must claim 
 LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
 
 
-def ordered_empirical_bayes(
-    m: Mechanism, table: CountTable, *, widths: npt.ArrayLike | None = None, steps: int = 1
-) -> Estimate:
-    """Posterior means of the shares of ordered values; see `combined_ordered_empirical_bayes`."""
-    return combined_ordered_empirical_bayes([(m, table)], widths, steps)
-
-
-def combined_ordered_empirical_bayes(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
+def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
     """Posterior means of the shares of ordered values, with posterior draws for intervals, means and quantiles.
 
     Args:
-        groups: mechanisms with their tables.
-        widths: (k,) widths of the bins, positive; None for equal widths. The shares per unit of width are smooth.
-        steps: as in `matrix_inversion`.
-
-    Returns:
-        Frequencies above 0, with sum 1. `posterior` is `Draws`, for at most 10 000 values; for more, the result is that of
-        `combined_empirical_bayes`. All numbers are NaN if the counts carry no information (`Estimate.of_nothing`).
-
-    Raises:
-        ValueError: as in `combined_inversion`, or if the widths are not k positive finite numbers.
+        groups: checked groups.
+        widths, steps: as in `empirical_bayes`.
     """
-    k = check_groups(groups, steps)
-    unordered = combined_empirical_bayes(groups, steps)
+    k = groups[0][0].k
+    unordered = unordered_posterior(groups, steps)
     if np.isnan(unordered.frequencies).any() or k > MAX_ORDERED:
         return unordered
     z, variances, noise_at = _inversion(groups, steps)
@@ -116,7 +100,7 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
         shares: (k,) estimated shares; NaN if there is no estimate.
         standard_errors: (k,) their standard errors, positive.
         n: number of reports.
-        widths: as in `combined_ordered_empirical_bayes`.
+        widths: as in `empirical_bayes`.
 
     Raises:
         ValueError: if the widths are not k positive finite numbers.
@@ -145,7 +129,7 @@ def _misfit(smooth: SmoothPosterior, risk: float, noise: FloatArray) -> FloatArr
 
 
 def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatArray:
-    """Returns the frequencies of `combined_empirical_bayes` after all inversions move by these numbers, (k,)."""
+    """Returns the frequencies of `unordered_posterior` after all inversions move by these numbers, (k,)."""
     moved = [Observation(each.z + by, each.variance) for each in observations(groups, steps)]
     return posterior_means(moved, by.size)
 

@@ -27,7 +27,7 @@ class StepNoise:
 
 
 def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepNoise:
-    """Returns the noise of `combined_inversion` at one step.
+    """Returns the noise of `matrix_inversion` at one step.
 
     The same people report at every step, with unchanged values. At a level with `every_steps` = w, the people of a step report
     again after w steps. Over many steps, their lasting noise is that of w times as many people. The rest is fresh.

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import special
 
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
-from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.inference import Variance
@@ -60,11 +60,11 @@ class Observation:
 
 
 def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
-    """Returns the inversion of each group with information. The arguments are as for `combined_inversion`."""
+    """Returns the inversion of each group with information. The arguments are as for `matrix_inversion`."""
     found, everyone = [], people_of(groups, steps)
     k = groups[0][0].k
     for m, table, each in informative(groups, steps):
-        raw = combined_inversion([(m, table)], steps=each)
+        raw = matrix_inversion(m, table, steps=each)
         z = raw.frequencies[:k]
         noise = m.noise(raw.standard_errors[:k] ** 2, table.n, each, everyone)
         found.append(Observation(_with_possible_sum(z, noise) if callable(noise) else z, noise))

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ldpstream.estimators import (
-        combined_empirical_bayes,
-        combined_mle,
-        combined_ordered_empirical_bayes,
         empirical_bayes,
-        gibu,
+        ems,
         ibu,
         matrix_inversion,
         mean,
         mle,
-        ordered_empirical_bayes,
         post_process,
         quantiles,
     )
@@ -28,11 +24,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "combined_empirical_bayes",
-    "combined_mle",
-    "combined_ordered_empirical_bayes",
     "empirical_bayes",
-    "gibu",
+    "ems",
     "ibu",
     "ledger",
     "load_survey",
@@ -40,7 +33,6 @@ __all__ = [
     "mean",
     "mechanism",
     "mle",
-    "ordered_empirical_bayes",
     "post_process",
     "quantiles",
 ]

@@ -11,13 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from ldpstream.estimators.empirical_bayes import combined_empirical_bayes
-from ldpstream.estimators.ems import combined_ems
+from ldpstream.estimators.empirical_bayes import empirical_bayes
+from ldpstream.estimators.ems import ems
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
-from ldpstream.estimators.likelihood import combined_mle, gibu
-from ldpstream.estimators.matrix_inversion import combined_inversion
-from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
+from ldpstream.estimators.likelihood import ibu, mle
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.frequencies import Withheld
@@ -60,7 +59,7 @@ class Counts:
     @cached_property
     def inversion(self) -> Estimate:
         """The raw matrix inversion."""
-        return combined_inversion(self.groups, steps=self.reports)
+        return matrix_inversion(self.groups, steps=self.reports)
 
     @cached_property
     def free(self) -> FloatArray:
@@ -108,15 +107,13 @@ class PublishedEstimator:
 
 
 def _empirical_bayes(counts: Counts) -> Estimate:
-    if not counts.in_order:
-        return combined_empirical_bayes(counts.groups, counts.reports)
-    widths = None if counts.edges is None else np.diff(counts.edges)
-    return combined_ordered_empirical_bayes(counts.groups, widths, counts.reports)
+    widths = np.diff(counts.edges) if counts.in_order and counts.edges is not None else None
+    return empirical_bayes(counts.groups, ordered=counts.in_order, widths=widths, steps=counts.reports)
 
 
 def _ibu(counts: Counts) -> Estimate:
     iterations = min(10_000, max(100, MAX_IBU_WORK // (counts.k * len(counts.groups))))
-    return gibu(counts.groups, iterations, steps=counts.reports, likelihood="support")
+    return ibu(counts.groups, max_iter=iterations, steps=counts.reports, likelihood="support")
 
 
 ESTIMATORS: tuple[PublishedEstimator, ...] = (
@@ -135,7 +132,7 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
         mechanisms="mechanisms of numbers",
         default=True,
         intervals="never",
-        make=lambda counts: combined_ems(counts.groups),
+        make=lambda counts: ems(counts.groups),
     ),
     PublishedEstimator(
         name=INVERSION,
@@ -159,7 +156,7 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
         mechanisms="mechanisms of categories",
         max_k=MAX_LIKELIHOOD,
         intervals="unless biased",
-        make=lambda counts: combined_mle(counts.groups, counts.reports, likelihood="support"),
+        make=lambda counts: mle(counts.groups, steps=counts.reports, likelihood="support"),
     ),
     PublishedEstimator(
         name=FILTER,

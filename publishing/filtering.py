@@ -22,7 +22,7 @@ import numpy as np
 from ldpstream.estimators.changes import Change
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.local_level import Filtered, LocalLevel
-from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.ordered import smoothed_shares
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.step_noise import step_noise
@@ -53,7 +53,7 @@ def conclude_filtered(
         edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
     """
     step = made[0]
-    raw = combined_inversion(list(zip(mechanisms, tables, strict=True))).frequencies
+    raw = matrix_inversion(zip(mechanisms, tables, strict=True)).frequencies
     level = _restored(state, mechanisms[0].k, step.step)
     found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
     biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)

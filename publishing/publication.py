@@ -10,7 +10,7 @@ import msgspec
 from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.levels import levels_difference
-from ldpstream.estimators.matrix_inversion import combined_inversion, matrix_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, Counts, estimators, is_numeric
 from ldpstream.publishing.finite import Attempts, finite
@@ -250,7 +250,7 @@ def conclude(
     raw, nothing = counts.inversion, Estimate.of_nothing(asked.k, counts.n)
     moved = None
     if before is not None:
-        moved = attempts.of("drift", lambda: drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw), None)
+        moved = attempts.of("drift", lambda: drift(matrix_inversion(zip(mechanisms, before, strict=True)), raw), None)
     rows = estimators(mechanisms)
     estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
     differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)

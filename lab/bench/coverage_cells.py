@@ -16,7 +16,7 @@ from lab.bench.accuracy.cells import Cell, draw
 from lab.bench.accuracy.compare import SURELY
 from lab.bench.accuracy.measure import random_of
 from lab.bench.accuracy.shapes import Shape
-from ldpstream.estimators import Estimate, combined_ordered_empirical_bayes, empirical_bayes
+from ldpstream.estimators import Estimate, empirical_bayes
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
 
@@ -95,7 +95,7 @@ def coverage_of(cell: Cell, truth: FloatArray, runs: int, seed: int) -> list[Cel
         _, table = draw(cell, truth, random_of(cell, seed, run))
         held.add(empirical_bayes(m, table, steps=cell.steps))
         if cell.ordered:
-            ordered.add(combined_ordered_empirical_bayes([(m, table)], None, cell.steps))
+            ordered.add(empirical_bayes(m, table, ordered=True, steps=cell.steps))
     return [held.row(cell, "eb"), *([ordered.row(cell, "eb ordered")] if cell.ordered else [])]
 
 

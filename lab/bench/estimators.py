@@ -11,7 +11,7 @@ from rich.table import Table
 
 from lab.peers.environment import LIBRARIES, accuracy_of_peers, time_peers
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import combined_mle, empirical_bayes, gibu, ibu, mle, ordered_empirical_bayes
+from ldpstream.estimators import empirical_bayes, ibu, mle
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
@@ -99,12 +99,13 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     add(f"IBU, OUE, k={k}: 10 000 iterations", lambda: ibu(oue, table, tol=0.0), 0.3)
     add(f"maximum likelihood, OUE, k={k}", lambda: mle(oue, table), 0.1)
     add(f"maximum likelihood, GRR, k={huge}", lambda: mle(grr, wide), 0.5)
-    add(f"GIBU, 10 levels of OUE, k={k}: 10 000 iterations", lambda: gibu(levels, tol=0.0), 1.0)
-    add(f"maximum likelihood, 10 levels of OUE, k={k}", lambda: combined_mle(levels), 1.0)
+    add(f"GIBU, 10 levels of OUE, k={k}: 10 000 iterations", lambda: ibu(levels, tol=0.0), 1.0)
+    add(f"maximum likelihood, 10 levels of OUE, k={k}", lambda: mle(levels), 1.0)
     for name, own, target in (("OUE", oue, 0.02), ("GRR", mechanism("GRR", k=k, eps=1.0), 0.02)):
         counts = expected(own, 100_000)
         add(f"empirical Bayes with intervals, {name}, k={k}", partial(_with_intervals, empirical_bayes, own, counts), target)
-    add(f"the same for ordered values, OUE, k={k}", partial(_with_intervals, ordered_empirical_bayes, oue, table), None)
+    ordered = partial(empirical_bayes, ordered=True)
+    add(f"the same for ordered values, OUE, k={k}", partial(_with_intervals, ordered, oue, table), None)
     for what, run in filter_steps(k).items():
         add(f"{what}, {ATTRIBUTES} attributes of OUE, k={k}: one step", run, 0.05)
     for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):

@@ -18,6 +18,7 @@ Source: Li et al. 2020, arXiv:1912.01051, §6 (measures, Beta(5, 2), EM and EMS;
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import msgspec
@@ -29,7 +30,6 @@ from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.ems import TOLERANCE, ems
 from ldpstream.estimators.estimate import Estimate
-from ldpstream.estimators.ordered import ordered_empirical_bayes
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.processes import worker_pool
@@ -107,16 +107,16 @@ DENSITIES: dict[str, Callable[[int, np.random.Generator], FloatArray]] = {
 
 Estimator = Callable[[Mechanism, CountTable], Estimate]
 UNORDERED: dict[str, Estimator] = {
-    "norm-sub": lambda m, table: matrix_inversion(m, table, "norm-sub"),
+    "norm-sub": lambda m, table: matrix_inversion(m, table, post="norm-sub"),
     "ibu": lambda m, table: ibu(m, table, likelihood="support"),
     "mle": lambda m, table: mle(m, table, likelihood="support"),
     "eb": empirical_bayes,
-    "eb ordered": ordered_empirical_bayes,
+    "eb ordered": partial(empirical_bayes, ordered=True),
 }
 WAVE: dict[str, Estimator] = {
     "ems": ems,
     "em": lambda m, table: ibu(m, table, delta=TOLERANCE * math.exp(m.eps_1) / table.n),  # the paper's rule for EM
-    "norm-sub": lambda m, table: matrix_inversion(m, table, "norm-sub"),
+    "norm-sub": lambda m, table: matrix_inversion(m, table, post="norm-sub"),
 }
 ESTIMATORS = {"SW": WAVE, "OUE": UNORDERED, "OLH": UNORDERED}
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from ldpstream.estimators.estimate import Group, check_groups
+from ldpstream.estimators.estimate import Group, groups_of
 from ldpstream.estimators.likelihood import em, ibu
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
@@ -105,7 +105,7 @@ def _check(groups: list[Group], estimator: str, projection: str) -> int:
     one_of("projection", projection, PROJECTIONS)
     if estimator == "RAP" and not all(isinstance(m.device, Bits) and m.fakes == 1 for m, _ in groups):
         raise ValueError(f"groups must be unary encodings for RAP, got {', '.join(m.signature for m, _ in groups)}")
-    return check_groups(groups, 1)
+    return groups_of(groups)[0][0].k
 
 
 def _reports_a_value(m: Mechanism) -> bool:

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from lab.papers.free_will_estimators import Projection, combine_mechanisms, combine_results
 from ldpstream.advice.error_measures import emd_grid, emd_line
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, combined_mle, em, gibu
+from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu, mle
 from ldpstream.estimators.optimum import projected_maximum
 from ldpstream.estimators.reports_term import reports_term
 from ldpstream.mechanisms import Mechanism
@@ -229,7 +229,7 @@ def _of_bits(groups: list[Group], terms: list[Term], n: int) -> dict[str, FloatA
     found |= {f"[RAP]_M {name}": combine_mechanisms(groups, "RAP", post) for post, name in POSTS}
     found[GIBU] = em(terms, uniform, delta=DELTA * n)[0]
     found[MAXIMUM] = projected_maximum(terms, uniform, PROVEN_GAP * n, MAX_EVALUATIONS)[0]
-    return found | {COUNTED: combined_mle(groups).frequencies}
+    return found | {COUNTED: mle(groups).frequencies}
 
 
 def _of_values(groups: list[Group], mix: Mix) -> dict[str, FloatArray]:
@@ -242,4 +242,4 @@ def _of_values(groups: list[Group], mix: Mix) -> dict[str, FloatArray]:
     for post, name in POSTS:
         found[f"[INV]_M {name}"] = combine_mechanisms(groups, "INV", post)
     found["[IBU]_M"] = combine_mechanisms(groups, "IBU")
-    return found | {GIBU: gibu(groups, delta=DELTA).frequencies, MAXIMUM: combined_mle(groups).frequencies}
+    return found | {GIBU: ibu(groups, delta=DELTA).frequencies, MAXIMUM: mle(groups).frequencies}

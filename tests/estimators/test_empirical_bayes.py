@@ -1,15 +1,14 @@
 """Tests the empirical-Bayes estimate: laws that hold for every mechanism, limits, and coverage."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import Estimate, combined_empirical_bayes, empirical_bayes, matrix_inversion
-from ldpstream.estimators.empirical_bayes import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
+from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion, unordered
 from ldpstream.estimators.posterior import Posterior
+from ldpstream.estimators.unordered import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
 from ldpstream.estimators.value_likelihood import (
     ALIKE,
     NEARLY,
@@ -87,7 +86,7 @@ def test_levels_are_weighted_by_their_information() -> None:
     """A level with ε = 4 decides; a level with ε = 0.1 and as many people changes little."""
     clear, noisy = build("OUE", 6, 4.0), build("GRR", 6, 0.1)
     groups = [(clear, draw(clear, SHARES, 20_000, 9)), (noisy, draw(noisy, SHARES, 20_000, 10))]
-    both, alone = combined_empirical_bayes(groups), combined_empirical_bayes(groups[:1])
+    both, alone = empirical_bayes(groups), empirical_bayes(groups[:1])
     check(both)
     assert np.abs(both.frequencies - alone.frequencies).max() < alone.standard_errors.max()
 
@@ -115,7 +114,7 @@ def test_one_group_is_the_same_as_two_halves() -> None:
     """Two equal tables are as good as their sum, up to the noise of dividing the people into two groups."""
     m = build("GRR", 6, 1.0)
     table = draw(m, SHARES, 5000, 5)
-    one, two = empirical_bayes(m, table + table), combined_empirical_bayes([(m, table), (m, table)])
+    one, two = empirical_bayes(m, table + table), empirical_bayes([(m, table), (m, table)])
     np.testing.assert_allclose(one.frequencies, two.frequencies, atol=3e-4)
 
 
@@ -278,7 +277,7 @@ def test_the_share_that_everybody_has_is_estimated(monkeypatch: pytest.MonkeyPat
     m, rng = build("OUE", 1000, 1.0), np.random.default_rng(12)
     tables = [drawn_table(m, np.eye(1000, dtype=np.int64)[0] * 1000, rng) for _ in range(10)]
     assert np.mean([empirical_bayes(m, table).frequencies[0] for table in tables]) > 0.8
-    monkeypatch.setattr(sys.modules["ldpstream.estimators.empirical_bayes"], "_mean_of_the_rest", lambda values, k: 1 / k)
+    monkeypatch.setattr(unordered, "_mean_of_the_rest", lambda values, k: 1 / k)
     assert np.mean([empirical_bayes(m, table).frequencies[0] for table in tables]) < 0.8
 
 
@@ -337,16 +336,15 @@ def test_shares_of_medium_size_are_not_moved_to_zero(monkeypatch: pytest.MonkeyP
     shares /= shares.sum()
     rng = np.random.default_rng(15)
     tables = [drawn_table(m, rng.multinomial(10_000, shares), rng) for _ in range(8)]
-    module = sys.modules["ldpstream.estimators.empirical_bayes"]
 
     def without_the_sum(values: ValueLikelihood, k: int) -> FloatArray:
         with monkeypatch.context() as patched:
-            patched.setattr(module, "_newton_step", lambda *_: 0.0)
+            patched.setattr(unordered, "_newton_step", lambda *_: 0.0)
             return _base(values, k)
 
     def error() -> float:
         return sum(float(np.square(empirical_bayes(m, table).frequencies - shares).sum()) for table in tables)
 
     found = error()
-    monkeypatch.setattr(module, "_base", without_the_sum)
+    monkeypatch.setattr(unordered, "_base", without_the_sum)
     assert found < 0.85 * error()

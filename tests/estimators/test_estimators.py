@@ -1,11 +1,12 @@
 """Tests properties of the estimators, and compares each fast implementation with a dense reference."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ldpstream.estimators import combined_inversion, gibu, ibu, matrix_inversion, mle, post_process
+from ldpstream.estimators import empirical_bayes, ems, ibu, matrix_inversion, mle, post_process
 from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 
 
@@ -46,11 +47,11 @@ def test_one_group_equals_ibu_and_split_groups_equal_one(m: Mechanism) -> None:
     rng = np.random.default_rng(5)
     first, second = (collect(m, rng.integers(0, m.k, 500), rng) for _ in range(2))
     whole = ibu(m, first + second)
-    np.testing.assert_array_equal(gibu([(m, first + second)]).frequencies, whole.frequencies)
-    split = gibu([(m, first), (m, second), (m, m.empty_table())])
+    np.testing.assert_array_equal(ibu([(m, first + second)]).frequencies, whole.frequencies)
+    split = ibu([(m, first), (m, second), (m, m.empty_table())])
     np.testing.assert_allclose(split.frequencies, whole.frequencies, atol=1e-12)
     np.testing.assert_allclose(split.standard_errors, whole.standard_errors, rtol=1e-6)
-    combined = combined_inversion([(m, first), (m, m.empty_table()), (m, second)])
+    combined = matrix_inversion([(m, first), (m, m.empty_table()), (m, second)])
     np.testing.assert_allclose(combined.frequencies, matrix_inversion(m, first + second).frequencies, atol=1e-12)
 
 
@@ -85,12 +86,46 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
         ibu(m, table, max_iter=0)
     with pytest.raises(ValueError, match="tol"):
         ibu(m, table, tol=-1.0)
-    with pytest.raises(ValueError, match="k = 6 and k = 7"):
-        gibu([(m, table), (other, other.empty_table())])
-    with pytest.raises(ValueError, match="at least one"):
-        gibu([])
     with pytest.raises(ValueError, match="level"):
         matrix_inversion(m, table).interval(1.5)
+
+
+@pytest.mark.parametrize("estimate", [matrix_inversion, ibu, mle, ems, empirical_bayes])
+def test_one_function_takes_one_level_or_several(estimate: Any) -> None:
+    m, other = make("OUE", 6), make("GRR", 7)
+    table = m.tabulate(m.simulate(np.arange(300) % 4, np.random.default_rng(1)))
+    one, listed, lazy = estimate(m, table), estimate([(m, table)]), estimate(zip([m], [table], strict=True))
+    for found in (listed, lazy):
+        np.testing.assert_array_equal(found.frequencies, one.frequencies)
+        np.testing.assert_array_equal(found.standard_errors, one.standard_errors)
+    with pytest.raises(ValueError, match="at least one"):
+        estimate([])
+    with pytest.raises(ValueError, match="k = 6 and k = 7"):
+        estimate([(m, table), (other, other.empty_table())])
+    for wrong, got in (
+        ((m,), "UnaryEncoding, NoneType"), (([(m, table)], table), "list, CountTable"), (("OUE", table), "str, CountTable"),
+        (((m, table),), "UnaryEncoding"), (([(m, table), table],), "CountTable"), ((table,), "CountTable, NoneType"),
+        (([(table, m)],), "CountTable, UnaryEncoding"), (([(m, table, 1)],), "UnaryEncoding, CountTable, int"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"or a list of such pairs alone, got {got}$"):
+            estimate(*wrong)
+
+
+@pytest.mark.parametrize("estimate", [matrix_inversion, ibu, mle, empirical_bayes])
+def test_each_level_has_its_own_steps(estimate: Any) -> None:
+    m = make("L-OSUE", 6)
+    groups = [(m, m.tabulate(m.simulate(np.arange(300) % 4, np.random.default_rng(1), steps=3)))] * 2
+    found = [estimate(groups, steps=steps).standard_errors for steps in (3, [3, 3], [1, 3])]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] > found[2]).all()
+    with pytest.raises(ValueError, match="one number or one for each of 2 groups, got 3"):
+        estimate(groups, steps=[1, 1, 3])
+
+
+def test_widths_need_an_order() -> None:
+    m = make("OUE", 6)
+    with pytest.raises(ValueError, match="ordered=True"):
+        empirical_bayes(m, m.empty_table(), widths=np.ones(6))
 
 
 def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, scale: float = 1.0) -> int:
@@ -142,7 +177,7 @@ def test_few_exact_reports_do_not_worsen_many_noisy_ones() -> None:
     sharp, blunt = make("GRR", 10, 8.0), make("GRR", 10, 1.0)
     few, many = collect(sharp, rng.integers(0, 10, 100), rng), collect(blunt, rng.integers(0, 10, 100_000), rng)
     alone = matrix_inversion(blunt, many).standard_errors
-    both = combined_inversion([(sharp, few), (blunt, many)]).standard_errors
+    both = matrix_inversion([(sharp, few), (blunt, many)]).standard_errors
     assert (both < alone).all()
 
 

@@ -1,14 +1,13 @@
 """Tests the exact posterior of few values: brute force, coverage and error with few people, forged tables."""
 
 import itertools
-import sys
 
 import numpy as np
 import pytest
 from scipy import special
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import combined_empirical_bayes, empirical_bayes, matrix_inversion
+from ldpstream.estimators import empirical_bayes, matrix_inversion, unordered
 from ldpstream.estimators.few_values import (
     ANYWHERE,
     FEW_VALUES,
@@ -28,8 +27,6 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 from .test_empirical_bayes import build, check
-
-MODULE = sys.modules["ldpstream.estimators.empirical_bayes"]
 
 
 def tables(m: Mechanism, shares: FloatArray, n: int, runs: int, seed: int) -> list[tuple[FloatArray, CountTable]]:
@@ -127,7 +124,7 @@ def test_intervals_of_few_values_hold_with_few_people(
     drawn = [table for _, table in tables(m, truth, 1000, 200, 4)]
     assert np.sum([held(table) for table in drawn], axis=0).min() >= 178
     for limit in ("FEW_VALUES", "NOT_MANY"):
-        monkeypatch.setattr(MODULE, limit, 1)
+        monkeypatch.setattr(unordered, limit, 1)
     assert np.sum([held(table) for table in drawn[:60]], axis=0)[0] < 48
 
 
@@ -149,7 +146,7 @@ def test_intervals_of_ten_to_twenty_values_hold_with_few_people(
 
     drawn = [table for _, table in tables(m, truth, 1000, 120, 7)]
     assert np.sum([held(table) for table in drawn], axis=0).min() >= 104
-    monkeypatch.setattr(MODULE, "NOT_MANY", 1)
+    monkeypatch.setattr(unordered, "NOT_MANY", 1)
     assert np.sum([held(table) for table in drawn[:60]], axis=0)[0] < 48
 
 
@@ -171,7 +168,7 @@ def test_the_error_of_few_values_is_at_most_twice_that_of_the_projection(
         float(np.square(matrix_inversion(m, table, post="norm-sub").frequencies - people).sum()) for people, table in drawn
     )
     assert error() < 2.2 * least
-    monkeypatch.setattr(MODULE, "FEW_VALUES", 1)
+    monkeypatch.setattr(unordered, "FEW_VALUES", 1)
     assert error() > 2.2 * least
 
 
@@ -198,7 +195,7 @@ def test_levels_are_joined_and_the_limit_of_values_is_exact() -> None:
         clear, noisy = build("OUE", k, 2.0), build("GRR", k, 0.5)
         shares = np.arange(1, k + 1) / (k * (k + 1) / 2)
         groups = [(m, tables(m, shares, 5000, 1, 6)[0][1]) for m in (clear, noisy)]
-        found = combined_empirical_bayes(groups)
+        found = empirical_bayes(groups)
         check(found)
         assert (found.iterations == 0) == exact
         seen = observations(groups)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import gamma
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import ordered_empirical_bayes
+from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.ordered import _misfit
@@ -31,7 +31,7 @@ def test_the_99th_percentile_s_interval_holds_with_heaps() -> None:
     truth = float(np.interp(0.99, np.concatenate([[0.0], np.cumsum(ALL_ROUND)]), EDGES))
     held = np.zeros(2, int)
     for _ in range(RUNS):
-        found = ordered_empirical_bayes(m, drawn_table(m, rng.multinomial(10**6, ALL_ROUND), rng))
+        found = empirical_bayes(m, drawn_table(m, rng.multinomial(10**6, ALL_ROUND), rng), ordered=True)
         assert isinstance(found.posterior, Draws)
         smooth_alone = replace(found, posterior=replace(found.posterior, unshrunk=None))
         for i, estimate in enumerate((found, smooth_alone)):

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.papers.free_will_estimators import combine_mechanisms, combine_results
-from ldpstream.estimators import combined_inversion, matrix_inversion, post_processing
+from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.likelihood import combined_mle, gibu, ibu, mle
+from ldpstream.estimators.likelihood import ibu, mle
 from ldpstream.mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.registry import LOCATION
 
@@ -111,7 +111,7 @@ def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
     found = []
     for _ in range(300):
         groups: list[Group] = [(m, collect(m, rng.choice(6, 600, p=F), rng)) for m in kinds]
-        found.append(combined_inversion(groups))
+        found.append(matrix_inversion(groups))
         for group in groups:
             assert (found[-1].standard_errors < 1.02 * matrix_inversion(*group).standard_errors).all()
     estimates, errors = (np.array([getattr(e, name) for e in found]) for name in ("frequencies", "standard_errors"))
@@ -123,7 +123,7 @@ def test_a_group_without_information_is_left_out() -> None:
     told, untold = pure("GRR"), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
     untold.q = untold.p  # calibration="paper" can give p and q that are equal as doubles
     groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
-    np.testing.assert_array_equal(combined_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)
+    np.testing.assert_array_equal(matrix_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)
     nothing = matrix_inversion(*groups[1], post="norm-sub")
     assert np.isnan([nothing.frequencies, nothing.standard_errors]).all()
     assert nothing.n == 2
@@ -137,8 +137,8 @@ def estimates_of(m: Mechanism, steps: int) -> list[Estimate]:
     found = [
         ibu(*group, steps=steps),
         mle(*group, steps=steps),
-        gibu([group, group], steps=steps),
-        combined_mle([group], steps),
+        ibu([group, group], steps=steps),
+        mle([group], steps=steps),
     ]
     return found + [matrix_inversion(*group, post=post, steps=steps) for post in post_processing.NAMES]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from ldpstream.estimators import combined_mle, gibu, ibu, matrix_inversion, mle
+from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.dense_errors import MAX_DENSE_K
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import PROVEN_GAP, em
@@ -144,7 +144,7 @@ def test_the_fast_em_step_equals_the_dense_one(first: FloatArray, second: FloatA
     groups = [(m, m.table(int(counts.sum()) if m.marks else 6000, counts)) for m, counts in ((sharp, first), (blunt, second))]
     terms = [DenseTerm(support_channel(m), table) for m, table in groups]
     for some in (1, 2):
-        fast = gibu(groups[:some], max_iter=iterations, tol=0.0)
+        fast = ibu(groups[:some], max_iter=iterations, tol=0.0)
         expected = dense_em(terms[:some], np.full(K, 1 / K), fast.iterations)
         np.testing.assert_allclose(fast.frequencies, expected, atol=1e-10)
 
@@ -165,7 +165,7 @@ def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float
     groups = [(m, m.table(400, rng.integers(100, 104, k))) for m in (sharp, blunt)]
     start = rng.integers(1, 3, k) / 1.0
     start /= start.sum()
-    found = gibu(groups, 500, tol, delta=delta, start=start)
+    found = ibu(groups, max_iter=500, tol=tol, delta=delta, start=start)
     terms: list[Term] = [DenseTerm(support_channel(m), table) for m, table in groups]
     expected, iterations, converged = em(terms, 0.99 * start + 0.01 / k, 500, tol, delta * 800)
     assert (found.iterations, found.converged) == (iterations, converged)
@@ -188,7 +188,7 @@ def test_em_on_dense_terms_equals_em_on_support_terms() -> None:
 def test_every_em_step_raises_the_likelihood_of_any_mix() -> None:
     mix = [("GRR", 0.5), ("L-OSUE", 2.0), ("OLH", 1.0), ("L-SUE", 1.0)]
     groups = [(make(name, 6, eps), collect(make(name, 6, eps), 400, i)) for i, (name, eps) in enumerate(mix)]
-    rising = [gibu(groups, max_iter=i, tol=0.0).log_likelihood for i in range(1, 40)]
+    rising = [ibu(groups, max_iter=i, tol=0.0).log_likelihood for i in range(1, 40)]
     assert all(b >= a - 1e-9 for a, b in itertools.pairwise(rising))
 
 
@@ -238,7 +238,7 @@ def test_the_maximum_of_one_term_equals_the_closed_form(group: Group) -> None:
 
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
-    found = combined_mle(groups, likelihood="support")
+    found = mle(groups, likelihood="support")
     terms: list[Term] = [support_term(m, table) for m, table in groups]
     assume(any(m.support(table).any() for m, table in groups))
     f, n = found.frequencies, sum(table.n for _, table in groups)
@@ -249,7 +249,7 @@ def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
     assert (f >= 0).all()
     assert f.sum() == pytest.approx(1, abs=1e-12)
     slack = 1e-12 * (abs(found.log_likelihood) + n)
-    for other in (np.full(K, 1 / K), gibu(groups, max_iter=50, likelihood="support").frequencies, *np.eye(K)):
+    for other in (np.full(K, 1 / K), ibu(groups, max_iter=50, likelihood="support").frequencies, *np.eye(K)):
         assert value(terms, np.asarray(other)) <= found.log_likelihood + found.gap * n + slack
 
 
@@ -275,7 +275,7 @@ def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
         lambda f: -value(terms, f) / 9000, np.full(K, 1 / K), jac=lambda f: -evaluate(terms, f)[1] / 9000, bounds=[(0, 1)] * K,
         constraints={"type": "eq", "fun": lambda f: f.sum() - 1}, method="SLSQP", options={"ftol": 1e-14},
     )  # fmt: skip
-    found = combined_mle(groups)
+    found = mle(groups)
     assert found.log_likelihood / 9000 == pytest.approx(-best.fun, abs=1e-10)
     np.testing.assert_allclose(found.frequencies, best.x, atol=1e-5)
     for iterations in (
@@ -284,17 +284,17 @@ def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
         100,
         1000,
     ):  # the gap of an unfinished estimate is above zero, and bounds the missing log-likelihood
-        early = gibu(groups, max_iter=iterations, tol=0.0)
+        early = ibu(groups, max_iter=iterations, tol=0.0)
         missing = (found.log_likelihood - early.log_likelihood) / 9000
         assert 0 < missing <= early.gap
-    assert gibu(groups, max_iter=1).gap > 1e-3
+    assert ibu(groups, max_iter=1).gap > 1e-3
 
 
 def test_two_groups_of_one_mechanism_equal_their_sum(m: Mechanism) -> None:
     first, second, none = collect(m, 300, 9), collect(m, 500, 10), m.empty_table()
     for likelihood in ("exact", "support"):
         whole = mle(m, first + second, likelihood=likelihood)
-        split = combined_mle([(m, first), (m, none), (m, second)], likelihood=likelihood)
+        split = mle([(m, first), (m, none), (m, second)], likelihood=likelihood)
         assert whole.n == split.n == 800
         np.testing.assert_allclose(split.frequencies, whole.frequencies, atol=1e-6)
         assert split.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-6)
@@ -323,14 +323,14 @@ def test_a_mix_uses_each_mechanisms_own_channel(name: str) -> None:
         (symbols, symbols.tabulate(symbols.simulate(values, rng))),
     ]
     dense = [DenseTerm(m.channel().reshape(9, -1), table) for m, table in groups]
-    found = gibu(groups, max_iter=50, tol=0.0)
+    found = ibu(groups, max_iter=50, tol=0.0)
     np.testing.assert_allclose(found.frequencies, dense_em(dense, np.full(9, 1 / 9), 50), atol=1e-10)
     assert found.log_likelihood == pytest.approx(value([*dense], found.frequencies))
-    best = combined_mle(groups)
+    best = mle(groups)
     assert best.converged
     assert duality_gap(best.frequencies, evaluate([*dense], best.frequencies)[1]) <= 1400 * PROVEN_GAP + 1e-9
     assert np.isfinite(best.standard_errors).all()
-    by_supports = combined_mle(groups, likelihood="support")  # the location mechanism has only its true likelihood
+    by_supports = mle(groups, likelihood="support")  # the location mechanism has only its true likelihood
     assert by_supports.converged
     assert np.abs(by_supports.frequencies - best.frequencies).max() > 1e-4
 
@@ -399,7 +399,7 @@ def test_few_reports_beside_very_many_keep_their_digits() -> None:
         [(m, m.table(2**54 + 5, counts))],
         [(m, m.table(int(half.sum()), half)) for half in (counts // 2, counts - counts // 2)],
     ):
-        found = combined_mle(groups)
+        found = mle(groups)
         np.testing.assert_allclose(found.frequencies, counts / counts.sum(), rtol=1e-12)
         assert found.converged
 
@@ -446,7 +446,7 @@ def test_a_mechanism_without_information_gives_no_estimate() -> None:
     table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))
     telling = make("GRR")
     other = telling.table(60, np.array([30, 20, 10, 0, 0, 0]))
-    for estimate in (gibu, combined_mle):
+    for estimate in (ibu, mle):
         found = estimate([(m, table)])
         assert np.isnan(found.frequencies).all()
         assert np.isnan(found.standard_errors).all()
@@ -468,7 +468,7 @@ def test_reports_that_support_no_value_give_no_estimate() -> None:
 
 def test_an_empty_table_gives_no_estimate(m: Mechanism) -> None:
     table = m.empty_table()
-    for found in (ibu(m, table), mle(m, table), ibu(m, table, start=np.eye(K)[0]), combined_mle([(m, table)] * 2)):
+    for found in (ibu(m, table), mle(m, table), ibu(m, table, start=np.eye(K)[0]), mle([(m, table)] * 2)):
         assert np.isnan(np.array([*found.frequencies, *found.standard_errors, found.gap, found.log_likelihood])).all()
         assert (found.converged, found.iterations) == (False, 0)
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes, plateaus
-from ldpstream.estimators.empirical_bayes import combined_empirical_bayes
+from ldpstream.estimators import empirical_bayes, matrix_inversion, plateaus
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.ordered import FITTED, MOVE, _inversion, _percentiles, _risk, _without_order
 from ldpstream.estimators.smooth_prior import EQUAL, smooth_posterior
@@ -44,7 +43,7 @@ def surplus(name: str, eps: float, shares: FloatArray, n: int, tables: int) -> F
         people = np.bincount(values, minlength=k) / n
         z, variances, noise_at = _inversion(groups, 1)
         h = MOVE * float(np.sqrt(np.median(variances(np.full(k, 1 / k)))))
-        smooth, unordered = smooth_posterior(z, variances), combined_empirical_bayes(groups)
+        smooth, unordered = smooth_posterior(z, variances), empirical_bayes(groups)
         noise = noise_at(smooth.frequencies)
         s, u = smooth.frequencies, unordered.frequencies
         by = h * rng.choice([-1.0, 1.0], k)
@@ -73,7 +72,7 @@ def test_shares_with_jumps_lose_little_by_the_order() -> None:
         table = draw(m, shares, 100_000, seed)
         z, variances, _ = _inversion([(m, table)], 1)
         smooth = smooth_posterior(z, variances).frequencies
-        found = (ordered_empirical_bayes(m, table).frequencies, empirical_bayes(m, table).frequencies, smooth)
+        found = (empirical_bayes(m, table, ordered=True).frequencies, empirical_bayes(m, table).frequencies, smooth)
         errors += [np.square(f - shares).sum() for f in found]
     assert errors[0] < 2 * errors[1], errors
     assert errors[2] > 3 * errors[1], errors
@@ -85,7 +84,7 @@ def test_plateaus_help_where_shares_jump(monkeypatch: pytest.MonkeyPatch) -> Non
     tables = [draw(m, shares, 50_000, seed) for seed in range(6)]
     for less in (FITTED, 1e6):
         monkeypatch.setattr("ldpstream.estimators.ordered.FITTED", less)
-        errors.append(sum(np.square(ordered_empirical_bayes(m, table).frequencies - shares).sum() for table in tables))
+        errors.append(sum(np.square(empirical_bayes(m, table, ordered=True).frequencies - shares).sum() for table in tables))
     assert 2 * errors[0] < errors[1], errors
 
 
@@ -101,10 +100,10 @@ def test_tiny_variances_do_not_make_the_grid_of_levels_huge(monkeypatch: pytest.
         return found
 
     monkeypatch.setattr("ldpstream.estimators.plateaus._fit", counted)
-    ordered_empirical_bayes(m, table)
+    empirical_bayes(m, table, ordered=True)
     limited = max(entries)
     monkeypatch.setattr("ldpstream.estimators.ordered.LEAST_VARIANCE", 0.0)
-    ordered_empirical_bayes(m, table)
+    empirical_bayes(m, table, ordered=True)
     assert limited < 1050 * 100
     assert max(entries) > 1050 * 100
 
@@ -164,7 +163,7 @@ def test_the_value_that_everybody_has_keeps_its_interval(n: int) -> None:
     """The smooth estimate has no weight here. The intervals of 199 empty values do not change the interval of the full one."""
     m = build("OUE", 200, 8.0)
     table = draw(m, np.eye(200)[100], n, 1)
-    found, unordered = ordered_empirical_bayes(m, table), empirical_bayes(m, table)
+    found, unordered = empirical_bayes(m, table, ordered=True), empirical_bayes(m, table)
     ends = np.array([found.interval(), unordered.interval()])[:, :, 100]
     assert ends[0] == pytest.approx(ends[1], abs=0.2 * (ends[1, 1] - ends[1, 0]))
     np.testing.assert_allclose(found.standard_errors[100], unordered.standard_errors[100], rtol=0.01)

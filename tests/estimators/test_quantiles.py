@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from ldpstream.estimators import Estimate, Number, matrix_inversion, mean, ordered_empirical_bayes, quantiles
+from ldpstream.estimators import Estimate, Number, empirical_bayes, matrix_inversion, mean, quantiles
 from ldpstream.estimators.draws import Draws
 from ldpstream.estimators.ordered import smoothed_shares
 from ldpstream.mechanisms import mechanism
@@ -53,7 +53,7 @@ def test_a_wider_level_gives_a_wider_interval() -> None:
 
 def test_no_reports_have_no_numbers() -> None:
     m = mechanism("GRR", 4, eps=1.0)
-    nothing = ordered_empirical_bayes(m, m.empty_table())
+    nothing = empirical_bayes(m, m.empty_table(), ordered=True)
     assert quantiles(nothing, np.arange(5)) is None
     assert mean(nothing, np.arange(5)) is None
     assert mean(matrix_inversion(m, m.table(4, np.ones(4, np.int64))), np.arange(5)) is None

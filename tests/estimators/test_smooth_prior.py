@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import beta
 
-from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
+from ldpstream.estimators import empirical_bayes, matrix_inversion
 from ldpstream.estimators.draws import Draws
 from ldpstream.estimators.ordered import smoothed_shares
 from ldpstream.estimators.smooth_prior import SLABS, SLOPE, _draws, _Mode, _prior, _Problem, smooth_posterior
@@ -126,12 +126,12 @@ def test_no_step_from_a_mode_raises_the_posterior(independent: bool) -> None:
 def test_the_laws_hold_for_every_mechanism(name: str) -> None:
     m = build_any(name)
     table = draw(m, np.array([0.3, 0.25, 0.2, 0.15, 0.07, 0.03]), 2000, 1, steps=2)
-    found = ordered_empirical_bayes(m, table, steps=2)
+    found = empirical_bayes(m, table, steps=2, ordered=True)
     check(found)
     assert isinstance(found.posterior, Draws)
     np.testing.assert_allclose(found.posterior.smooth.sum(axis=1), 1)
     assert (found.posterior.smooth > 0).all()
-    again = ordered_empirical_bayes(m, table, steps=2)
+    again = empirical_bayes(m, table, steps=2, ordered=True)
     np.testing.assert_array_equal(found.frequencies, again.frequencies)
     np.testing.assert_array_equal(found.interval(), again.interval())
 
@@ -141,14 +141,14 @@ def test_the_laws_hold_for_every_mechanism(name: str) -> None:
 def test_the_laws_hold_at_extreme_budgets_and_domains(k: int, eps: float) -> None:
     for name, n in itertools.product(("GRR", "L-OSUE"), (20, 3000)):
         m = build(name, k, eps)
-        check(ordered_empirical_bayes(m, draw(m, 0.8 * np.eye(k)[k // 2] + 0.2 / k, n, 2)))
+        check(empirical_bayes(m, draw(m, 0.8 * np.eye(k)[k // 2] + 0.2 / k, n, 2), ordered=True))
 
 
 def test_many_reports_give_the_inversion() -> None:
     m = build("OUE", 40, 4.0)
     for shares in (PEAK, np.random.default_rng(4).permutation(PEAK)):
         table = draw(m, shares, 1_000_000, 4)
-        found, raw = ordered_empirical_bayes(m, table), matrix_inversion(m, table)
+        found, raw = empirical_bayes(m, table, ordered=True), matrix_inversion(m, table)
         assert np.abs(found.frequencies - raw.frequencies).max() < 3.5 * raw.standard_errors.max()
         assert (found.standard_errors < 1.3 * raw.standard_errors).all()
 
@@ -185,15 +185,15 @@ def test_an_equal_density_is_found_in_unequal_bins() -> None:
     widths = np.geomspace(1, 40, 20)
     m, shares = build("OUE", 20, 1.0), widths / widths.sum()
     table = draw(m, shares, 20_000, 5)
-    found, control = (ordered_empirical_bayes(m, table, widths=w).frequencies for w in (widths, np.roll(widths, 10)))
+    found, control = (empirical_bayes(m, table, widths=w, ordered=True).frequencies for w in (widths, np.roll(widths, 10)))
     assert 5 * np.square(found - shares).sum() < np.square(control - shares).sum()
 
 
 def test_reversed_values_reverse_the_estimate() -> None:
     m = build("OUE", 40, 1.0)
     table = draw(m, PEAK, 10_000, 6)
-    found = ordered_empirical_bayes(m, table)
-    back = ordered_empirical_bayes(m, m.table(table.n, table.counts[::-1].copy()))
+    found = empirical_bayes(m, table, ordered=True)
+    back = empirical_bayes(m, m.table(table.n, table.counts[::-1].copy()), ordered=True)
     np.testing.assert_allclose(back.frequencies[::-1], found.frequencies, atol=0.1 * found.standard_errors.max())
 
 
@@ -202,7 +202,7 @@ def errors_of(shares: FloatArray, n: int) -> tuple[float, float]:
     m, found = build("OUE", shares.size, 1.0), np.zeros((6, 2))
     for seed in range(6):
         table = draw(m, shares, n, seed)
-        for i, estimate in enumerate((ordered_empirical_bayes(m, table), empirical_bayes(m, table))):
+        for i, estimate in enumerate((empirical_bayes(m, table, ordered=True), empirical_bayes(m, table))):
             found[seed, i] = np.square(estimate.frequencies - shares).sum()
     return found[:, 0].mean(), found[:, 1].mean()
 
@@ -230,7 +230,7 @@ def test_shares_without_order_lose_little() -> None:
 
 def test_more_than_10_000_values_have_no_draws() -> None:
     m = mechanism("GRR", 10_001, eps=8.0)
-    found = ordered_empirical_bayes(m, m.tabulate(m.simulate(np.arange(500), np.random.default_rng(8))))
+    found = empirical_bayes(m, m.tabulate(m.simulate(np.arange(500), np.random.default_rng(8))), ordered=True)
     assert not isinstance(found.posterior, Draws)
     assert found.frequencies.sum() == pytest.approx(1)
 
@@ -239,7 +239,7 @@ def test_more_than_10_000_values_have_no_draws() -> None:
 def test_wrong_widths_are_refused(widths: list[float]) -> None:
     m = mechanism("GRR", 3, eps=1.0)
     with pytest.raises(ValueError, match="widths must be 3 positive finite numbers"):
-        ordered_empirical_bayes(m, m.table(3, np.ones(3, np.int64)), widths=widths)
+        empirical_bayes(m, m.table(3, np.ones(3, np.int64)), widths=widths, ordered=True)
 
 
 def test_a_filter_s_shares_are_smoothed() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.local_level import LocalLevel
-from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import ChannelMechanism, OneTime, mechanism
 from tests.publishing.test_every_mechanism import ALL, K, build
@@ -49,7 +49,7 @@ def test_a_rare_report_is_no_jump(eps: float, people: int, w: int) -> None:
     for _ in range(600):
         if w > 1:  # other people at each step
             values = rng.choice(K, people, p=SHARES)
-        raw = combined_inversion([(asked, asked.tabulate(m.report(values, rng)))]).frequencies
+        raw = matrix_inversion([(asked, asked.tabulate(m.report(values, rng)))]).frequencies
         noise = step_noise([(asked, people)], level.predicted if level.observed else raw)
         alarms += level.step(raw, noise.fresh, noise.lasting, noise.skewness).change is not None
         exact = m.inversion_variances(np.clip(plain.predicted if plain.observed else raw, 0, 1), people)
@@ -106,10 +106,10 @@ def test_several_levels_are_weighted_as_in_the_inversion(name: str) -> None:
     groups: list[Group] = [
         (each, each.tabulate(each.simulate(rng.choice(K, n, p=SHARES), rng))) for each, n in ((m, 300), (other, 200))
     ]
-    found = combined_inversion(groups)
+    found = matrix_inversion(groups)
     if isinstance(m, ChannelMechanism):  # its variances are at another distribution for each level
         return
-    shares = [combined_inversion([group]).frequencies for group in groups]
+    shares = [matrix_inversion([group]).frequencies for group in groups]
     variances = [step_noise([(each, table.n)], f) for (each, table), f in zip(groups, shares, strict=True)]
     weights = [table.n / each.inversion_variances(np.full(K, 1 / K), 1) for each, table in groups]
     total = sum(w**2 * (noise.fresh + noise.lasting) for w, noise in zip(weights, variances, strict=True)) / sum(weights) ** 2

@@ -31,7 +31,7 @@ from lab.papers.free_will_mixes import (
 from lab.papers.free_will_runs import Runs, Sizes, gather, jobs
 from lab.papers.free_will_tables import GRADES, LINE_LOSS, epsilon, grade, grid_distances
 from lab.papers.reproduction import Job, Outcome, Plan, Row
-from ldpstream.estimators import combined_mle, gibu
+from ldpstream.estimators import ibu, mle
 from ldpstream.estimators.likelihood import PROVEN_GAP
 from ldpstream.mechanisms.geometric import PlanarGeometric
 from ldpstream.mechanisms.grr import GRR
@@ -239,7 +239,7 @@ def test_gibu_stops_short_of_the_maximum() -> None:
     rng, mix = np.random.default_rng(5), build("geometric-line")
     groups = [(m, m.tabulate(m.simulate(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
     delta = 1e-6
-    stopped, best = gibu(groups, delta=delta), combined_mle(groups)
+    stopped, best = ibu(groups, delta=delta), mle(groups)
     assert stopped.converged
     assert stopped.gap > 10 * delta
     assert (best.log_likelihood - stopped.log_likelihood) / best.n > delta

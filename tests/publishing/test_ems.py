@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import combined_inversion, mle
+from ldpstream.estimators import matrix_inversion, mle
 from ldpstream.estimators.diagnostics import fit
-from ldpstream.estimators.ems import CELLS, TOLERANCE, combined_ems, ems, smoothed
+from ldpstream.estimators.ems import CELLS, TOLERANCE, ems, smoothed
 from ldpstream.estimators.estimate import Group
 from ldpstream.mechanisms import ChannelMechanism, CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -56,7 +56,7 @@ def test_ems_follows_its_docstring(k: int) -> None:
     np.testing.assert_allclose(ems(sw, table, max_iter=12).frequencies, dense([(sw, table)], 12), rtol=1e-9)
     grr = mechanism("GRR", k, eps=2.0)
     groups: list[Group] = [(sw, table), (grr, drawn(grr, beta(k), 500))]
-    np.testing.assert_allclose(combined_ems(groups, max_iter=12).frequencies, dense(groups, 12), rtol=1e-9)
+    np.testing.assert_allclose(ems(groups, max_iter=12).frequencies, dense(groups, 12), rtol=1e-9)
 
 
 def test_ems_stops_when_the_likelihood_stands_still() -> None:
@@ -95,7 +95,7 @@ def test_ems_beats_the_inversion_and_the_maximum_on_a_smooth_density() -> None:
         found = np.zeros(3)
         for seed in range(8):
             table = drawn(m, shares, 10_000, seed)
-            for i, f in enumerate((ems(m, table), mle(m, table), combined_inversion([(m, table)]))):
+            for i, f in enumerate((ems(m, table), mle(m, table), matrix_inversion(m, table))):
                 found[i] += np.abs(np.cumsum(f.frequencies - shares)).sum() / 8
         return found.tolist()
 
@@ -111,7 +111,7 @@ def test_no_reports_give_no_estimate() -> None:
     assert np.isnan(found.frequencies).all()
     assert not found.converged
     alone = ems(m, drawn(m, beta(5), 100))
-    assert np.array_equal(combined_ems([(m, drawn(m, beta(5), 100)), (m, m.empty_table())]).frequencies, alone.frequencies)
+    assert np.array_equal(ems([(m, drawn(m, beta(5), 100)), (m, m.empty_table())]).frequencies, alone.frequencies)
     with pytest.raises(ValueError, match="expected a count table of"):
         ems(m, SquareWave(5, 1.1).empty_table())
     with pytest.raises(ValueError, match="max_iter must be an integer"):
@@ -162,7 +162,7 @@ def test_a_survey_with_square_wave_publishes_ems(mechanisms: tuple[str, ...]) ->
     assert p.main == "ems"
     assert set(p.estimators) == {"mi", "ems"}
     found = p.estimators["ems"]
-    assert found.frequencies == combined_ems(list(zip(survey.mechanisms[0], tables))).frequencies.tolist()
+    assert found.frequencies == ems(list(zip(survey.mechanisms[0], tables))).frequencies.tolist()
     assert (found.standard_errors, found.interval_withheld) == ([None] * 20, "bias")
     assert p.estimators["mi"].interval_withheld is None
     assert p.privacy["SW"].eps_lifetime == 9.0

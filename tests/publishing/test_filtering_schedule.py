@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpstream.estimators.local_level import LocalLevel
-from ldpstream.estimators.matrix_inversion import combined_inversion
+from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable
@@ -72,7 +72,7 @@ def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publi
         for p in (p for p in made if p.attribute == attribute.name):
             tables = panes(p.step)
             groups = [(m, tables.get(PaneKey(a, i, p.step), m.empty_table())) for i, m in enumerate(mechanisms)]
-            raw = combined_inversion(groups).frequencies
+            raw = matrix_inversion(groups).frequencies
             if p.step == 3:
                 assert np.isnan(raw).all()
                 found = level.skip()

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from lab.bench.coverage import WINDOW, observe
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import Estimate, combined_inversion, combined_mle, gibu, ibu, matrix_inversion, mle
+from ldpstream.estimators import Estimate, ibu, matrix_inversion, mle
 from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
@@ -112,9 +112,9 @@ def test_well_behaved_intervals_over_levels_stay_published() -> None:
     rng, shares = np.random.default_rng(5), np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
     for _ in range(20):
         groups = [(m, draw(m, shares, n, rng)) for m, n in ((build("OUE", 6, 0.5), 40_000), (build("GRR", 6, 4.0), 4000))]
-        raw = combined_inversion(groups)
+        raw = matrix_inversion(groups)
         free = free_maximum(groups, raw)
-        for estimate in (gibu(groups, likelihood="support"), combined_mle(groups, likelihood="support")):
+        for estimate in (ibu(groups, likelihood="support"), mle(groups, likelihood="support")):
             assert bias(estimate, raw, free) <= MAX_BIAS
 
 
@@ -127,7 +127,7 @@ def test_the_bias_of_a_post_processed_inversion_is_known(post: str) -> None:
     for shares, n, biased in ((few, 100_000, post == "norm-cut"), (many, 5000, post not in ("none", "norm", "base-pos"))):
         m, rng = build("OUE", shares.size, 1.0), np.random.default_rng(3)
         table = draw(m, shares, n, rng)
-        assert (bias_of(matrix_inversion(m, table, post), m, table) > MAX_BIAS) == biased
+        assert (bias_of(matrix_inversion(m, table, post=post), m, table) > MAX_BIAS) == biased
 
 
 def test_the_bias_without_reports_is_nan() -> None:

@@ -12,8 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
-from ldpstream.estimators import combined_empirical_bayes
-from ldpstream.estimators.ordered import combined_ordered_empirical_bayes
+from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
@@ -79,7 +78,7 @@ def test_the_default_estimate_is_published_with_its_intervals(ordered: bool) -> 
     rng = np.random.default_rng(3)
     panes = [[m.tabulate(m.simulate(rng.choice(5, 800, p=SHARES), rng)) for m in survey.mechanisms[0]] for _ in range(2)]
     groups = [(m, panes[0][i] + panes[1][i]) for i, m in enumerate(survey.mechanisms[0])]
-    expected = combined_ordered_empirical_bayes(groups, None, 2) if ordered else combined_empirical_bayes(groups, 2)
+    expected = empirical_bayes(groups, ordered=ordered, steps=2)
     p = msgspec.json.decode(msgspec.json.encode(conclude(survey, 0, 1, "window", panes, True)), type=Publication)
     assert p.main == "eb"
     found = p.estimators["eb"].estimate()
@@ -130,7 +129,7 @@ def test_numbers_are_published_for_every_span(survey: Survey, results: MemoryRes
 def test_the_numbers_are_those_of_the_default_estimate(survey: Survey) -> None:
     (m,) = survey.mechanisms[0]
     table = m.tabulate(m.simulate(np.arange(4000) % 5, np.random.default_rng(1)))
-    estimate = combined_ordered_empirical_bayes([(m, table)], np.diff(EDGES))
+    estimate = empirical_bayes(m, table, ordered=True, widths=np.diff(EDGES))
     expected = [mean(estimate, EDGES), *(quantiles(estimate, EDGES) or ())]
     found = conclude(survey, 0, 0, "step", [[table]], True).numbers.values()
     assert [(x.value, x.low, x.high) for x in found] == [(x.value, x.low, x.high) for x in expected if x is not None]

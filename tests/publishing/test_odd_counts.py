@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from scipy.special import log_ndtr, ndtri_exp
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import ordered_empirical_bayes
+from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.estimators.draws import Draws
 from ldpstream.estimators.estimate import Estimate
@@ -47,7 +47,7 @@ def with_silent_devices(m: Mechanism, silent: int) -> CountTable:
 def test_devices_that_send_no_one_leave_the_ordered_estimate_finite(k: int, silent: int) -> None:
     """The order of the estimate also remains: such vectors lower all counts alike."""
     m = mechanism("OUE", k=k, eps=1.0)
-    found = ordered_empirical_bayes(m, with_silent_devices(m, silent))
+    found = empirical_bayes(m, with_silent_devices(m, silent), ordered=True)
     assert isinstance(found.posterior, Draws)
     for numbers in (found.frequencies, found.standard_errors, found.posterior.shares, *found.interval()):
         assert np.isfinite(numbers).all()
@@ -84,10 +84,10 @@ def concluded() -> Publication:
 
 @pytest.mark.parametrize("error", [ValueError("cannot convert float NaN to integer"), ZeroDivisionError("division by zero")])
 def test_an_estimator_that_fails_is_left_out_and_named(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Estimate:
+    def fails(*_: object, **options: object) -> Estimate:
         raise error
 
-    monkeypatch.setattr(catalogue, "combined_empirical_bayes", fails)
+    monkeypatch.setattr(catalogue, "empirical_bayes", fails)
     made = concluded()
     assert made.diagnostics.failed == ("eb",)
     assert made.estimators["eb"].frequencies == [None] * 4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ldpstream.estimators import combined_mle, gibu
+from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, conclude
@@ -75,7 +75,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
     panes = [[m.tabulate(m.simulate(rng.integers(0, 20, 80), rng)) for m in levels] for _ in range(2)]
     made = conclude(survey, 0, 1, "window", panes, True)
     groups = [(m, panes[0][i] + panes[1][i]) for i, m in enumerate(levels)]
-    expected = {"ibu": gibu(groups, steps=2, likelihood="support"), "mle": combined_mle(groups, 2, likelihood="support")}
+    expected = {"ibu": ibu(groups, steps=2, likelihood="support"), "mle": mle(groups, steps=2, likelihood="support")}
     back = msgspec.json.decode(msgspec.json.encode(made), type=Publication)
     for name, found in expected.items():
         estimate = back.estimators[name].estimate()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.estimators import combined_inversion, combined_mle, matrix_inversion, mle
+from ldpstream.estimators import matrix_inversion, mle
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, CountTable, mechanism
 from ldpstream.producers.population import Population
 from ldpstream.publishing.publication import Span, conclude, spent
@@ -31,7 +31,7 @@ def test_the_errors_count_the_reports_of_one_device() -> None:
     ):  # fmt: skip
         window = conclude(survey, 0, 20, "window", [[table] for table in panes], True)
         total = sum(panes, empty)
-        for name, expected in (("mi", matrix_inversion(m, total, steps=reports)), ("mle", mle(m, total, reports))):
+        for name, expected in (("mi", matrix_inversion(m, total, steps=reports)), ("mle", mle(m, total, steps=reports))):
             np.testing.assert_array_equal(window.estimators[name].estimate().standard_errors, expected.standard_errors)
 
 
@@ -44,14 +44,14 @@ def test_levels_of_both_kinds_are_weighted_by_their_own_people() -> None:
     ]
     own = [matrix_inversion(once, groups[0][1]), matrix_inversion(memoized, groups[1][1], steps=W)]
     weights = [1 / once.variance(1 / 4, 3000), 1 / memoized.variance(1 / 4, 3000, W)]
-    together = combined_inversion(groups, steps=[1, W])
+    together = matrix_inversion(groups, steps=[1, W])
     expected = sum(w * e.frequencies for w, e in zip(weights, own, strict=True)) / sum(weights)
     np.testing.assert_allclose(together.frequencies, expected)
     errors = np.sqrt(sum((w * e.standard_errors) ** 2 for w, e in zip(weights, own, strict=True))) / sum(weights)
     np.testing.assert_allclose(together.standard_errors, errors)
-    assert (combined_mle(groups, [1, W]).standard_errors < own[1].standard_errors).all()
+    assert (mle(groups, steps=[1, W]).standard_errors < own[1].standard_errors).all()
     with pytest.raises(ValueError, match="one for each of 2 groups, got 3"):
-        combined_inversion(groups, steps=[1, 1, W])
+        matrix_inversion(groups, steps=[1, 1, W])
 
 
 @pytest.mark.parametrize("k", [2, 10, 100])
