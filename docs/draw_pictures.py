@@ -10,8 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ldpstream.estimators import matrix_inversion
-from ldpstream.estimators.smoothing import smooth
-from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.filtering import conclude_filtered
@@ -110,11 +108,11 @@ def counted(survey: Survey, truth: FloatArray) -> list[CountTable]:
 
 
 def published(survey: Survey, truth: FloatArray) -> Curves:
-    """Returns what the service publishes of these counts, and the smoothed history."""
+    """Returns what the service publishes of these counts."""
     curves, names, m = Curves(truth), ("raw", "window", "filtered"), survey.mechanisms[0][0]
     curves.shares, curves.errors = ({name: np.empty(truth.shape) for name in names} for _ in range(2))
     window: deque[CountTable] = deque(maxlen=survey.window_steps)
-    state, fresh, lasting, anew = None, np.empty(truth.shape), np.empty(truth.shape), np.zeros(truth.shape, bool)
+    state = None
     for t, table in enumerate(counted(survey, truth)):
         window.append(table)
         step = conclude(survey, 0, t, "step", [[table]], complete=True)
@@ -122,13 +120,8 @@ def published(survey: Survey, truth: FloatArray) -> Curves:
         together = matrix_inversion(m, sum(window, m.empty_table()))
         for name, one in zip(names, (step.estimators["mi"].estimate(), together, found.estimators["filter"].estimate())):
             curves.shares[name][t], curves.errors[name][t] = one.frequencies, one.standard_errors
-        noise = step_noise([(m, table.n)], curves.shares["filtered"][t])
-        fresh[t], lasting[t] = noise.fresh, noise.lasting
         if found.change is not None:
             curves.jumps.append((t, found.change))
-            anew[found.change.changed_at, found.change.value] = True
-    history = smooth(curves.shares["raw"], fresh, lasting, anew)
-    curves.shares["smoothed"], curves.errors["smoothed"] = history.frequencies, history.standard_errors
     return curves
 
 
@@ -156,7 +149,6 @@ def _draw(panel: Axes, curves: Curves, steps: range) -> None:
     panel.plot(days, shown["window"], lw=0.7, color="tab:orange", label="window of 25 steps")
     panel.fill_between(days, shown["filtered"] - half, shown["filtered"] + half, color="tab:blue", alpha=0.25, lw=0)
     panel.plot(days, shown["filtered"], lw=1.2, color="tab:blue", label="filtered, with 95 % intervals")
-    panel.plot(days, shown["smoothed"], lw=1.2, color="tab:green", label="smoothed afterwards")
     panel.plot(days, 100 * curves.truth[steps, CHAT], "--", lw=1, color="black", label="true share")
     for t, jump in curves.jumps:
         if jump.value == CHAT and t in range(steps.start, steps.stop):

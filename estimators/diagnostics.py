@@ -38,29 +38,18 @@ choose values and send exactly the reports of honest devices with these values. 
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
-from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 from ldpstream.estimators.estimate import Estimate, groups_of
 from ldpstream.estimators.likelihood import mle
-from ldpstream.mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
+from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.square_wave import SquareWave
-from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.fit_tests import LogP, log_gamma_tail
 
 MAX_Z = 1e6
-ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, a single pair shifts the floor test too much
-FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
-
-NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
-RAREST = 1e-11  # smallest probability that the Fourier transform resolves
-
-LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 above the mean, -1 below the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,77 +94,11 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
 
 
 def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None]:
-    if isinstance(m, SquareWave) and m.width > 1:
-        return {"classes": _classes(m, table)}
-    if isinstance(m, ChannelMechanism):
-        return {"counts": _counts(m, table, steps)}
+    own = m.device.fit_tests(table, steps)
+    if not m.pure:
+        return own or {"counts": _counts(m, table, steps)}
     below = _below_the_floor(m, table, steps)
-    tests: dict[str, LogP | None] = {"floor": _floor(below), "least": _least(below)}
-    device = m.device
-    if isinstance(device, (UnaryEncoding, LongitudinalUnary)):
-        tests["ones"] = _ones(device, table, steps)
-    if isinstance(device, (LocalHashing, LongitudinalHashing)):
-        repeats = steps if isinstance(device, Longitudinal) else 1
-        tests["functions"] = _functions(table, device.pool.size, repeats)
-        tests["symbols"] = _symbols(table, repeats)
-        if (table.n / steps) ** 2 * (device.g - 1) / (2 * device.pool.size) < ENOUGH_PAIRS:
-            tests["floor"] = None
-    return tests
-
-
-def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Neither real nor fake values affect the number's mean and variance."""
-    own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
-    variance = table.n / steps * (own + (m.k - 1) * other)
-    ones = int(table.counts.sum(dtype=object))
-    excess = float(ones) - table.n * (m.p + (m.k - 1) * m.q)
-    if not variance:
-        return None
-    if variance < NORMAL_VARIANCE:
-        span = 2 ** math.ceil(math.log2(80 * math.sqrt(variance) + 64))  # 40 standard deviations on either side of the mean
-        log_p = _log_tail_of_ones(m, table.n, steps, ones, excess > 0, span)
-    else:
-        log_p = float(norm.logsf(abs(excess) / math.sqrt(variance)))
-    return math.log(2) + log_p, 1 if excess > 0 else -1
-
-
-def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, ones: int, above: bool, span: int) -> float:
-    """Returns ln of the probability of at least (at most) this many ones in n reports, computed from the generating function G.
-
-    `span` is a power of two. Only `span` numbers of ones, around the mean, have a noticeable probability.
-
-    A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. If n is not a multiple of `steps`, one more person has the remaining
-    reports. On the unit circle G is the Fourier transform of the probabilities. If a probability is too small for the
-    transform, the result is Chernoff's bound, the minimum of G(e^t) e^(-t ones) over t.
-    """
-    p1, q1, p2, q2 = m.rounds()
-    groups = [(n // steps, steps), (1, n % steps)]
-
-    def log_g(w: Any) -> Any:
-        total = 0.0
-        for people, each in groups:
-            if people and each:
-                high, low = (np.expm1(each * np.log1p(chance * w)) for chance in (p2, q2))
-                own, other = (np.log1p(a * high + (1 - a) * low) for a in (p1, q1))
-                total = total + people * (own + (m.k - 1) * other)
-        return total
-
-    sign = 1 if above else -1
-    centre = round(n * (m.p + (m.k - 1) * m.q))
-    if abs(ones - centre) < span // 2:
-        angle = 2j * math.pi * np.arange(span // 2 + 1) / span  # the other half is complex conjugate
-        chances = np.fft.hfft(np.exp(log_g(np.expm1(angle)) - angle * centre), span) / span  # of centre, centre + 1, …
-        offsets = np.fft.fftfreq(span, 1 / span)
-        chance = float(chances[sign * offsets >= sign * (ones - centre)].sum())
-        if chance > RAREST:
-            return math.log(min(chance, 1.0))
-
-    def log_bound(t: float) -> float:
-        return float(log_g(math.expm1(sign * t)) - sign * t * ones)
-
-    found = minimize_scalar(log_bound, bounds=(0, min(60.0, 600 / steps)), method="bounded")
-    return min(float(found.fun), math.log(RAREST))
+    return {"floor": _floor(below), "least": _least(below)} | own
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
@@ -192,7 +115,7 @@ def _floor(below: FloatArray) -> LogP | None:
         return None
     k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
     degrees = np.arange(max(1, k // 2 - reach), min(k, k // 2 + reach) + 1)
-    log_p = binom.logpmf(degrees, k, 0.5) + _log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
+    log_p = binom.logpmf(degrees, k, 0.5) + log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
     return float(special.logsumexp(log_p)), -1
 
 
@@ -201,49 +124,7 @@ def _least(below: FloatArray) -> LogP | None:
     return (math.log(below.size) + float(norm.logcdf(below.min())), -1) if below.size else None
 
 
-def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Tests the number of pairs of reports with equal functions. A pair is equal with probability 1/size.
-
-    Pairs are uncorrelated. The three pairs among three reports are dependent; this dependence gives the third moment. The test
-    is one-sided: if different people report at each step, dividing by `repeats` makes the counts too even.
-    """
-    n, chance = table.n / repeats, 1 / size
-    if n < 2:
-        return None
-    reports = table.counts.sum(axis=1) / repeats
-    pairs = n * (n - 1) / 2
-    variance = pairs * chance * (1 - chance)
-    third = variance * (1 - 2 * chance) + n * (n - 1) * (n - 2) * chance**2 * (1 - chance)
-    if third <= 0:  # one pair, and two functions
-        return None
-    shape, scale = 4 * variance**3 / third**2, third / (2 * variance)
-    found = float((reports * (reports - 1)).sum()) / 2 - (0.5 if repeats == 1 else 0)  # continuity correction
-    return float(_log_gamma_tail((found - pairs * chance) / scale + shape, np.array([shape]))[0]), 1
-
-
-def _symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Tests Pearson's χ² of all symbols except 0, divided by `repeats`: a device sends at most `repeats` reports of a memo."""
-    reports = table.counts.sum(axis=0)[1:].astype(np.float64)
-    if reports.size < 2 or reports.mean() < FEW:
-        return None
-    chi_squared = float(((reports - reports.mean()) ** 2).sum() / reports.mean()) / repeats
-    return float(_log_gamma_tail(chi_squared / 2, np.array([(reports.size - 1) / 2]))[0]), 1
-
-
-def _classes(m: SquareWave, table: CountTable) -> LogP | None:
-    """Tests Pearson's χ² of the reports by the remainder of their cell. A person's reports have independent remainders."""
-    remainders = np.arange(m.cells) % m.width
-    reports = np.bincount(remainders, weights=table.counts, minlength=m.width)
-    chance = m.far * np.bincount(remainders) + m.near - m.far
-    mean = m.width - 1
-    variance = 2 * mean + (float((1 / chance).sum()) - m.width**2 - 2 * mean) / table.n
-    if variance < 1e-9:  # one report, and equal chances: χ² is a constant
-        return None
-    chi_squared = float(((reports - table.n * chance) ** 2 / (table.n * chance)).sum())
-    return float(_log_gamma_tail(chi_squared * mean / variance, np.array([mean**2 / variance]))[0]), 1
-
-
-def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
+def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
     """Tests the deviance of the best-fitting distribution, which is at most the deviance of the true distribution.
 
     The deviance of the true distribution has the mean and variance of k Poisson counts with a given sum, at the fitted means.
@@ -257,7 +138,7 @@ def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
     mean, variance = _deviance_moments(table.n * (best.frequencies @ m.channel()))
     if mean <= 0 or variance <= 0:
         return None
-    return float(_log_gamma_tail(max(deviance, 0) / steps * mean / variance, np.array([mean**2 / variance]))[0]), 1
+    return float(log_gamma_tail(max(deviance, 0) / steps * mean / variance, np.array([mean**2 / variance]))[0]), 1
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
@@ -280,18 +161,6 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
         float(first.sum() + (1 + 1 / (6 * large)).sum()) - 1,
         variance * (1 - 1 / means.size) - along**2 / float(means.sum()),
     )
-
-
-def _log_gamma_tail(x: float, shapes: FloatArray) -> FloatArray:
-    """ln Pr[Gamma(a) >= x] for every shape a; if Pr underflows, ln of the bound x^(a-1) e^-x / (Γ(a) (1 - (a-1)/x))."""
-    if x <= 0:
-        return np.zeros(shapes.size)
-    with np.errstate(divide="ignore"):
-        log_p = np.log(special.gammaincc(shapes, x))
-    far = np.isneginf(log_p)
-    a = shapes[far]
-    log_p[far] = (a - 1) * math.log(x) - x - special.gammaln(a) - np.log1p(-np.minimum((a - 1) / x, 0.999))
-    return np.asarray(log_p)
 
 
 @dataclass(frozen=True, slots=True)

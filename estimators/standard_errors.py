@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.linalg import helmert
 
-from ldpstream.estimators.dense_errors import is_dense, score_moments
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -21,7 +20,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     so the errors are conservative for bins with an estimate of 0.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
-    group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Local hashing
+    group. Local hashing and location mechanisms on at most 128 values use matrices (`mechanisms.score_moments`). Local hashing
     on more values uses the formula for support counts, which ignores the dependence among three values. For the estimate from
     the true likelihood of local hashing, these errors are too large.
 
@@ -39,9 +38,9 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     """
     reports = of_each_group(groups, steps)
     telling = [(m, table.n, each) for (m, table), each in zip(groups, reports, strict=True) if table.n and m.p != m.q]
-    if not telling or any(np.isnan(m.p) and not is_dense(m) for m, _, _ in telling):
+    if not telling or any(np.isnan(m.p) and not m.has_score_moments for m, _, _ in telling):
         return np.full(frequencies.size, np.nan)
-    if any(is_dense(m) for m, _, _ in telling):
+    if any(m.has_score_moments for m, _, _ in telling):
         return _by_matrices(telling, frequencies, exact)
     hessian = np.zeros(frequencies.size)
     score_diagonal = np.zeros(frequencies.size)
@@ -70,8 +69,8 @@ def _support(m: Mechanism, f: FloatArray, each: int) -> tuple[FloatArray, FloatA
 def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact: bool) -> FloatArray:
     hessian, score = np.zeros((f.size, f.size)), np.zeros((f.size, f.size))
     for m, n, each in telling:
-        if is_dense(m):
-            of_report, of_person = score_moments(m, f, each, exact)
+        if m.has_score_moments:
+            of_report, of_person = m.score_moments(f, each, exact)
         else:
             slope, variance, x = _support(m, f, each)
             of_report = np.diag((m.p - m.q) * slope)

@@ -78,6 +78,43 @@ class Inference(ABC):
         """Returns the true likelihood of counts without fake data; None if it is that of the support counts, or unknown."""
         return None
 
+    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
+        """Returns tests of a table, by name, of what no shares of the values change: `mechanisms.fit_tests`.
+
+        Args:
+            table: the mechanism's count table, without fake data.
+            steps: number of reports of one device with an unchanged value.
+
+        Returns:
+            For each test ln p, and the sign of the deviation. None for a test that says nothing about this table, also for
+            one of the tests of support counts that `estimators.diagnostics` makes: ``"floor"`` or ``"least"``.
+        """
+        return {}
+
+    @property
+    def has_score_moments(self) -> bool:
+        """True if the mechanism computes `score_moments`: then few numbers do not describe the covariance of its scores."""
+        return False
+
+    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+        """Returns the Hessian of one report, and the covariance of one person's scores over some steps, at f.
+
+        Scores of the true likelihood omit the part that is the same for all values. If frequencies sum to 1, the common part
+        has no effect. For small ε the common part would use up all digits of double precision.
+
+        Args:
+            f: (k,) true frequencies.
+            steps: number of reports of one person with an unchanged value.
+            exact: true for the score of the true likelihood, false for the score of the support counts.
+
+        Returns:
+            Two (k, k) matrices: minus the expected Hessian of one report, and the covariance of the sum of one person's scores.
+
+        Raises:
+            ValueError: if `has_score_moments` is false.
+        """
+        raise ValueError(f"{self.signature} has no score moments")
+
     # ---- inversion
 
     def inversion(self, table: CountTable) -> FloatArray:

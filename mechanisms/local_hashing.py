@@ -50,6 +50,7 @@ from ldpstream.mechanisms.hash_randomizer import HashRandomizer
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
 from ldpstream.mechanisms.ratios import Ratios
+from ldpstream.mechanisms.score_moments import MAX_DENSE_K, HashingScore, hashing_moments
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm
 
@@ -202,6 +203,19 @@ class Hashing(Mechanism):
 
     def _channel_term(self, counts: IntArray) -> HashingTerm:
         return HashingTerm(self.pool, counts, self.p, self.other_symbol)
+
+    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
+        from ldpstream.mechanisms.fit_tests import hashes  # slow to load; only estimates need it
+
+        return hashes(table, self.pool.size, self.g, self.memoized, steps)
+
+    @property
+    def has_score_moments(self) -> bool:
+        return self.k <= MAX_DENSE_K and self.fakes == 1
+
+    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+        rounds = self.symbols.rounds() if self.memoized else None
+        return hashing_moments(HashingScore(self.pool, self.p, self.other_symbol, rounds), f, steps, exact)
 
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
         """Returns the reports of the injective hash functions as reports of GRR, if k is at most g.

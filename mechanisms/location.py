@@ -24,6 +24,7 @@ from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism
 from ldpstream.mechanisms.grr import unsigned
 from ldpstream.mechanisms.inference import SMALLEST
 from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.score_moments import MAX_DENSE_K, channel_moments
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm, DenseTerm, Term
 
@@ -89,6 +90,13 @@ class ChannelMechanism(OneTime):
 
     def _channel_term(self, counts: IntArray) -> ChannelTerm:
         return DenseTerm(self.channel(), counts)
+
+    @property
+    def has_score_moments(self) -> bool:
+        return self.k <= MAX_DENSE_K
+
+    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+        return channel_moments(self.channel(), f, steps)
 
     def inversion(self, table: CountTable) -> FloatArray:
         """(k,) unclipped frequencies: the least-squares inversion of the reports' shares."""

@@ -35,6 +35,7 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Repo
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
 from ldpstream.mechanisms.location import ChannelMechanism, distribution
 from ldpstream.mechanisms.ratios import GainRatios
+from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm
 
 MAX_BINS = 1024  # the inversion needs a dense matrix, and no report resolves more bins
@@ -189,6 +190,11 @@ class SquareWave(ChannelMechanism):
         for offset, column in enumerate(rng.multinomial(near, np.full(self.width, 1 / self.width)).T):
             counts[offset : offset + self.k] += column
         return np.asarray(counts)
+
+    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
+        from ldpstream.mechanisms.fit_tests import classes  # slow to load; only estimates need it
+
+        return {"classes": classes(table, self.width, self.far, self.near)} if self.width > 1 else {}
 
     def ratios(self) -> GainRatios:
         return GainRatios(self.near / self.far)

@@ -41,6 +41,7 @@ from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Ra
 from ldpstream.mechanisms.grr import CALIBRATIONS
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ratios import BitRatios
+from ldpstream.mechanisms.table import CountTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,11 @@ class _IndependentBits(Bits):
     report_round: Round
     randomizer = BitRandomizer
     independent_bits = True
+
+    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
+        from ldpstream.mechanisms.fit_tests import ones  # slow to load; only estimates need it
+
+        return {"ones": ones(self, self.rounds(), table, steps)}
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.stats import binom
 
 from lab.papers.free_will_estimators import Projection, combine_mechanisms, combine_results
+from lab.papers.reports_term import reports_term
 from ldpstream.advice.error_measures import emd_grid, emd_line
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu, mle
 from ldpstream.estimators.optimum import projected_maximum
-from ldpstream.estimators.reports_term import reports_term
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric

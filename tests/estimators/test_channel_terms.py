@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.papers.reports_term import reports_term
 from ldpstream.estimators import ibu, mle
-from ldpstream.estimators.reports_term import reports_term
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.geometric import GeometricTerm, PlanarGeometric, PlanarTerm, TruncatedGeometric

@@ -15,7 +15,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from ldpstream.estimators import ibu, matrix_inversion, mle
-from ldpstream.estimators.dense_errors import MAX_DENSE_K
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import PROVEN_GAP, em
 from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
@@ -23,6 +22,7 @@ from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.mechanisms.score_moments import MAX_DENSE_K
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.terms import SupportTerm, Term
 

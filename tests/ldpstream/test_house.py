@@ -17,9 +17,6 @@ PURE = [
     "estimators", "publishing/publication.py",
 ]  # fmt: skip
 GENERAL = {f"ldpstream.mechanisms.{name}" for name in ("base", "kinds", "location")}
-KNOWING = {  # modules that still know families of mechanisms
-    "estimators/dense_errors.py", "estimators/diagnostics.py", "estimators/reports_term.py",
-}  # fmt: skip
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
 
 
@@ -89,7 +86,7 @@ def test_only_mechanisms_know_the_families() -> None:
             imported = {name.rpartition(".")[0] for name in imports(path)} | imports(path)
             if imported & modules or list(switches(tree, classes)):
                 wrong.add(path.relative_to(ROOT).as_posix())
-    assert not wrong - KNOWING
+    assert not wrong
 
 
 def test_the_test_of_families_detects_a_switch_and_knows_all_families() -> None:

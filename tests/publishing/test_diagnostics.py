@@ -12,15 +12,13 @@ from ldpstream.estimators.diagnostics import (
     Fit,
     _deviance_moments,
     _floor,
-    _functions,
-    _log_gamma_tail,
-    _log_tail_of_ones,
     drift,
     fit,
     mass_below_zero,
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.fit_tests import functions, log_gamma_tail, log_tail_of_ones
 from ldpstream.mechanisms.registry import LOCATION
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
@@ -110,7 +108,7 @@ def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, pe
     for above in (True, False):
         tails = chances[::-1].cumsum()[::-1] if above else chances.cumsum()
         for ones, exact in enumerate(tails):
-            told = math.exp(_log_tail_of_ones(m, people * steps, steps, ones, above, 256))
+            told = math.exp(log_tail_of_ones(m, m.rounds(), people * steps, steps, ones, above, 256))
             if exact > 1e-10:
                 assert told == pytest.approx(exact, abs=1e-12)
             elif exact > 1e-300:
@@ -162,7 +160,7 @@ def test_equal_function_pairs_follow_the_stated_distribution() -> None:
     rng = np.random.default_rng(4)
     for size, n, exact in ((64, 500, True), (8, 1000, True), (1024, 2000, True), (1024, 20, False), (4096, 60, False)):
         draws = rng.multinomial(n, np.full(size, 1 / size), size=4000)
-        found = [_functions(CountTable("", n, row[:, None]), size, 1) for row in draws]
+        found = [functions(CountTable("", n, row[:, None]), size, 1) for row in draws]
         alarms, rare = (sum(test[0] <= math.log(level) for test in found if test is not None) for level in (0.05, 0.002))
         assert rare <= binom.ppf(1 - 1e-6, 4000, 0.002)
         assert alarms <= binom.ppf(1 - 1e-6, 4000, 0.055)
@@ -185,10 +183,10 @@ def test_the_floor_follows_the_mixture_of_chi_squares() -> None:
 
 def test_gamma_tails_are_right_far_out() -> None:
     shapes = np.array([0.5, 3.0, 40.0])
-    np.testing.assert_allclose(_log_gamma_tail(30.0, shapes), chi2.logsf(60.0, 2 * shapes), rtol=1e-10)
-    far = _log_gamma_tail(5000.0, shapes)
+    np.testing.assert_allclose(log_gamma_tail(30.0, shapes), chi2.logsf(60.0, 2 * shapes), rtol=1e-10)
+    far = log_gamma_tail(5000.0, shapes)
     np.testing.assert_allclose(far, (shapes - 1) * math.log(5000) - 5000 - [math.lgamma(a) for a in shapes], rtol=1e-4)
-    assert (_log_gamma_tail(0.0, shapes) == 0).all()
+    assert (log_gamma_tail(0.0, shapes) == 0).all()
 
 
 @pytest.mark.parametrize("n", [20, 200, 1000, 100_000])

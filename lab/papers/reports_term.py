@@ -6,7 +6,7 @@ Given the value x, a report y of k bits has the probability
 
 with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}. For subsets of size
 ω, b(y) = p / C(k-1, ω-1). The true likelihood uses all bits of a report together. The service counts bits and keeps no reports,
-so only experiments use this module. The experiments measure how much accuracy the pseudo-likelihood of the counts loses.
+so only this reproduction uses the module, to measure how much accuracy the pseudo-likelihood of the counts loses.
 """
 
 import math
