@@ -9,9 +9,11 @@ from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.catalogue import Counts, estimators
+from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
-from ldpstream.publishing.publication import LEVELS_CHANCE, Diagnostics, Publication, edges_of, pooled
+from ldpstream.publishing.publication import Diagnostics, Publication, edges_of
+from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
 
 
@@ -35,7 +37,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
     if reports >= survey.cohort.least:
         differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
-        withheld: Withheld | None = "levels" if any(p is not None and p < LEVELS_CHANCE for p in chances) else None
+        withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
         default, counts = estimators(mechanisms)[0], Counts(groups, most_reports, asked.in_order, asked.edges)
         estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
         edges = edges_of(asked, mechanisms)

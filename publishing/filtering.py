@@ -31,7 +31,8 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.catalogue import FILTER, INVERSION, find
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of
-from ldpstream.publishing.publication import LEVELS_CHANCE, Diagnostics, Jump, Publication
+from ldpstream.publishing.publication import Diagnostics, Jump, Publication
+from ldpstream.publishing.thresholds import ALARM_CHANCE
 
 
 def conclude_filtered(
@@ -56,7 +57,7 @@ def conclude_filtered(
     raw = matrix_inversion(zip(mechanisms, tables, strict=True)).frequencies
     level = _restored(state, mechanisms[0].k, step.step)
     found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
-    biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)
+    biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < ALARM_CHANCE for p in made)
     withheld: Withheld | None = "levels" if biased else None
     attempts = Attempts()
     publication = Publication(

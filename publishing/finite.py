@@ -6,16 +6,14 @@ none of this estimator's numbers, but all others. `Diagnostics.failed` names wha
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import structlog
 
 from ldpstream.publishing.frequencies import Frequencies
-
-if TYPE_CHECKING:
-    from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication
+from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication
 
 log = structlog.get_logger("ldpstream.estimator")
 T = TypeVar("T")
@@ -41,7 +39,7 @@ class Attempts:
             return otherwise
 
 
-def finite(p: "Publication", failed: Sequence[str] = ()) -> "Publication":
+def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
     """Returns the publication without numbers that are not finite.
 
     Args:
@@ -76,13 +74,13 @@ def _finite_shares(found: Frequencies) -> Frequencies:
     All frequencies are missing if the counts carry no information. Otherwise no frequency and no end of an interval is missing.
     """
     f, errors = _array(found.frequencies), _array(found.standard_errors)
-    none, ends = bool(np.isnan(f).all()), [_array(end) for end in (found.low, found.high) if end is not None]
-    sound = none or (np.isfinite(f).all() and all(np.isfinite(end).all() for end in ends))
+    ends = [_array(end) for end in (found.low, found.high) if end is not None]
+    sound = bool(np.isnan([f, *ends]).all() or np.isfinite([f, *ends]).all())
     sound = sound and not np.isinf(errors).any() and (found.gap is None or math.isfinite(found.gap))
     return found if sound else Frequencies.nothing(f.size)
 
 
-def _finite_level(found: "LevelEstimate") -> "LevelEstimate":
+def _finite_level(found: LevelEstimate) -> LevelEstimate:
     f, errors = _array(found.frequencies), _array(found.standard_errors)
     if not np.isinf(f).any() and not np.isinf(errors).any():
         return found
@@ -90,7 +88,7 @@ def _finite_level(found: "LevelEstimate") -> "LevelEstimate":
     return msgspec.structs.replace(found, frequencies=none, standard_errors=none)
 
 
-def _finite_diagnostics(said: "Diagnostics") -> tuple["Diagnostics", list[str]]:
+def _finite_diagnostics(said: Diagnostics) -> tuple[Diagnostics, list[str]]:
     """Returns the diagnostics with None instead of numbers that are not finite, and the names of these."""
     changed: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(said).items():

@@ -2,27 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
-from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
-from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.levels import levels_difference
-from ldpstream.estimators.matrix_inversion import matrix_inversion
-from ldpstream.mechanisms import CountTable, Mechanism
-from ldpstream.publishing.catalogue import MAX_FILTERED, Counts, estimators, is_numeric
-from ldpstream.publishing.finite import Attempts, finite
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
+from ldpstream.mechanisms import Mechanism
+from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Attribute, Survey
 
 FORMAT = 2  # of a publication; raise it if a field changes its name or meaning, not for a new field with a default
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
-LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
-MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
 
 
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,114 +214,6 @@ def spans(attribute: Attribute) -> tuple[Span, ...]:
 def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[float, ...] | None:
     """Returns the edges of the values' numbers, or None if no mean and percentiles are published."""
     return None if is_numeric(mechanisms) else attribute.edges
-
-
-def conclude(
-    survey: Survey,
-    attribute: int,
-    step: int,
-    span: Span,
-    panes: list[list[CountTable]],
-    complete: bool,
-    before: list[CountTable] | None = None,
-) -> Publication:
-    """Estimates one attribute over the panes of a span.
-
-    Args:
-        survey: the survey.
-        attribute: index of the attribute.
-        step: last step of the span.
-        span: ``"step"`` (one pane) or ``"window"``.
-        panes: for each step of the span, the count table of every level.
-        complete: true if no report can be missing.
-        before: the count tables of the previous step, to compute the drift; None to skip the drift.
-    """
-    asked = survey.attributes[attribute]
-    mechanisms = survey.mechanisms[attribute]
-    groups, reports = pooled(mechanisms, panes)
-    counts, attempts = Counts(groups, reports, asked.in_order, asked.edges), Attempts()
-    raw, nothing = counts.inversion, Estimate.of_nothing(asked.k, counts.n)
-    moved = None
-    if before is not None:
-        moved = attempts.of("drift", lambda: drift(matrix_inversion(zip(mechanisms, before, strict=True)), raw), None)
-    rows = estimators(mechanisms)
-    estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
-    differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
-    withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
-    unknown = Fit(math.nan, math.nan, None, {})
-    fits = {
-        level.name: attempts.of(f"fit of {level.name}", partial(fit, *group, n), unknown)
-        for level, group, n in zip(asked.levels, groups, reports, strict=True)
-    }
-    edges, numbers = edges_of(asked, mechanisms), dict[str, NumberEstimate]()
-    numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
-    made = Publication(
-        survey=survey.name,
-        fingerprint=survey.fingerprint.hex(),
-        attribute=asked.name,
-        step=step,
-        span=span,
-        panes=sum(any(table.n for table in pane) for pane in panes),
-        reports=counts.n,
-        complete=complete,
-        estimators={
-            row.name: Frequencies.of(estimate, withheld or row.withheld(estimate, counts))
-            for row, estimate in zip(rows, estimates, strict=True)
-        },
-        numbers=numbers,
-        privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
-        diagnostics=Diagnostics(
-            mass_below_zero=_number(mass_below_zero(raw)),
-            fit_z={level: _number(found.z) for level, found in fits.items()},
-            fit_p={level: _number(found.p) for level, found in fits.items()},
-            fit_sign={level: found.sign for level, found in fits.items()},
-            drift_sigma=moved.sigma if moved else None,
-            drift_value=moved.value if moved else None,
-            drift_p=moved.p if moved else None,
-            levels_sigma=differ.sigma if differ else None,
-            levels_value=differ.value if differ else None,
-            levels_pair=[asked.levels[i].name for i in differ.pair] if differ else None,
-            levels_p=differ.p if differ else None,
-        ),
-        levels=_levels([level.name for level in asked.levels], groups, reports),
-    )
-    return finite(made, attempts.failed)
-
-
-def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
-    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level.
-
-    Args:
-        mechanisms: each level's mechanism.
-        panes: for each step, the count table of every level.
-    """
-    groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
-    return groups, [_most_reports(m, panes) for m in mechanisms]
-
-
-def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
-    """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
-
-    A device reports only at the steps of its phase, one of every w steps, and at most once a step. Steps without reports do
-    not count.
-    """
-    w = m.every_steps
-    most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))
-    return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))
-
-
-def _levels(names: list[str], groups: list[Group], reports: list[int]) -> dict[str, LevelEstimate]:
-    if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
-        return {}
-    estimates = [matrix_inversion(m, table, steps=n) for (m, table), n in zip(groups, reports, strict=True)]
-    return {
-        name: LevelEstimate(reports=e.n, frequencies=plain(e.frequencies), standard_errors=plain(e.standard_errors))
-        for name, e in zip(names, estimates, strict=True)
-    }
-
-
-def _number(x: float) -> float | None:
-    return None if math.isnan(x) else x
 
 
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result

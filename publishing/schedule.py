@@ -38,12 +38,12 @@ import structlog
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
 from ldpstream.publishing.filtering import conclude_filtered, replay
 from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results
 from ldpstream.publishing.publication import (
     Publication,
-    conclude,
     edges_of,
     publication_key,
     publication_keys,

@@ -10,9 +10,9 @@ from ldpstream.publishing.api.earlier import Source
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.api.schema import Overview, Status
 from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
-FIT_LIMIT, ALARM_CHANCE, OVERDUE_MS = 6, 5.7e-7, 120_000  # as in page/alerts.js and in the Prometheus alerts
 Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "drift"]
 
 

@@ -49,6 +49,7 @@ from panel_shapes import (
 )
 
 from ldpstream.publishing.catalogue import ESTIMATORS
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT
 
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
@@ -141,13 +142,13 @@ POPULATION = (
     Panel(counts, "Reports behind the estimate", "In the step, and in the sliding window.", "locale",
           ((f"max by (span) (ldpstream_estimate_reports{COUNTED})", "{{span}}"),), 8),
     Panel(p_values, "Significance of differences (p-value)",
-          "Chance of so large a difference without drift, or if all levels agree. Below 5.7e-7 the alerts fire.", "sci",
+          "Chance of so large a difference without drift, or if all levels agree. Below the line the alerts fire.", "sci",
           ((f"clamp_min(min(ldpstream_drift_p{OF}), {LEAST_P:g})", "since the last step"),
            (f"clamp_min(min by (span) (ldpstream_levels_p{OF}), {LEAST_P:g})", "between levels, {{span}}")), 8,
-          steps=((None, "orange"), (5.7e-7, "transparent"))),
-    Panel(fits, "Estimate against mechanism", "z-score of the counts; beyond ±6: forged reports or a wrong survey.", "none",
+          steps=((None, "orange"), (ALARM_CHANCE, "transparent"))),
+    Panel(fits, "Estimate against mechanism", "z-score of the counts. Beyond the lines: forged, or a wrong survey.", "none",
           ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),), 8,
-          steps=((None, "red"), (-6, "transparent"), (6, "red"))),
+          steps=((None, "red"), (-FIT_LIMIT, "transparent"), (FIT_LIMIT, "red"))),
     Panel(counts, "Reports of each cohort", "In the sliding window; the page and the API have the cohorts' histograms.",
           "locale", ((f"max by (cohort) (ldpstream_cohort_reports{WINDOW})", "{{cohort}}"),), 24,
           empty="this survey has no cohorts"),

@@ -20,11 +20,12 @@ import numpy as np
 from kafka import KafkaAdminClient
 from rich.table import Table
 
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.history.export import export
 from ldpstream.publishing.history.month_files import Format
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, parse_survey

@@ -32,6 +32,7 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Side,
     Status,
     SurveyInfo,
+    Thresholds,
 )
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import NUMBERS, Frequencies
@@ -116,7 +117,7 @@ class ApiResponses:
                 )
                 for row in catalogue.ESTIMATORS
             ],
-            post_methods=list(POST_NAMES), simulated=self._truth is not None,
+            post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=self._truth is not None,
         )  # fmt: skip
 
     def latest_step(self) -> int | None:

@@ -6,6 +6,7 @@ import msgspec
 
 from ldpstream.publishing.frequencies import NumberEstimate, Withheld
 from ldpstream.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Reason
 
 
@@ -71,8 +72,18 @@ class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
     least: int
 
 
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits at which the page warns: `publishing.thresholds`."""
+
+    fit_limit: float = FIT_LIMIT
+    alarm_chance: float = ALARM_CHANCE
+    overdue_ms: int = OVERDUE_MS
+
+
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The survey. `estimators`: all estimators of the service. `post_methods`: post-processings that requests may name.
+
+    `thresholds`: the limits at which the page warns.
 
     `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none.
     `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
@@ -96,6 +107,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     attributes: list[AttributeInfo]
     estimators: list[EstimatorInfo]
     post_methods: list[str]
+    thresholds: Thresholds
     simulated: bool
 
 

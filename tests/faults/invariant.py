@@ -268,7 +268,7 @@ def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
 def conclude(
     survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
 ) -> Published:
-    """Replaces `publishing.publication.conclude`."""
+    """Replaces `publishing.conclusions.conclude`."""
     return Published(attribute, step, span, complete, range(step - len(panes) + 1, step + 1), _sums(panes))
 
 

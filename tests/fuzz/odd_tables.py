@@ -22,9 +22,10 @@ from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism,
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.publishing.catalogue import is_numeric
 from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.conclusions import conclude, pooled
 from ldpstream.publishing.filtering import conclude_filtered, replay
 from ldpstream.publishing.frequencies import Frequencies
-from ldpstream.publishing.publication import Publication, conclude, edges_of, pooled
+from ldpstream.publishing.publication import Publication, edges_of
 from ldpstream.surveys import Survey, parse_survey
 
 STEPS = 3

@@ -12,10 +12,11 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Diagnostics, Jump, Publication, Span, conclude, spans, spent
+from ldpstream.publishing.publication import Diagnostics, Jump, Publication, Span, spans, spent
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import Reason, Survey, load_survey, parse_survey
 

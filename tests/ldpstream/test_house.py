@@ -48,6 +48,51 @@ def test_the_picture_of_rooms_shows_the_imports() -> None:
     assert PICTURE.findall(PAGE.read_text(encoding="utf-8")) == [picture()]
 
 
+# ---- circles of modules
+
+
+def module_imports() -> dict[str, set[str]]:
+    """Returns for each module of the installed rooms the modules that it imports, at the top or inside functions."""
+    files = {}
+    for room in MAY_IMPORT.keys() - {"lab"}:
+        for path in (ROOT / room).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            files[name if room == "ldpstream" else f"ldpstream.{name}"] = path
+    found = {name: imports(path) for name, path in files.items()}
+    return {
+        name: {of if of in files else of.rpartition(".")[0] for of in names} & files.keys() - {name}
+        for name, names in found.items()
+    }
+
+
+def circles(arrows: dict[str, set[str]]) -> set[str]:
+    """Returns the modules that import themselves through others."""
+    left = {name: set(targets) for name, targets in arrows.items()}
+    while ends := [name for name, targets in left.items() if not targets]:  # modules that import none of those left
+        for name in ends:
+            del left[name]
+        for targets in left.values():
+            targets.difference_update(ends)
+    return {name for name in left if name in _reached(name, left)}
+
+
+def _reached(start: str, arrows: dict[str, set[str]]) -> set[str]:
+    found, todo = set[str](), list(arrows[start])
+    while todo:
+        if (name := todo.pop()) not in found:
+            found.add(name)
+            todo += arrows[name]
+    return found
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    assert not circles(module_imports())
+
+
+def test_the_search_for_circles_finds_one() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == {"b", "c"}
+
+
 def test_every_stop_of_the_reading_path_exists() -> None:
     walk = PAGE.read_text(encoding="utf-8").partition("## The path of one report")[2].partition("\n## ")[0]
     stops = re.findall(r"(?m)^\d+\. `([\w/.]+)`", walk)

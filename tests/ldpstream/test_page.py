@@ -15,9 +15,10 @@ from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Diagnostics, conclude
+from ldpstream.publishing.publication import Diagnostics
 from ldpstream.surveys import load_survey
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, extend, many, served, shoot, silent

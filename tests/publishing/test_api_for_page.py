@@ -23,8 +23,8 @@ from ldpstream.publishing.api.routes import PAGE
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.table import _chance
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import LEVELS_CHANCE
 from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 
 from .api_rig import STEPS, SURVEY, published
 
@@ -220,12 +220,8 @@ def test_the_page_is_light_and_loads_only_its_own_files(client: TestClient) -> N
     assert "unsafe" not in policy
 
 
-def test_the_page_and_the_alerts_have_the_same_thresholds() -> None:
+def test_the_page_gets_the_thresholds_from_the_api(client: TestClient) -> None:
+    told = client.get("/api/v1/survey").json()["thresholds"]
+    assert told == {"fit_limit": FIT_LIMIT, "alarm_chance": ALARM_CHANCE, "overdue_ms": OVERDUE_MS}
     script = (PAGE / "alerts.js").read_text()
-    rules = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text()
-    fit, chance = re.findall(r"\[FIT_LIMIT, ALARM_CHANCE\] = \[(\S+), (\S+)\]", script)[0]
-    (overdue,) = re.findall(r"OVERDUE_MS = (\S+);", script)
-    assert f"(ldpstream_fit_z) > {fit} or" in rules
-    assert rules.count(f"_p) < {chance}") == 2
-    assert f"due_timestamp_seconds) > {int(overdue.replace('_', '')) // 1000}\n" in rules
-    assert float(chance) == LEVELS_CHANCE
+    assert all(f"thresholds.{name}" in script for name in told)

@@ -16,8 +16,9 @@ from ldpstream.mechanisms import mechanism
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.catalogue import Counts, PublishedEstimator
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from tests.ldpstream.rooms import ROOT
 

@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.history.month_files import merged, rows_of
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import COHORT_SPANS, Publication, conclude, publication_keys
+from ldpstream.publishing.publication import COHORT_SPANS, Publication, publication_keys
 
 from .cohort_rig import (
     ATTRIBUTES,

@@ -16,7 +16,7 @@ from ldpstream.estimators.estimate import Group
 from ldpstream.mechanisms import ChannelMechanism, CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.square_wave import SquareWave
-from ldpstream.publishing.publication import conclude
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.surveys import Survey, SurveyError, parse_survey
 
 

@@ -26,7 +26,8 @@ from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, CountTable, Mecha
 from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from ldpstream.mechanisms.registry import LOCATION
 from ldpstream.mechanisms.shokri import Shokri
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import parse_survey
 
 K = 6

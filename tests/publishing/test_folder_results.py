@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
-from ldpstream.publishing.publication import Jump, Publication, conclude
+from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.formats import OtherFormat
 

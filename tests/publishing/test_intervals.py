@@ -13,7 +13,8 @@ from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import Survey, parse_survey
 
 FOUR = np.concatenate([[0.4, 0.2, 0.1, 0.1], np.full(496, 0.2 / 496)])

@@ -17,10 +17,12 @@ from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import LEVELS_CHANCE, Publication, conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
+from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import parse_survey
 
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])
@@ -72,7 +74,7 @@ def test_levels_that_differ_are_detected(name: str) -> None:
     rng = np.random.default_rng(NAMES.index(name))
     found = levels_difference([group(build(name, 3.0), 30_000, rng), group(build(name, 2.0), 30_000, rng, STRICT)])
     assert found is not None
-    assert found.p < LEVELS_CHANCE
+    assert found.p < ALARM_CHANCE
     assert (found.pair, found.value) == ((0, 1), K - 1)
 
 
@@ -131,7 +133,7 @@ def test_intervals_over_levels_that_differ_are_withheld() -> None:
     """The API and Prometheus report the difference; the API also shows the levels' own estimates."""
     p, _ = publication(STRICT)
     assert p.diagnostics.levels_p is not None
-    assert p.diagnostics.levels_p < LEVELS_CHANCE
+    assert p.diagnostics.levels_p < ALARM_CHANCE
     for found in p.estimators.values():
         assert (found.interval_withheld, found.standard_errors) == ("levels", [None] * K)
     step = msgspec.structs.replace(p, span="step")

@@ -16,10 +16,11 @@ from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import NUMBERS, Ends, Frequencies
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint

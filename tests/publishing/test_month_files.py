@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.history import month_files
 from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFiles, merged, month_of, rows_of
-from ldpstream.publishing.publication import Publication, Span, conclude
+from ldpstream.publishing.publication import Publication, Span
 from ldpstream.surveys import parse_survey
 
 SURVEY = parse_survey({

@@ -13,9 +13,10 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import parse_survey
 from ldpstream.tables import histogram_table

@@ -18,11 +18,12 @@ from ldpstream.estimators.smooth_prior import FARTHEST, TINY, _independent, _Mod
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing import catalogue
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.finite import finite
 from ldpstream.publishing.frequencies import NumberEstimate
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Jump, Publication, conclude
+from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.stored import StoredReader
 

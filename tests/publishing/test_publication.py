@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication, conclude
+from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint

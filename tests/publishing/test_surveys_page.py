@@ -10,21 +10,16 @@ from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
 from ldpstream.publishing.api.app import create_api, create_surveys_api
-from ldpstream.publishing.api.routes import PAGE, Served
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.summaries import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS, Alert
+from ldpstream.publishing.summaries import Alert
+from ldpstream.publishing.thresholds import OVERDUE_MS
 from ldpstream.surveys import Survey
 from tests.ldpstream.page_rig import HONEST, extend, many
 
 from .schedule_rig import SURVEY
-
-
-def test_the_conditions_of_the_alerts_are_those_of_the_page() -> None:
-    script = (PAGE / "alerts.js").read_text()
-    assert f"[FIT_LIMIT, ALARM_CHANCE] = [{FIT_LIMIT}, {ALARM_CHANCE:g}]".replace("e-07", "e-7") in script
-    assert f"OVERDUE_MS = {OVERDUE_MS:_};" in script
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import numpy as np
 
 from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import conclude
 from ldpstream.publishing.results import RedisResults
 from ldpstream.runtime import children, topics
 from ldpstream.runtime.clock import now_ms

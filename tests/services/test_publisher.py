@@ -9,9 +9,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
 from ldpstream.publishing import kafka_publisher
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.publication import FORMAT, Publication, conclude
+from ldpstream.publishing.publication import FORMAT, Publication
 from ldpstream.publishing.survey_estimator import MAX_PUBLISHED_K
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings

@@ -11,8 +11,8 @@ import pytest
 from redis.crc import key_slot
 
 from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import conclude
 from ldpstream.publishing.results import RedisResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable

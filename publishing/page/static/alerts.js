@@ -1,9 +1,8 @@
 // The banner: what speaks against the numbers below, in the order of importance.
 import { $, capital, element, grouped, plural, points, silence } from "./dom.js";
+import { state } from "./state.js";
 import { duration, periodOfStep } from "./times.js";
 
-const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // thresholds of the alerts
-const OVERDUE_MS = 120_000; // threshold of the alert LdpstreamEstimateOverdue
 const VISIBLE = 4;
 let rejectedBefore = null; // when the page was opened
 let written = "";
@@ -18,7 +17,7 @@ export function jumpText(label, change) {
   };
 }
 
-export const isLate = (status, now) => status.due_ms !== null && now > status.due_ms + OVERDUE_MS;
+export const isLate = (status, now) => status.due_ms !== null && now > status.due_ms + state.survey.thresholds.overdue_ms;
 
 function ofService(status, now) {
   const said = [];
@@ -43,11 +42,11 @@ function ofService(status, now) {
 }
 
 function ofAttribute(overview, everybodySilent) {
-  const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
+  const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > state.survey.thresholds.fit_limit)
     .map(([name, z]) => ["fit", `${name}: the counts do not fit the mechanism (z = ${z.toFixed(1)}). Reports are forged, or the survey is wrong.`]);
   if (overview.step_reports === 0 && !everybodySilent) said.push(["silent", `${silence(overview.step_complete)} in the latest step.`]);
   if (!overview.step_complete || !overview.complete) said.push(["incomplete", "incomplete: reports of the latest estimate may be missing."]);
-  if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
+  if (overview.levels_p !== null && overview.levels_p < state.survey.thresholds.alarm_chance) {
     const [one, other] = overview.levels_pair;
     said.push(["levels", `${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both is biased.`]);
   }
@@ -55,7 +54,7 @@ function ofAttribute(overview, everybodySilent) {
     const { moved, interval, at } = jumpText(overview.change_label, overview.change);
     said.push(["jump", `${moved} ${at} (95 % interval ${interval}).`]);
   }
-  if (overview.drift_p !== null && overview.drift_p < ALARM_CHANCE) {
+  if (overview.drift_p !== null && overview.drift_p < state.survey.thresholds.alarm_chance) {
     said.push(["drift", `${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in the latest step.`]);
   }
   return said;

@@ -1,0 +1,11 @@
+"""The thresholds at which the page, the API and the alerts warn. Each number stands here only.
+
+The alerts (`deploy/prometheus/alerts.yaml`) and the documents state the same numbers, and `tests/deploy/test_thresholds.py`
+compares them. The page gets the numbers from `/api/v1/survey`.
+"""
+
+from typing import Final
+
+FIT_LIMIT: Final = 6.0  # of |fit_z|: the chance of a larger score is 2e-9, so the reports are forged or the survey is wrong
+ALARM_CHANCE: Final = 5.7e-7  # of `drift_p` and `levels_p`: the chance of five standard errors, on either side
+OVERDUE_MS: Final = 120_000  # how long an estimate may be late, in ms
