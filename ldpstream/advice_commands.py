@@ -105,6 +105,10 @@ def advise_command(
     write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
 
 
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
 @app.command(name="init")
 def init_command(
     sample: Annotated[
@@ -113,6 +117,12 @@ def init_command(
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="FILE", callback=writable, help="the survey file to write")
     ] = Path("survey.toml"),
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="ask only for these columns", show_default="all suitable")
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="do not ask for these columns", show_default="none")
+    ] = None,
     eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
     least: Annotated[
         int, typer.Option(min=2, help="list only values that at least so many people of the sample share")
@@ -127,13 +137,14 @@ def init_command(
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name = attribute_name(sample.stem)
-    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n)
+    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop))
     with job_bar() as progress:
         found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
     with out.open("x", encoding="utf-8") as file:
         file.write(found.text)
     console.print(tables.proposal_table(plan, found))
-    tell(f"{out}: {len(found.asked)} attributes. A survey is public: read it before you publish it.")
+    n_asked = "1 attribute" if len(found.asked) == 1 else f"{len(found.asked)} attributes"
+    tell(f"{out}: {n_asked}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
     tell(f"It lists only values that at least {least} people of the sample share (--least).")
     tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")

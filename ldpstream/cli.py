@@ -66,7 +66,7 @@ def run(commands: typer.Typer = app) -> None:
     except UserError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
     except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
         sys.exit(130)
 

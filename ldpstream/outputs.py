@@ -9,6 +9,7 @@ import typer
 
 from ldpstream.surveys.errors import UserError
 
+PROBE_BYTES = 65_536  # a file system may accept smaller files, or files without contents, although it is full
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -17,14 +18,27 @@ class OutputError(UserError):
 
 
 def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Returns the path of an option, if a file can be written there.
+    """Returns the path of an option, if a file can be written there. Writes and deletes a small file, to notice a full disk.
 
     Raises:
-        OutputError: if the path is a folder, or its folder does not exist.
+        OutputError: if the path is a folder, its folder does not exist, or nothing can be written into this folder.
     """
-    if path is not None and (path.is_dir() or not path.name or not path.absolute().parent.is_dir()):
+    if path is None:
+        return None
+    if path.is_dir() or not path.name or not path.absolute().parent.is_dir():
         raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
+    part = _part(path)
+    try:
+        part.write_bytes(bytes(PROBE_BYTES))
+    except OSError as error:
+        raise OutputError(f"{param.opts[0]} {path}: cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
     return path
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
 
 
 def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -50,9 +64,11 @@ def write_json(path: Path | None, document: Any) -> None:
     """Write the document as JSON, either the whole file or nothing. If the path is None, write nothing."""
     if path is None:
         return
-    part = path.with_name(path.name + ".part")
+    part = _part(path)
     try:
         part.write_bytes(msgspec.json.encode(document) + b"\n")
         part.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
         part.unlink(missing_ok=True)

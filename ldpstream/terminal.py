@@ -53,8 +53,11 @@ def activity() -> Iterator[Callable[[str], None]]:
 
 
 def table(title: str, *columns: str, texts: int = 1) -> Table:
-    """An empty table. The first `texts` columns hold texts, the other columns hold numbers."""
+    """An empty table. The first `texts` columns hold texts, the other columns hold numbers.
+
+    On a narrow terminal the texts take more lines, and no digit is cut.
+    """
     empty = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
-        empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i < texts)
+        empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts, overflow="fold")
     return empty

@@ -123,5 +123,5 @@ def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: s
     order = ("L-GRR", "L-OLH", "L-OSUE")
     chosen = next(m for name in order for m in candidates if m.name == name and variance[name] <= 1.01 * best)
     others = ", ".join(f"{name} {variance[name] / variance[chosen.name]:.3g}" for name in order if name != chosen.name)
-    size = chosen.report_dtype.itemsize
-    return chosen, f"{chosen.name}: smallest variance to within 1 % (others relative to it: {others}); {size} bytes a report"
+    size = "1 byte" if (n_bytes := chosen.report_dtype.itemsize) == 1 else f"{n_bytes} bytes"
+    return chosen, f"{chosen.name}: smallest variance to within 1 % (others relative to it: {others}); {size} a report"

@@ -135,7 +135,9 @@ def value_of(attribute: Attribute, cell: str) -> tuple[int | None, bool]:
     """Returns the index of the cell's value, or None if the cell is no value; and whether the value is only the nearest one."""
     number = number_text(cell)
     if attribute.values is not None:
-        found = next((text for text in (cell, number, OTHER) if text in attribute.values), None)
+        spellings = [text for text in attribute.values if text.casefold() == cell.casefold()]
+        same = spellings[0] if len(spellings) == 1 else None
+        found = next((text for text in (cell, number, same, OTHER) if text in attribute.values), None)
         return (None if found is None else attribute.index(found)), False
     if number is None:
         return None, False

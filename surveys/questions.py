@@ -116,8 +116,11 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         given = [key for key in ("values", "size", "bins") if getattr(self, key) is not None]
         if len(given) != 1:
             raise ValueError(f"needs exactly one of values, size and bins, got {' and '.join(given) or 'none'}")
-        if self.values is not None and (len(self.values) < 2 or len(set(self.values)) < len(self.values)):
+        if self.values is not None and len(self.values) < 2:
             raise ValueError("values must be at least 2 different texts")
+        if self.values is not None and len(set(self.values)) < len(self.values):
+            twice = next(text for i, text in enumerate(self.values) if text in self.values[:i])
+            raise ValueError(f"values must be different texts, got {twice!r} twice")
         if self.bins is not None and (
             len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
         ):

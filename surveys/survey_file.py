@@ -53,7 +53,8 @@ def read_survey(path: str | Path) -> tuple[Survey, str]:
     except OSError as error:
         raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # the file is not UTF-8 or not TOML, or has excessive numbers or nesting
-        raise SurveyError(f"{path}: not TOML: {error}") from None
+        hint = "; write each of several tables as [[attribute]] and [[attribute.level]]" if "twice" in str(error) else ""
+        raise SurveyError(f"{path}: not TOML: {error}{hint}") from None
     try:
         return parse_survey(document, str(path)), text
     except RecursionError:
@@ -81,6 +82,11 @@ def _explain(message: str, document: dict[str, Any]) -> str:
         message = f"{re.sub(', got `.*`$', '', message)}, got {given!r}"
     message = message.replace("Expected", "must be").replace(" | null", "")
     message = re.sub("`(.*?)`", lambda word: " or ".join(_WORDS.get(part, part) for part in word[1].split(" | ")), message)
+    table = ".".join(str(part) for part in path if isinstance(part, str))
+    if isinstance(given, dict) and "list" in message:
+        message += f"; write [[{table}]] in place of [{table}]"
+    elif isinstance(given, list) and message.startswith("must be a table"):
+        message += f"; write [{table}] in place of [[{table}]]"
     return f"{where}: {message}" if where else message
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ LEAST = 10  # default of the least count; a usual threshold of disclosure contro
 MAX_LISTED, MAX_NUMBERS = 500, 24  # numbers of values in a list of texts, and of numbers
 RARE_NUMBERS = 0.05  # largest share of people with rare numbers, if numbers are listed
 MOSTLY_NUMBERS = 0.8
+ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
 BINS = 10  # wanted number of bins of equal width
 MAX_LABEL = 200
 IDENTIFIERS = {
@@ -49,6 +51,7 @@ IDENTIFIERS = {
     "surname",
     "lastname",
 }
+CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # digits, but no numbers
 
 
 @dataclass
@@ -89,11 +92,17 @@ class Dropped:
     why: str
 
 
-def read_columns(path: Path) -> tuple[int, list[Column]]:
+def read_columns(path: Path, only: Sequence[str] = (), drop: Sequence[str] = ()) -> tuple[int, list[Column]]:
     """Returns the number of people and the columns of a sample with one row for each person.
 
+    Args:
+        path: the sample.
+        only: names of the columns to return, in any order; empty for all columns.
+        drop: names of columns to leave out.
+
     Raises:
-        DataError: if the file is not a CSV file in UTF-8 with a header of different names and at least one row.
+        DataError: if the file is not a CSV file in UTF-8 with a header of different names and at least one row, or lacks a
+            named column.
     """
     table = TableFile(path)
     rows = table.rows()
@@ -115,7 +124,12 @@ def read_columns(path: Path) -> tuple[int, list[Column]]:
                 f"{path}, line 1: not a header, since the text of column {i} occurs again in a later row; "
                 "the first line must name the columns"
             )
-    return n_people, columns
+    names = [{name.strip(), column.name} for name, column in zip(header, columns, strict=True)]
+    for name in (*only, *drop):
+        if not any(name in known for known in names):
+            raise DataError(f"{path}: line 1 names {len(names)} columns, none of them {name!r}")
+    chosen = [not known.isdisjoint(only or known) and known.isdisjoint(drop) for known in names]
+    return n_people, [column for column, wanted in zip(columns, chosen, strict=True) if wanted]
 
 
 def _add(column: Column, cell: str, line: int) -> None:
@@ -141,25 +155,39 @@ def propose(column: Column, least: int) -> Domain | Dropped:
         return Dropped("its name says that it identifies people")
     if n < 2 * least:
         return Dropped(f"only {n} people have a value, fewer than twice the least count {least}")
-    if column.n_texts == 0:
+    if column.n_texts == 0 and not words & CODES:
         return _numbers(column, least)
     return _texts(column, least)
 
 
+def one_spelling(cells: Counter[str]) -> Counter[str]:
+    """Counts texts that differ only in case as the most frequent of them.
+
+    >>> one_spelling(Counter({"Yes": 5, "yes": 3, "no": 4}))
+    Counter({'Yes': 8, 'no': 4})
+    """
+    spelled: dict[str, str] = {}
+    merged = Counter[str]()
+    for text, count in sorted(cells.items(), key=lambda cell: (-cell[1], cell[0])):
+        merged[spelled.setdefault(text.casefold(), text)] += count
+    return merged
+
+
 def _texts(column: Column, least: int) -> Domain | Dropped:
-    n = column.cells.total()
-    kept = sorted(text for text, count in column.cells.items() if count >= least)
-    rare = n - sum(column.cells[text] for text in kept)
+    n, cells = column.cells.total(), one_spelling(column.cells)
+    kept = sorted(text for text, count in cells.items() if count >= least)
+    rare = n - sum(cells[text] for text in kept)
     if all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in column.cells) and any("," in text for text in column.cells):
         return Dropped("numbers with a comma; write a decimal point, and no separators of thousands")
     if 2 * rare > n or any(len(text) > MAX_LABEL for text in kept):
         if column.n_texts < (1 - MOSTLY_NUMBERS) * n:
             return Dropped(f"numbers mixed with texts; the first text is in line {column.first_text}")
         return Dropped(f"fewer than {least} people share most of its values: names, identifiers, dates or free text")
-    return _listed(kept, rare, least)
+    merged = "; texts that differ only in case are one value" if len(cells) < len(column.cells) else ""
+    return _listed(kept, rare, least, merged)
 
 
-def _listed(kept: list[str], rare: int, least: int) -> Domain | Dropped:
+def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: bool = False) -> Domain | Dropped:
     """The list of these values, with "other" if there are rare values."""
     if len(kept) > MAX_LISTED:
         return Dropped(f"more than {MAX_LISTED} values that at least {least} people share")
@@ -167,7 +195,8 @@ def _listed(kept: list[str], rare: int, least: int) -> Domain | Dropped:
     if len(values) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
     rest = f'; "{OTHER}" stands for all others' if rare else ""
-    return Domain({"values": values}, f"{len(kept)} values, each of at least {least} people of the sample{rest}")
+    said = f"{len(kept)} values, each of at least {least} people of the sample{rest}{more}"
+    return Domain({"values": values} | ({"ordered": True} if ordered else {}), said + (ORDERED if ordered else ""))
 
 
 def _numbers(column: Column, least: int) -> Domain | Dropped:
@@ -182,8 +211,10 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
         top = _end_of_run(kept)
         above = sum(count for number, count in counts.items() if number > top)
         if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # a count, of which large numbers are rare
-            return Domain({"size": top + 1}, f"integers 0 … {top}; a device reports the nearest for any other number")
-        return _listed([f"{number:f}" for number in kept], rare, least)
+            said = f"integers 0 … {top}; a device reports the nearest for any other number"
+            return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
+        steps = {b - a for a, b in pairwise(kept)}
+        return _listed([f"{number:f}" for number in kept], rare, least, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
     lowest, highest = _rank(ordered, counts, least), _rank(ordered[::-1], counts, least)
     if lowest >= highest:
         return Dropped(f"fewer than {least} people differ from the most frequent values")

@@ -4,7 +4,7 @@ The survey's text has a comment for each choice. The comments contain nothing ab
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -73,7 +73,9 @@ class Proposal:
     asked: list[Asked]
 
 
-def plan_survey(path: Path, *, eps_inf: float, least: int, n: int | None = None) -> Plan:
+def plan_survey(
+    path: Path, *, eps_inf: float, least: int, n: int | None = None, only: Sequence[str] = (), drop: Sequence[str] = ()
+) -> Plan:
     """Decides what a survey asks for, from a CSV file with one row for each person.
 
     Args:
@@ -81,12 +83,13 @@ def plan_survey(path: Path, *, eps_inf: float, least: int, n: int | None = None)
         eps_inf: loss of any number of reports of an unchanged value, in nats; a report loses at most half of it.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
+        only, drop: as in `read_columns`.
 
     Raises:
         DataError: if the file cannot be used.
         AdviceError: if the survey can ask for no column, or a number is outside its range.
     """
-    n_people, columns = read_columns(path)
+    n_people, columns = read_columns(path, only, drop)
     proposals = [(column, propose(column, least)) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
@@ -126,6 +129,7 @@ def propose_survey(
         def advised(done: int, total: int, _: str, i: int = i, name: str = column.name) -> None:
             seen(i * total + done, len(plan.kept) * total, name)
 
+        seen(i * repeats, len(plan.kept) * repeats, column.name)  # before the first repetition, which compiles
         advice = advise(question, counts, repeats=repeats, seed=seed, seen=advised, processes=1)
         asked.append(Asked(column, domain, _smallest_variance(advice)))
     text = _text(name, start, least, asked)

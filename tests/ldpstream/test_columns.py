@@ -48,12 +48,15 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "one text and others": (rare(some("a"), *(f"8x7secret{i}" for i in range(12))), {"values": ["a", "other"]}),
     "truth values": (some("yes", "no"), {"values": ["no", "yes"]}),
     "postal codes": (some("01067", "01069"), {"values": ["01067", "01069"]}),
-    "integers from 0": (some(0, "1.0", 1, 2), {"size": 3}),
-    "large counts are rare": (rare(some(1, 2, 3), 7, 9, 12), {"size": 4}),
+    "one spelling of each text": (some("Yes", "yes", "yes", "No", "NO", "No"), {"values": ["No", "yes"]}),
+    "integers from 0": (some(0, "1.0", 1, 2), {"size": 3, "ordered": True}),
+    "integers from -2": (some(-2, -1, 0, 1, 2), {"values": ["-2", "-1", "0", "1", "2"], "ordered": True}),
+    "two integers": (some(0, 1), {"size": 2}),
+    "large counts are rare": (rare(some(1, 2, 3), 7, 9, 12), {"size": 4, "ordered": True}),
     "codes": (some(1, 2, 5), {"values": ["1", "2", "5"]}),
     "codes from 0": (some(0, 1, 5, 10), {"values": ["0", "1", "5", "10"]}),
     "codes with rare ones": (rare(some(10, 20, 30), 77), {"values": ["10", "20", "30", "other"]}),
-    "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1", "1.5"]}),
+    "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1", "1.5"], "ordered": True}),
     "ages": ([round(18 + 70 * s) for s in SPREAD], {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
     "temperatures": ([round(-4.2 + 9 * s, 2) for s in SPREAD], {"bins": [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5]}),
     "incomes": ([round(10 ** (3 + 3 * s), 2) for s in SPREAD],
@@ -92,6 +95,37 @@ def test_a_column_whose_name_is_an_identifier_is_dropped(tmp_path: Path) -> None
     assert [isinstance(propose(column, 10), Dropped) for column in columns] == [True, True, True, False]
     _, (column,) = read_columns(table(tmp_path, {"mobile": some("yes", "no")}))  # too few values to identify anybody
     assert not isinstance(propose(column, 10), Dropped)
+
+
+def test_a_postcode_is_no_number(tmp_path: Path) -> None:
+    for name in ("postcode", "ZIP", "postalCode"):
+        _, columns = read_columns(table(tmp_path, {name: some(10115, 20095, 80331), "many": [10_000 + i for i in range(N)]}))
+        found = propose(columns[0], 10)
+        assert not isinstance(found, Dropped)
+        assert found.keys == {"values": ["10115", "20095", "80331"]}
+    _, (column,) = read_columns(table(tmp_path, {"postcode": [10_000 + i // 2 for i in range(N)]}))
+    assert isinstance(propose(column, 10), Dropped)
+
+
+def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
+    path = table(tmp_path, {"Household size": some(1, 2), "b": some("x", "y"), "c": some("x", "y")})
+    for only, drop, names in (
+        ((), (), ["Household_size", "b", "c"]), (["c", "Household size"], (), ["Household_size", "c"]),
+        ((), ["Household_size"], ["b", "c"]), (["b", "c"], ["b"], ["c"]),
+    ):  # fmt: skip
+        assert [column.name for column in read_columns(path, only, drop)[1]] == names
+    with pytest.raises(DataError, match=r"line 1 names 3 columns, none of them 'B'"):
+        read_columns(path, ["B"])
+
+
+def test_the_progress_begins_before_the_first_repetition(tmp_path: Path) -> None:
+    path, told = table(tmp_path, {"a": some("x", "y"), "b": some("x", "y")}), list[tuple[int, int, str]]()
+    plan = plan_survey(path, eps_inf=2.0, least=10)
+    propose_survey(plan, "people", START, least=10, repeats=10, seen=lambda *said: told.append(said))
+    assert told[0] == (0, 20, "a")
+    assert (10, 20, "b") in told
+    assert told[-1] == (20, 20, "b")
+    assert {total for _, total, _ in told} == {20}
 
 
 @pytest.mark.parametrize(

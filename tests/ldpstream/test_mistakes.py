@@ -81,6 +81,8 @@ MISTAKES = {
     "duration with a unit": survey("3600", '"1h"', "step_seconds", "must be an integer", "got '1h'"),
     "bins in disorder": survey("[0, 10,", "[10, 0,", "attribute[1]", "3 finite edges in ascending order"),
     "one value": survey('"search", "map", "chat", "settings", "help"', "", "attribute[0]", "at least 2 different texts"),
+    "a value twice": survey('"map"', '"home"', "attribute[0]: values must be different texts, got 'home' twice"),
+    "levels in single brackets": survey("[[attribute.level]]", "[attribute.level]", "[[attribute]] and [[attribute.level]]"),
     "two attributes of one name": survey('"latency_ms"', '"screen"', "two attributes are named screen"),
     "name with a space": survey('"screen"', '"my screen"', "attribute[0].name", "letters, digits", "got 'my screen'"),
     **{

@@ -34,7 +34,9 @@ def attribute(domain: Mapping[str, object]) -> Attribute:
     ("domain", "cell", "value", "nearest"),
     [
         (CITY, "Köln", 1, False), (CITY, "1", 2, False), (CITY, "1.0", 2, False), (CITY, "Ulm", 3, False),
-        ({"values": ["yes", "no"]}, "maybe", None, False), (SIZE, "3", 3, False), (SIZE, "3.00", 3, False),
+        ({"values": ["yes", "no"]}, "maybe", None, False), ({"values": ["yes", "no"]}, "Yes", 0, False),
+        ({"values": ["Yes", "yes"]}, "yes", 1, False), ({"values": ["Yes", "yes"]}, "YES", None, False),
+        (SIZE, "3", 3, False), (SIZE, "3.00", 3, False),
         (SIZE, "7", 3, True), (SIZE, "-1", 0, True), (SIZE, "1.5", None, False), (SIZE, "two", None, False),
         (BINS, "10", 1, False), (BINS, "9.99", 0, False), (BINS, "20.5", 1, False), (BINS, "20.6", 1, True),
         (BINS, "-1e9", 0, True), (BINS, "x", None, False), (BINS, "inf", None, False), (SIZE, "02", None, False),

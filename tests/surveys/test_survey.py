@@ -139,6 +139,13 @@ def test_a_broken_survey_gives_one_line_with_key_and_value(path: str, value: obj
     assert all(word in message for word in ["file.toml", *words]), message
 
 
+def test_single_brackets_in_place_of_double_ones_are_named_and_the_reverse() -> None:
+    with pytest.raises(SurveyError, match=r"write \[\[attribute\.level\]\] in place of \[attribute\.level\]"):
+        parse_survey(changed("attribute.1.level", LEVEL[0]))
+    with pytest.raises(SurveyError, match=r"write \[cohort\] in place of \[\[cohort\]\]"):
+        parse_survey(DOCUMENT | {"cohort": [COHORT]})
+
+
 def test_files_that_are_not_surveys_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("name = ")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")

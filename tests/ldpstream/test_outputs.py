@@ -1,0 +1,47 @@
+"""Output files: a command notices before its work that it cannot write them. And tables on narrow terminals."""
+
+import errno
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ldpstream.cli import run
+from ldpstream.outputs import OutputError, write_json
+from ldpstream.terminal import table
+
+
+def test_a_full_disk_is_found_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    target = tmp_path / "out.json"
+    monkeypatch.setattr("sys.argv", ["ldpstream", "demo", "--users", "10", "--steps", "1", "--json", str(target)])
+    with pytest.raises(SystemExit, match="2"):
+        run()
+    said = capsys.readouterr()
+    assert said.err == f"ldpstream: --json {target}: cannot be written: No space left on device\n"
+    assert said.out == ""
+    with pytest.raises(OutputError, match=r"out\.json: cannot be written: No space left on device"):
+        write_json(target, {})
+
+
+def test_the_check_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+    monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample), "--json", str(tmp_path / "out.json")])
+    with pytest.raises(SystemExit):
+        run()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_narrow_terminal_cuts_no_digit() -> None:
+    shown = table("a title", "a text that is long", "one", "two", "three")
+    shown.add_row("a text of many words that needs room", "1234567890.25", "2234567890.25", "3234567890.25")
+    console = Console(record=True, width=60, file=io.StringIO())
+    console.print(shown)
+    text = console.export_text()
+    assert all(number in text for number in ("1234567890.25", "2234567890.25", "3234567890.25"))
