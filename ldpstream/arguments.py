@@ -6,6 +6,10 @@ from typing import Annotated
 import typer
 
 from ldpstream import surveys
+from ldpstream.producers.people_file import open_data
+from ldpstream.producers.values import MarkovValues, ValueSource
+from ldpstream.surveys import Survey
+from ldpstream.terminal import tell
 
 DEMO_SURVEY = Path(surveys.__file__).parent / "samples" / "demo.toml"
 
@@ -28,3 +32,10 @@ FirstStep = Annotated[
 Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="number of simulated users (without a data file)")]
 Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time steps (without a data file of steps)")]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
+
+
+def values(survey: Survey, data: Path | None, first_step: int | None, users: int, steps: int, seed: int) -> ValueSource:
+    """Returns people's true values, from the file if there is one, otherwise simulated."""
+    if data is None:
+        return MarkovValues(survey, users, steps, seed)
+    return open_data(data, survey, first_step, steps, tell)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ldpstream import cli
 from ldpstream.demo import Demo
+from ldpstream.demo_command import demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promise import promise
+from ldpstream.promise_commands import ledger
 from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import parse_survey
 from ldpstream.terminal import console
@@ -53,7 +54,7 @@ def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_
     file, out = tmp_path / "survey.toml", tmp_path / "demo.json"
     file.write_text(TEXT, encoding="utf-8")
     with console.capture() as capture:
-        cli.demo(file, users=900, steps=1, json=out, page=False)
+        demo(file, users=900, steps=1, json=out, page=False)
     lines = [line for line in capture.get().splitlines() if "reports by version" in line]
     sizes = [re.findall(r"(1\.0|1\.1|other) (\d+)(?: \(below 300: no histogram\))?", line) for line in lines]
     assert [[name for name, _ in found] for found in sizes] == [["1.0", "1.1", "other"]] * 2
@@ -78,5 +79,5 @@ def test_the_ledger_says_that_it_leaves_the_cohort_out(cohorts: bool, tmp_path: 
     file = tmp_path / "survey.toml"
     file.write_text(TEXT if cohorts else DEMO.read_text(encoding="utf-8"), encoding="utf-8")
     with console.capture() as capture:
-        cli.ledger(file)
+        ledger(file)
     assert ("carries the device's cohort (version) in clear" in capture.get()) is cohorts

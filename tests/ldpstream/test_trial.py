@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ldpstream.arguments import DEMO_SURVEY
-from ldpstream.cli import serve_demo
 from ldpstream.demo import Demo
+from ldpstream.demo_command import serve_demo
 from ldpstream.local.commands import CommandNode
 from ldpstream.local.nodes import NodeError
 from ldpstream.local.pipeline import Ports, Trial, chosen_port

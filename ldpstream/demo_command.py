@@ -1,0 +1,95 @@
+"""The command `demo`: the whole pipeline in one process."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ldpstream import tables
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, Users, values
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.producers.values import ValueSource
+from ldpstream.runtime.settings import load_settings
+from ldpstream.signals import ends_on_signal
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.terminal import console, progress_bar, tell
+
+if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
+    from ldpstream.demo import Demo
+    from ldpstream.publishing.publication import Publication
+
+app = typer.Typer()
+
+
+@app.command()
+def demo(
+    survey_file: Annotated[Path, typer.Option("--survey", help="survey file", show_default="the demo survey")] = DEMO_SURVEY,
+    users: Users = 20_000,
+    steps: Steps = 12,
+    seed: Seed = 1,
+    data: DataFile = None,
+    first_step: FirstStep = None,
+    json: JsonFile = None,
+    page: Annotated[
+        bool | None, typer.Option(help="serve the live page until Ctrl-C", show_default="on a terminal, without --json")
+    ] = None,
+) -> None:
+    """Run the whole pipeline in one process: devices, log, count tables, estimates beside the truth."""
+    from ldpstream.demo import Demo
+
+    survey = load_survey(survey_file)
+    source = values(survey, data, first_step, users, steps, seed)
+    pipeline = Demo(survey, source, seed)
+    if page is None:
+        page = sys.stdout.isatty() and json is None
+    with serve_demo(survey, pipeline) if page else nullcontext():
+        run_demo(survey, source, pipeline, json)
+        if page:
+            console.print("The page stays until Ctrl-C.")
+            ends_on_signal().wait()
+
+
+@contextmanager
+def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
+    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is taken, and says so."""
+    from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
+    from ldpstream.publishing.page.server import PageServer
+
+    settings, service = load_settings(), pipeline.service
+    api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
+    try:
+        server = PageServer(api, settings.page_host, settings.page_port)
+    except OSError as error:
+        server = PageServer(api, settings.page_host, 0)
+        tell(f"Port {settings.page_port}: {error.strerror}; the page uses port {server.port}.")
+    console.print(f"The live page: {server.url}", markup=False)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
+    """Run the demo's pipeline with a progress bar, and show the last step."""
+    with progress_bar() as bar:
+        task = bar.add_task(f"{source.n_people:,} people, steps", total=source.n_steps)
+
+        def seen(step: int, publications: "list[Publication]") -> None:
+            bar.update(task, completed=min(step + 1, source.n_steps))
+
+        pipeline.run(seen)
+    history = pipeline.service.results.history()
+    truths = [pipeline.truth.of(survey, p) for p in history]
+    last = max(p.step for p in history)
+    for publication, true in zip(history, truths, strict=True):
+        if publication.step == last and publication.cohort is None:
+            console.print(tables.histogram_table(survey, publication, true))
+    for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    sent = sum(p.reports for p in history if p.span == "step" and p.cohort is None)
+    console.print(f"{sent:,} reports counted in {last + 1} steps; rejected: {sum(pipeline.service.rejected().values())}.")
+    write_json(json, tables.as_json(survey, history, truths))

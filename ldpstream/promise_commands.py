@@ -1,0 +1,82 @@
+"""The commands that tell what a survey promises, `check` and `ledger`, and that write it in other forms."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from ldpstream import tables
+from ldpstream.arguments import SurveyFile
+from ldpstream.outputs import JsonFile, drawable, write_json
+from ldpstream.plots import draw_ledger
+from ldpstream.promise import cohort_line, promise
+from ldpstream.rehearse import rehearse
+from ldpstream.surveys import load_survey
+from ldpstream.terminal import console, fail, tell
+
+app = typer.Typer()
+
+
+@app.command()
+def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
+    """Validate a survey, and print its promise to a participant in plain words."""
+    survey = load_survey(survey_file)
+    lines = promise(survey)
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "promise": lines})
+
+
+@app.command()
+def canonical(survey_file: SurveyFile, json: JsonFile = None) -> None:
+    """Print the survey as devices in other languages need it, as one line of JSON."""
+    survey = load_survey(survey_file)
+    tell(msgspec.json.encode(survey.device_survey).decode())
+    write_json(json, survey.device_survey)
+
+
+@app.command()
+def ledger(
+    survey_file: SurveyFile,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw the curves (PNG, SVG or PDF)")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: number of reports")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Print the privacy loss of t reports, for every attribute and level."""
+    survey = load_survey(survey_file)
+    if (horizon is None) != (budget is None):
+        fail("--horizon and --budget must be given together")
+    rows, solved = tables.ledger_rows(survey), []
+    for table in tables.ledger_tables(rows):
+        console.print(table)
+    console.print("Privacy loss in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
+    if not all(row["eps_sequence_exact"] for row in rows):
+        console.print("* an upper bound; the other numbers of that column are exact")
+    if survey.cohort is not None:
+        console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
+    if horizon is not None and budget is not None:
+        try:
+            solved = tables.solved_rows(survey, horizon, budget)
+        except ValueError as error:
+            fail(str(error))
+        console.print(tables.solved_table(survey, horizon, budget, solved))
+    if plot is not None:
+        draw_ledger(survey, plot)
+    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved})
+
+
+@app.command(name="rehearse")
+def rehearse_command(
+    survey_file: SurveyFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write")],
+    step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal, in seconds")] = 5,
+) -> None:
+    """Write a copy of a survey, with its start now and short steps, to try the services out."""
+    rehearse(survey_file, out, step_seconds, time.time())
+    console.print(f"{out}: starts now, a step every {step_seconds} s", markup=False)

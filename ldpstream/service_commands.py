@@ -1,0 +1,162 @@
+"""The commands of the services: `agent`, `estimate` and `gateway`, and of simulated devices, `produce`."""
+
+from contextlib import closing
+from datetime import UTC
+from functools import partial
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ldpstream import tables
+from ldpstream.arguments import DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users, values
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_live
+from ldpstream.producers.sinks import KafkaSink, Sink, SinkError
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.logs import start_log
+from ldpstream.runtime.settings import Settings, load_settings
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.runtime.waiting import Unreachable, wait_for
+from ldpstream.signals import ends_on_signal, log_when_told
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.terminal import console, fail, progress_bar, say
+
+if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
+    from ldpstream.publishing.publication import Publication
+
+app = typer.Typer()
+
+STOP_S = 8.5  # longest time from the signal to the end of the estimator
+
+
+@app.command()
+def produce(
+    survey_file: SurveyFile,
+    users: Users = 20_000,
+    steps: Steps = 12,
+    seed: Seed = 1,
+    data: DataFile = None,
+    first_step: FirstStep = None,
+    json: JsonFile = None,
+    gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
+) -> None:
+    """Simulate devices that report to Kafka in real time, from the survey's current step on."""
+    survey, settings = load_survey(survey_file), load_settings()
+    source = values(survey, data, first_step, users, steps, seed)
+    stop, answered = ends_on_signal(), []
+
+    def sleep(seconds: float) -> bool:
+        return stop.wait(seconds)
+
+    sink = await_kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
+    population = Population(survey, source, seed)
+    now = survey.step_at(now_ms())
+    first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
+    start = f"{survey.start.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
+    with closing(sink), progress_bar() as bar:
+        task = bar.add_task("steps", total=source.n_steps)
+        for step, truths in produce_live(survey, population, sink, now_ms, sleep, say):
+            bar.advance(task)
+            for (attribute, level, cohort), truth in truths.items():
+                asked = survey.attributes[attribute]
+                answered.append({
+                    "attribute": asked.name, "level": asked.levels[level].name, "cohort": survey.cohort_name(cohort),
+                    "step": step,
+                    "reports": truth.reports, "truth": truth.truth.tolist(),
+                })  # fmt: skip
+    by = "broker" if gateway is None else "gateway"
+    console.print(f"{sum(row['reports'] for row in answered):,} reports acknowledged by the {by}.")
+    write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
+
+
+def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
+    """Returns a sink to the survey's topic as soon as Kafka answers. Creates the topic if it is missing.
+
+    Raises:
+        Stopped: if `stop` is set before Kafka answers.
+        TopicError: if Kafka refuses our requests, or the topic is unsuitable.
+    """
+
+    def ask() -> Sink:
+        ensure_topics(settings, survey, "producer")
+        return KafkaSink(settings, survey.reports_topic)
+
+    def unreachable(error: Exception) -> bool:
+        return isinstance(error, Unreachable | SinkError)  # a refusal is a TopicError, raised by the check of the topics
+
+    return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, unreachable)
+
+
+def gateway_sink(url: str, settings: Settings) -> Sink:
+    """Returns a sink to the gateway, with the first token of the tokens file."""
+    from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
+    from ldpstream.producers.gateway.gateway_process import read_tokens
+
+    return GatewaySink(url, next(iter(read_tokens(settings)), None))
+
+
+@app.command()
+def agent(surveys: SurveyPaths) -> None:
+    """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
+    settings = load_settings()
+    start_log(settings.log_level)
+    from ldpstream.runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
+
+    watch = SurveyWatch(surveys)
+    from ldpstream.agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
+
+    run_agent(watch, settings)
+
+
+@app.command()
+def estimate(
+    survey_files: SurveyPaths,
+    until: Annotated[int | None, typer.Option(min=0, help="end when all steps up to this one are published complete")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
+
+    With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    settings = load_settings()
+    start_log(settings.log_level)
+    from ldpstream.runtime.survey_keeper import TopicKeeper
+    from ldpstream.runtime.survey_watch import SurveyWatch
+
+    watch = SurveyWatch(survey_files)
+    if watch.only_file is None and (until is not None or json is not None):
+        fail("--until and --json need exactly one survey file")
+    from ldpstream.publishing.estimator_process import serve
+
+    def seen(publication: "Publication") -> None:
+        if until is not None and publication.span == "window" and publication.cohort is None:
+            (found,) = watch.surveys.values()
+            console.print(tables.histogram_table(found.survey, publication, None))
+
+    # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
+    # that this estimator has not saved.
+    stop = ends_on_signal(STOP_S if json is None else None)
+    Thread(target=log_when_told, args=(stop,), daemon=True).start()
+    check = partial(TopicKeeper(settings, watch).check_topics, role="estimator")
+    history = serve(watch, settings, stop, seen, check, until)
+    if json is not None:
+        (found,) = watch.surveys.values()
+        write_json(json, tables.as_json(found.survey, history, None))
+
+
+@app.command()
+def gateway(survey_files: SurveyPaths) -> None:
+    """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them.
+
+    With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    settings = load_settings()
+    start_log(settings.log_level)
+    from ldpstream.runtime.survey_keeper import TopicKeeper
+    from ldpstream.runtime.survey_watch import SurveyWatch
+
+    watch = SurveyWatch(survey_files)
+    from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: this module loads slowly
+
+    serve_gateway(watch, settings, partial(TopicKeeper(settings, watch).check_topics, role="gateway"))

@@ -1,0 +1,29 @@
+"""How a command ends at SIGTERM and Ctrl-C."""
+
+import signal
+from threading import Event
+from types import FrameType
+
+import structlog
+
+from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
+
+
+def ends_on_signal(within_s: float | None = None) -> Event:
+    """Returns an event that SIGTERM or SIGINT sets. If the process still runs `within_s` seconds later, it is ended."""
+    stop = Event()
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+        if within_s is not None:
+            end_within(within_s)
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop
+
+
+def log_when_told(stop: Event) -> None:
+    """Logs the end of the estimator once `stop` is set. A signal handler must not log: it may interrupt another line."""
+    stop.wait()
+    structlog.get_logger("ldpstream.estimator").info(TOLD_TO_END)
