@@ -32,6 +32,7 @@ def held(kafka: str) -> tuple[set[str], set[str]]:
 def test_the_command_measures_everything_and_cleans_up(kafka: str, redis_url: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     environment = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
+    environment["COLUMNS"] = "200"  # on a slow machine the numbers have more digits, and a narrow table breaks its words
     with redis.Redis.from_url(redis_url) as client:
         client.set("ldpstream:real:partitions", "kept")
         command = [sys.executable, "-m", "lab.bench", "service", "--quick", "--json", str(file)]
