@@ -5,7 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from ldpstream.mechanisms import Mechanism, choose
+from ldpstream.mechanisms.guessing import percent
 from ldpstream.surveys import Cohort, Survey
+from ldpstream.surveys.device_chance import device_chance
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
@@ -13,6 +15,15 @@ COLLECTIONS = {
     "rs+fd": "A device draws one of {d} attributes, once and in secret. It answers all, the others with fake values. "
     "The losses below are losses of the whole answer. They use no privacy amplification, because amplification does not "
     "hold between people who differ in several attributes.",
+}
+HINTS = 'Other attributes can hint at a value. A chance "from the whole device" is for a guesser who also sees all reports of '
+DEVICE_CHANCES = {
+    "smp": HINTS
+    + "other attributes, and knows the worst hints: the device drew the attribute that reveals most about the value, "
+    "and the answer is the worst function of the value.",
+    "spl": HINTS + "other attributes, and knows the worst hints: all other answers are the worst functions of the value.",
+    "rs+fd": HINTS + "other attributes, and knows the worst hints: which answer is true, and that it is the worst function of "
+    "the value.",
 }
 MANY_MEMOS = 8  # number of memos; local hashing usually needs fewer
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
@@ -86,8 +97,10 @@ def promise(survey: Survey) -> list[str]:
         *([] if survey.n_steps is None else [_end(survey, survey.n_steps)]),
         COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
         "A device randomizes a value before it sends it. A single report can still be the true value, and reports of one "
-        "device can be linked. For each level we print the chance of a right guess by somebody who sees all reports of a "
-        "device and at first considers all values equally likely.",
+        "device can be linked. For each level we print the chance of a right guess: of 100 people, how many the best guesser "
+        "gets right. The guesser sees all reports of this attribute of a device, and at first considers all values equally "
+        'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
+        *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
     ]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [
@@ -97,10 +110,10 @@ def promise(survey: Survey) -> list[str]:
         ]
     if survey.cohort is not None:
         lines += _cohort(survey.cohort)
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+    for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True)):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
-            lines += [f"  {line}" for line in _level(m, survey.window_steps, survey.steps_a_year)]
+            lines += [f"  {line}" for line in _level(survey, i, m)]
             if level.mechanism == "auto":
                 lines.append(f"  Chosen for you: {choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1]}.")
     if d > 1:
@@ -139,9 +152,26 @@ def _end(survey: Survey, n_steps: int) -> str:
     return f"{last}{time:%Y-%m-%d %H:%M %Z}. Then devices stop, and no later report counts."
 
 
-def _spaced(m: Mechanism, window: int) -> list[str]:
+def _whole_device(survey: Survey, attribute: int, m: Mechanism, *asked: tuple[float, bool]) -> str:
+    """Returns a sentence with the chances from the whole device; "" if the survey has one attribute.
+
+    Args:
+        asked: number of steps, and true for any values, of each chance.
+    """
+    if len(survey.attributes) == 1:
+        return ""
+    chances = [str(device_chance(survey, attribute, m, steps, any_values=any_values)) for steps, any_values in asked]
+    return f" From the whole device: {'; '.join(chances)}."
+
+
+def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     """Returns the promise of a level with `every_steps` or `lifetime_reports`."""
+    window = survey.window_steps
     w, limit = m.every_steps, m.lifetime_reports
+    fresh = all(o.eps_window is not None for levels in survey.mechanisms for o in levels)  # a memo links all steps
+    inside = _whole_device(survey, attribute, m, (w, True)) if fresh else ""
+    if inside:
+        inside = inside[:-1] + ", if the value hints at no answer outside these steps."
     steps = f"{w} consecutive step{'s' if w > 1 else ''}"
     often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
     stops = "" if limit is None else f", and stops for good after {limit:,} report{'s' if limit > 1 else ''}"
@@ -151,55 +181,52 @@ def _spaced(m: Mechanism, window: int) -> list[str]:
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
         "The device's clock determines the steps.",
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
-        f"of reports (eps_window = {m.eps_1:.4g}). The chance of a right guess of a value is at most {percent(m.guess())} if "
-        f"the value depends only on values of this attribute within {steps}.",
+        f"of reports (eps_window = {m.eps_1:.4g}). Chance of a right guess of a value that hints at no value of this attribute "
+        f"outside {steps}, from the reports of this attribute: {m.guess()}.{inside}",
         f"Any two value sequences lose at most {loss:.4g} nats in {window} steps (eps_sequence), and {total} (eps_lifetime).",
     ]
     if limit is not None:
         lines.append(
-            "Chance of a right guess of a value that never changes, from all reports of a lifetime: at most "
-            f"{percent(m.guess(limit))}."
+            f"Chance of a right guess of a value that never changes, from all reports of this attribute: {m.guess(limit)}."
+            + _whole_device(survey, attribute, m, (math.inf, False))
         )
     return lines
 
 
-def percent(chance: float) -> str:
-    """Formats a probability in per cent, with three digits."""
-    return f"{100 * chance:.3g} %"
-
-
-def _level(m: Mechanism, window: int, year: int) -> list[str]:
+def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
+    window, year = survey.window_steps, survey.steps_a_year
     reports = m.reports_in(window)
     sequence = m.eps_sequence(reports)
     exact = "" if sequence.exact else "at most "
     lines = [
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
-        f"Chance of a right guess from one report: {percent(m.guess())}; without any report: {percent(1 / m.k)}.",
+        f"Chance of a right guess from one report: {m.guess()}; without any report: {percent(1 / m.k)}.",
     ]
     if m.memoized:
         lines += [
             "While the value stays the same, any number of reports change the odds by at most "
             f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
             f"{window} reports by at most {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
-            f"Chance of a right guess: {percent(m.guess(math.inf))} from any number of reports, "
-            f"{percent(m.guess(window))} from {window} reports.",
+            f"Chance of a right guess from the reports of this attribute: {m.guess(math.inf)} from any number of reports, "
+            f"{m.guess(window)} from {window} reports."
+            + _whole_device(survey, attribute, m, (math.inf, False), (window, False)),
             f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
             "Memos do not hide when a value changed: between any two value sequences, "
             f"{window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
         ]
     elif m.every_steps > 1 or m.lifetime_reports is not None:
-        lines += _spaced(m, window)
+        lines += _spaced(survey, attribute, m)
     else:
         lines.append(
             f"Every further report costs the same: {window} reports lose {exact}{sequence.value:.4g} nats. "
-            f"Chance of a right guess from {window} reports of one value: at most {percent(m.guess(window))}; "
-            "with more reports it approaches certainty."
+            f"Chance of a right guess of one value from {window} reports of this attribute: {m.guess(window)}; "
+            "with more reports it approaches certainty." + _whole_device(survey, attribute, m, (window, False))
         )
     in_year = m.reports_in(year)
     lines.append(
-        f"After a year ({in_year:,} reports): chance of a right guess of a value that never changed: at most "
-        f"{percent(m.guess(in_year))}; of the value at one step, if it may change at every step: at most "
-        f"{percent(m.guess_any_values(in_year))}."
+        f"After a year ({in_year:,} reports of this attribute): chance of a right guess of a value that never changed: "
+        f"{m.guess(in_year)}; of the value at one step, if it may change at every step: {m.guess_any_values(in_year)}."
+        + _whole_device(survey, attribute, m, (year, False), (year, True))
     )
     if m.n_enrolments > 1:
         lines.append(

@@ -48,14 +48,18 @@ def ledger(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Print the privacy loss of t reports, for every attribute and level."""
+    """Print the privacy loss and the chances of t reports, for every attribute and level."""
     survey = load_survey(survey_file)
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget must be given together")
     rows, solved = tables.ledger_rows(survey), []
     for table in tables.ledger_tables(rows):
         console.print(table)
-    console.print("Privacy loss in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
+    console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
+    console.print(
+        "Right guess: of 100 people, how many the best guesser gets right from the reports of this attribute. Largest: the "
+        "largest chance for any one person, the one whose reports reveal most."
+    )
     if not all(row["eps_sequence_exact"] for row in rows):
         console.print("* an upper bound; the other numbers of that column are exact")
     if survey.cohort is not None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MIN_EPS, integer, real
+from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
 from ldpstream.mechanisms.solvers import largest_within
 from ldpstream.promise import HORIZONS
@@ -122,12 +123,25 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
             limit = m.lifetime_reports or HORIZONS[-1]
             for t in sorted({min(t, limit) for t in HORIZONS}):
                 sequence = m.eps_sequence(t)
+                chances = {
+                    "guess": m.guess(t), "guess_any_values": m.guess_any_values(t),
+                    "largest_chance": m.largest_chance(t), "largest_chance_any_values": m.largest_chance_any_values(t),
+                }  # fmt: skip
                 rows.append({
                     "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
                     "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
                     "every_steps": m.every_steps, "eps_window": m.eps_window, "eps_lifetime": m.eps_lifetime,
+                    **{name: float(chance) for name, chance in chances.items()},
+                    **{f"{name}_exact": chance.exact for name, chance in chances.items()},
                 })  # fmt: skip
     return rows
+
+
+def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
+    """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked."""
+    names = (f"guess{values}", f"largest_chance{values}")
+    right, largest = (percent(row[name]) if row[f"{name}_exact"] else f"≤ {percent_up(row[name])}" for name in names)
+    return right, largest
 
 
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
@@ -142,11 +156,14 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
             spaced = f"ε_window {number(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
             spaced += f"ε_lifetime {number(first['eps_lifetime'])}"
         table = Table(title=title, title_justify="left", caption=spaced, caption_justify="left")
-        for column in ("reports t", "same value", "any values"):
+        for column in ("t", "same value", "right guess", "largest", "any values", "right guess", "largest"):
             table.add_column(column, justify="right")
         for row in group:
             mark = " " if row["eps_sequence_exact"] else "*"
-            table.add_row(str(row["t"]), number(row["eps_t"]), number(row["eps_sequence"]) + mark)
+            table.add_row(
+                str(row["t"]), number(row["eps_t"]), *right_and_largest(row, ""),
+                number(row["eps_sequence"]) + mark, *right_and_largest(row, "_any_values"),
+            )  # fmt: skip
         tables.append(table)
     return tables
 

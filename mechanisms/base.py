@@ -12,10 +12,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms import evidence, guessing, ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer, user_values
 from ldpstream.mechanisms.checked import Checked
 from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
+from ldpstream.mechanisms.evidence import Evidence
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.inference import Inference
 from ldpstream.mechanisms.table import CountTable
 
@@ -46,6 +48,7 @@ class Mechanism(Inference, Checked):
         n_enrolments: number of permanent choices of a device (`enroll`). If it is above 1, all reports of a device show its
             choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
+        loss_to_all: true if some reports have the loss `eps_t` between the most likely value and every other value.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
     """
 
@@ -64,6 +67,7 @@ class Mechanism(Inference, Checked):
     n_keys: int
     max_memos: int
     n_enrolments: int = 1
+    loss_to_all: bool = False
     every_steps: int = 1
     lifetime_reports: int | None = None
 
@@ -321,35 +325,78 @@ class Mechanism(Inference, Checked):
     @abstractmethod
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
 
-    def guess(self, t: float = 1) -> float:
-        """Probability that an attacker who sees t reports of an unchanged value guesses the value, with a uniform prior.
+    def guess(self, t: float = 1) -> Chance:
+        """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
 
-        The result is exact for one report, and for up to 100 reports of one memo. For more reports of one memo the result is
-        the probability for infinitely many reports. In all other cases the result is the bound that `eps_t` implies. With fake
-        data the attacker knows which reports are true.
+        The result is exact for one report, for up to 100 reports of one memo or of GRR, and for unary encodings. In all other
+        cases it is an upper bound: for one memo the chance from infinitely many reports, for a one-time mechanism the bound of
+        `mechanisms.evidence`. With fake data it is the bound for an attacker who knows which reports are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for infinitely many reports.
         """
         if t != math.inf:
             integer("t", t, 1, MAX_COUNT)
-        return self.device._guess(t)
+        chance = self.device._guess(t)
+        return Chance(chance, exact=chance.exact and self.fakes == 1)
 
-    def guess_any_values(self, t: int) -> float:
-        """Upper bound of the probability that an attacker guesses the value at one step, after t reports of any values.
+    def guess_any_values(self, t: int) -> Chance:
+        """Chance of a right guess of the value at one step, from t reports of any values.
 
-        The prior over the k values at that step is uniform. `eps_sequence` implies the bound. For losses above 60 nats the
-        bound is 1. The loss never falls as t grows. The code therefore tries fewer reports first: a loss above 60 nats ends the
-        search.
+        The result is exact where `guess` is exact for a symmetric one-time mechanism, and for one report. Else it is an upper
+        bound, the smaller one of two: the bound of `eps_sequence`, and the bound for an attacker who knows all memos.
         """
+        integer("t", t, 1, MAX_COUNT)
+        chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
+        return Chance(chance, exact=chance.exact and self.fakes == 1)
+
+    def guess_hint(self, k: int, t: float, *, any_values: bool = False) -> Chance:
+        """Upper bound of the chance of a right guess of one of k equally likely values that determines this attribute's values.
+
+        Args:
+            k: number of values of the other attribute.
+            t: number of reports of this attribute; `math.inf` only without `any_values`.
+            any_values: false if this attribute's value never changes; true for any values.
+        """
+        m = self.device
+        found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
+        if not any_values and k >= m.k:  # worst if every value of this attribute occurs: Σ_y max_v P(y|v) / k
+            found = min(found, m.k / k * m.guess(t))
+        if any_values and k == m.k:
+            found = min(found, m.guess_any_values(int(t)))
+        return Chance(found, exact=False)
+
+    def largest_chance(self, t: float = 1) -> Chance:
+        """Largest posterior probability of a value that never changes, for any one person, from t reports.
+
+        The result is exact if `loss_to_all`, else an upper bound.
+        """
+        loss = self.eps_inf if t == math.inf else self.eps_t(int(t))
+        return Chance(guessing.bound(loss, self.k), exact=self.loss_to_all and self.fakes == 1)
+
+    def largest_chance_any_values(self, t: int) -> Chance:
+        """Largest posterior probability of the value at one step, from t reports of any values; exact as `largest_chance`, but
+        for a memoized mechanism only from one report."""
+        exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
+        return Chance(guessing.bound(self._sequence_loss(t), self.k), exact=exact)
+
+    def _sequence_loss(self, t: int) -> float:
+        """`eps_sequence`, or infinity above 60 nats. The loss never falls as t grows, so we try fewer reports first."""
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
             if loss > 60:
-                return 1.0
-        return guessing.bound(loss, self.k)
+                return math.inf
+        return loss
 
     @abstractmethod
-    def _guess(self, t: float) -> float: ...
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        """Bound of the evidence of t reports between two values, or between two sequences of any values."""
+
+    @abstractmethod
+    def _guess(self, t: float) -> Chance: ...
+
+    @abstractmethod
+    def _guess_any_values(self, t: int) -> Chance: ...
 
     def _as_reports(self, reports: Reports) -> Reports:
         reports = np.asarray(reports)

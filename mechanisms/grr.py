@@ -33,6 +33,8 @@ from ldpstream.mechanisms.arguments import (
 )
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, symbol_row
+from ldpstream.mechanisms.evidence import Evidence
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ratios import SymbolRatios
 
@@ -127,6 +129,7 @@ class _Symbols(Mechanism):
     """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
 
     randomizer = SymbolRandomizer
+    loss_to_all = True  # every report is the value
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)
@@ -201,6 +204,15 @@ class GRR(_Symbols, OneTime):
     def _guess_once(self) -> float:
         return self.p
 
+    @property
+    def favours(self) -> float:
+        return self.p
+
+    def _guess(self, t: float) -> Chance:
+        if 1 < t <= guessing.MAX_EXACT_REPORTS:
+            return Chance(guessing.most_likely_symbol(int(t), self.k, self.k, self.p) / self.k)
+        return super()._guess(t)
+
     def __init__(self, k: int, eps: float) -> None:
         self._set_domain(k)
         self.eps_1 = epsilon("eps", eps)
@@ -262,10 +274,24 @@ class LongitudinalGRR(_Symbols, Longitudinal):
     def eps_per_report(self) -> float:
         return self.eps_2  # of the second round alone
 
-    def _guess(self, t: float) -> float:
+    def _guess(self, t: float) -> Chance:
         if t > guessing.MAX_EXACT_REPORTS:
-            return self.p1
-        return self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(int(t), self.k, self.k, self.p2) / self.k
+            return Chance(self.p1, exact=t == math.inf)
+        return Chance(self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(int(t), self.k, self.k, self.p2) / self.k)
+
+    def distance(self, t: float) -> float:
+        return (self.p1 - self.q1) * Evidence(self.eps_2, self.p2, t).distance
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        """For any values, the observer knows all memos: then each report is a report of GRR on the k symbols at ε₂."""
+        return Evidence(self.eps_2, self.p2, t) if any_values else super().evidence(t)
+
+    def _guess_any_values(self, t: int) -> Chance:
+        """As `super`, but exact for known memos: at each step the k sequences have at most k symbols, as in `guessing`."""
+        chance = super()._guess_any_values(t)
+        if t <= guessing.MAX_EXACT_REPORTS:
+            chance = min(chance, Chance(guessing.most_likely_symbol(t, self.k, self.k, self.p2) / self.k, exact=False))
+        return chance
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)

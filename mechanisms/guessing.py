@@ -1,24 +1,75 @@
-"""Probability that an attacker guesses a device's value from the device's reports, with a uniform prior over k values.
+"""The chance of a right guess: of 100 people, how many the best guesser gets right.
 
-The best guess is the value v under which the reports y are most likely. The probability is
+The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. The best
+guess is the value v under which the reports are most likely. Its mean success, over people and randomness, is
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-The functions here compute this probability exactly, for t reports of one memo, or for one report of a one-time mechanism.
+If values may change, the guess is about the value at one step. Its success is convex in the distribution of the reports given
+this value. So it is largest if all other values are functions of this value: the maximum over k sequences, one for each value.
+
+**Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
+selection), constant sequences are the worst. Proof: fix the outputs of all steps but one, and let a_v be their likelihood for
+sequence v. If the step maps v to the value f(v), only the largest a_v of all v with f(v) = c counts, for each c in the image of
+f. A permutation that sends one best v of each c to c gives at least as much: Σ_y max_v a_v P(y|f(v)) does not fall. By
+symmetry all permutations give the same sum, also the identity. Repeat this for each step.
+
+The **largest chance** is another number: the largest posterior probability of a value, of a person whose reports reveal most.
+It is at most `bound`, and often much larger than the mean.
+
+The functions here compute the mean success exactly, for fresh reports and for reports of one memo. `mechanisms.evidence` has
+upper bounds for all other cases.
 """
 
 import math
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # reports of one memo; above, we return the limit for infinitely many reports, a nearly exact bound
+MAX_EXACT_REPORTS = 100  # symbols; above, we return a bound: for one memo the limit for infinitely many reports
+MAX_EXACT_BITS = 10**5  # reports of bits
+
+
+class Chance(float):
+    """A probability that knows whether it is exact. As text it is in per cent; an upper bound is marked and rounded up.
+
+    >>> str(Chance(0.47537)), str(Chance(0.47537, exact=False))
+    ('47.5 %', 'at most 47.6 %')
+    """
+
+    exact: bool
+
+    def __new__(cls, value: float, *, exact: bool = True) -> Self:
+        chance = super().__new__(cls, min(value, 1.0))
+        chance.exact = exact
+        return chance
+
+    def __str__(self) -> str:
+        return percent(self) if self.exact else f"at most {percent_up(self)}"
+
+
+def percent(chance: float) -> str:
+    """Formats a probability in per cent: one decimal, two digits below 10 %, and never 100 % if it is below 1."""
+    if 0.9995 <= chance < 1:
+        return "> 99.9 %"
+    return f"{100 * chance:.{_decimals(chance)}f} %"
+
+
+def percent_up(bound: float) -> str:
+    """Formats an upper bound in per cent, rounded up; differences below 10⁻⁵ of the last digit are rounding errors."""
+    scale = 10 ** _decimals(bound)
+    return f"{min(math.ceil(round(100 * bound * scale, 5)) / scale, 100):.{_decimals(bound)}f} %"
+
+
+def _decimals(chance: float) -> int:
+    return 1 if chance >= 0.1 or chance <= 0 else max(1, 1 - math.floor(math.log10(100 * chance)))
 
 
 def bound(eps: float, k: int) -> float:
-    """The largest probability of a right guess among k values, if the loss is eps nats."""
+    """The largest posterior probability of one of k equally likely values, if the loss is eps nats."""
     return 1 / (1 + (k - 1) * math.exp(-eps))
 
 

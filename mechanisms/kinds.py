@@ -12,9 +12,11 @@ from typing import NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms import guessing, ledger
+from ldpstream.mechanisms import evidence, guessing, ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, Reports, integer
 from ldpstream.mechanisms.base import Mechanism
+from ldpstream.mechanisms.evidence import Evidence
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.ratios import Ratios
 
 
@@ -94,10 +96,26 @@ class OneTime(Mechanism):
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
 
-    def _guess(self, t: float) -> float:
+    @property
+    def favours(self) -> float:
+        """h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two values v and v'.
+
+        The default is the value of randomized response, which is a bound for every ε-LDP mechanism.
+        """
+        return guessing.bound(self.eps_1, 2)
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        return Evidence(self.eps_1, self.favours, t)
+
+    def _guess(self, t: float) -> Chance:
         if t == 1:
-            return self._guess_once()
-        return 1.0 if t == math.inf else guessing.bound(self.eps_t(int(t)), self.k)
+            return Chance(self._guess_once())
+        if t == math.inf:
+            return Chance(1.0, exact=self.k == 2)
+        return Chance(evidence.guess_bound(self.k, self.evidence(t)), exact=False)
+
+    def _guess_any_values(self, t: int) -> Chance:
+        return self._guess(t)
 
     def _guess_once(self) -> float:
         return float(self.channel().max(axis=0).sum() / self.k)
@@ -119,6 +137,19 @@ class Longitudinal(Mechanism):
 
     @abstractmethod
     def memo_ratios(self) -> Ratios: ...
+
+    def distance(self, t: float) -> float:
+        """Upper bound of the total variation distance between t reports of an unchanged value and of another one."""
+        return -math.expm1(-self.eps_inf) / (1 + math.exp(-self.eps_inf))
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        if any_values:
+            return Evidence.of_loss(self._sequence_loss(int(t)))
+        return Evidence.of_loss(self.eps_inf if t == math.inf else self.eps_t(int(t)), self.distance(t))
+
+    def _guess_any_values(self, t: int) -> Chance:
+        of_memos = evidence.guess_bound(self.k, self.evidence(t, any_values=True))
+        return Chance(min(guessing.bound(self._sequence_loss(t), self.k), of_memos), exact=False)
 
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> NoReturn:
         raise ValueError(

@@ -34,6 +34,7 @@ from ldpstream.mechanisms.arguments import (
 )
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.devices import Coins
+from ldpstream.mechanisms.evidence import Evidence
 from ldpstream.mechanisms.finite_field import MAX_FIELD, FiniteField, modulus, prime_power, prime_powers
 from ldpstream.mechanisms.grr import (
     CALIBRATIONS,
@@ -46,6 +47,7 @@ from ldpstream.mechanisms.grr import (
     second_round_eps,
     unsigned,
 )
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.hash_randomizer import HashRandomizer
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
@@ -289,6 +291,10 @@ class LocalHashing(Hashing, OneTime):
         functions = self._draw_functions(checked.size, rng)
         return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p, rng))
 
+    @property
+    def favours(self) -> float:
+        return (1 - 1 / self.g) * self.p  # any two values collide under one function in g
+
     def _guess_once(self) -> float:
         return self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol)
 
@@ -368,12 +374,19 @@ class LongitudinalHashing(Hashing, Longitudinal):
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g
 
-    def _guess(self, t: float) -> float:
+    def distance(self, t: float) -> float:
+        return (1 - 1 / self.g) * self.symbols.distance(t)
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        return self.symbols.evidence(t, any_values=True) if any_values else super().evidence(t)
+
+    def _guess(self, t: float) -> Chance:
         def best(n: int) -> float:
             memo = n if t > guessing.MAX_EXACT_REPORTS else guessing.most_likely_symbol(int(t), n, self.g, self.p2)
             return self.q1 * self.g + (self.p1 - self.q1) * memo
 
-        return self._guess_symbol(best)
+        exact = t <= guessing.MAX_EXACT_REPORTS or t == math.inf
+        return Chance(self._guess_symbol(best), exact=exact)
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)

@@ -213,6 +213,10 @@ class SquareWave(ChannelMechanism):
         offset = np.arange(self.cells) - np.arange(self.k)[:, None]
         return ((offset >= 0) & (offset < self.width)).astype(np.float64)
 
+    @property
+    def favours(self) -> float:
+        return min(self.width, self.k - 1) * self.near  # of the two values that are furthest apart
+
     def _guess_once(self) -> float:
         return self.cells * self.near / self.k  # every cell is near some bin
 

@@ -123,6 +123,10 @@ class SubsetSelection(Bits, OneTime):
             chosen.add(j if drawn in chosen else drawn)
         return np.array([self.k - 1 if x == value else x for x in chosen] + [value] * inside)
 
+    @property
+    def favours(self) -> float:
+        return self.p * (self.k - self.omega) / (self.k - 1)
+
     def _guess_once(self) -> float:
         return self.p / self.omega
 

@@ -39,6 +39,7 @@ from ldpstream.mechanisms.base import Invalid, Mechanism
 from ldpstream.mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.grr import CALIBRATIONS
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ratios import BitRatios
 from ldpstream.mechanisms.table import CountTable
@@ -218,6 +219,7 @@ class _IndependentBits(Bits):
     report_round: Round
     randomizer = BitRandomizer
     independent_bits = True
+    loss_to_all = True  # every report has the value's bit alone
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
         from ldpstream.mechanisms.fit_tests import ones  # slow to load; only estimates need it
@@ -285,9 +287,19 @@ class UnaryEncoding(_IndependentBits, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._encode(values, self.report_round, rng)
 
+    @property
+    def favours(self) -> float:
+        return self.report_round.p * self.report_round.not_q
+
     def _guess_once(self) -> float:
         r = self.report_round
         return guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
+
+    def _guess(self, t: float) -> Chance:
+        if 1 < t <= guessing.MAX_EXACT_BITS:
+            r = self.report_round
+            return Chance(guessing.among_bits(self.k, guessing.binomial(int(t), r.p), guessing.binomial(int(t), r.q)))
+        return super()._guess(t)
 
 
 class LongitudinalUnary(_IndependentBits, Longitudinal):
@@ -347,12 +359,15 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]
         return ledger.UnaryRounds(*logs)
 
-    def _guess(self, t: float) -> float:
+    def _guess(self, t: float) -> Chance:
         r = self.first
         if t > guessing.MAX_EXACT_REPORTS:
-            return guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
+            return Chance(guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q)), exact=t == math.inf)
         of_one, of_zero = guessing.binomial(int(t), self.p2), guessing.binomial(int(t), self.q2)
-        return guessing.among_bits(self.k, r.p * of_one + r.not_p * of_zero, r.q * of_one + r.not_q * of_zero)
+        return Chance(guessing.among_bits(self.k, r.p * of_one + r.not_p * of_zero, r.q * of_one + r.not_q * of_zero))
+
+    def distance(self, t: float) -> float:
+        return self.first.p * self.first.not_q * -math.expm1(-self.eps_inf)
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._log_rounds())

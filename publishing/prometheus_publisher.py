@@ -6,10 +6,10 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from ldpstream.estimators.quantiles import PERCENTILES
-from ldpstream.mechanisms import guessing
 from ldpstream.publishing.frequencies import NUMBERS
 from ldpstream.publishing.publication import Publication, edges_of, spans
 from ldpstream.surveys import Survey
+from ldpstream.surveys.device_chance import guesses
 
 MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values has a time series for each value
 BRIEF_VALUES = 10
@@ -82,12 +82,15 @@ class PrometheusPublisher:
             "privacy_eps_lifetime_nats", "Bound of the privacy loss of all reports of a participant, for any values.", level
         )
         self._guess_blind = gauge("privacy_guess_without_report_ratio", "Chance of a right guess without any report.", level)
-        self._guess_unchanged = gauge(
-            "privacy_guess_unchanged_ratio", "Chance of a right guess of a value that never changed, from all reports.", level
-        )
-        self._guess_changing = gauge(
-            "privacy_guess_changing_ratio", "Bound of the chance of a right guess of the value at one step, any values.", level
-        )
+        told = {
+            "unchanged": "of a value that never changed, from all reports of this attribute; exact or an upper bound.",
+            "changing": "of the value at one step, any values, from all reports of this attribute; exact or an upper bound.",
+            "device_unchanged": "of a value that never changed, from the whole device, worst hints: exact or an upper bound.",
+            "device_changing": "of the value at one step, any values, from the whole device, worst hints: exact or a bound.",
+        }
+        self._guesses = {
+            name: gauge(f"privacy_guess_{name}_ratio", f"Chance of a right guess {of}", level) for name, of in told.items()
+        }
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest change of a share since the previous step, in standard errors.", level[:2])
@@ -190,13 +193,15 @@ class PrometheusPublisher:
                 gauge.labels(*labels, *([] if q is None else [f"{100 * q:g}"])).set(_known(number))
 
     def _show_guesses(self, p: Publication) -> None:
-        """Sets the chances that an observer of all reports of a participant guesses the value, from a uniform prior."""
+        """Sets the chances of a right guess, from all reports so far."""
         attribute = self._survey.index(p.attribute)
         for level, m in zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True):
-            labels, privacy = (p.survey, p.attribute, level.name), p.privacy[level.name]
+            labels = (p.survey, p.attribute, level.name)
             self._guess_blind.labels(*labels).set(1 / m.k)
-            self._guess_unchanged.labels(*labels).set(m.guess(privacy.t))
-            self._guess_changing.labels(*labels).set(guessing.bound(privacy.eps_sequence, m.k))
+            for gauge, chance in zip(
+                self._guesses.values(), guesses(self._survey, attribute, m, p.step + 1).values(), strict=True
+            ):
+                gauge.labels(*labels).set(float(chance))
 
     def _values(self, p: Publication) -> list[int]:
         """Returns the indices of the values that have a time series."""

@@ -92,7 +92,11 @@ class Panel:
 # ---- the panels
 
 GUESS = 'max(ldpstream_privacy_guess_%s_ratio{survey="$survey", attribute="$attribute"})'
-RIGHT = "Chance that somebody who sees all reports of a participant so far guesses the value"
+WHOLE = "{{attribute}} · {{level}}, whole device"
+RIGHT = (
+    "Of 100 people, how many the best guesser gets right, from all reports of this attribute so far "
+    "(whole device: of all attributes, with the strongest possible hints)"
+)
 # the values that were most frequent last, in the time shown; the estimates of a stopped estimator remain
 TOP = f"topk(10, max by (value) (last_over_time(ldpstream_frequency_ratio{ESTIMATE}[$__range] @ end())))"
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
@@ -112,7 +116,7 @@ POPULATION = (
           f"{RIGHT}, if it never changed. The level with the weakest promise.", "percentunit",
           ((GUESS % "unchanged", "chance"),), 5, 4),
     Panel(number, "Right guess: changing",
-          f"{RIGHT} at one step, if it may change: at most this. The level with the weakest promise.", "percentunit",
+          f"{RIGHT}: the value at one step, if it may change. The level with the weakest promise.", "percentunit",
           ((GUESS % "changing", "chance"),), 5, 4),
     Panel(number, "Jumps in this time", "Lasting changes of a share that the filter detected.", "none",
           ((happened(f"ldpstream_changes_total{OF}"), "jumps"),), 4, 4, ((None, "blue"), (1, "orange")), "no filter"),
@@ -156,7 +160,7 @@ POPULATION = (
 
 PRIVACY = (
     Panel(promises, "Chance of a right guess, and privacy loss in nats",
-          f"{RIGHT}, from a uniform prior; if the value changes, at most this. Bound used: ε_t of ε∞, for an unchanged value; "
+          f"{RIGHT}, from a uniform prior. Bound used: ε_t of ε∞, for an unchanged value; "
           "at a level with lifetime_reports: ε_sequence of ε_lifetime, for any values.", "percentunit",
           ((f"{BY_LEVEL} (ldpstream_privacy_guess_without_report_ratio{LEVELS})", NO_REPORT),
            (f"{BY_LEVEL} (ldpstream_privacy_guess_unchanged_ratio{LEVELS})", UNCHANGED),
@@ -167,9 +171,11 @@ PRIVACY = (
            (f"{BY_LEVEL} (ldpstream_privacy_eps_inf_nats{LEVELS}) < +Inf", "ε∞"),
            (f"{BY_LEVEL} (ldpstream_privacy_eps_sequence_nats{LEVELS})", "ε_sequence")), 24, 7),
     Panel(chances, "Chance of a right guess: value never changed", f"{RIGHT}, if it never changed.", "percentunit",
-          ((f"{BY_LEVEL} (ldpstream_privacy_guess_unchanged_ratio{LEVELS})", "{{attribute}} · {{level}}"),)),
-    Panel(chances, "Chance of a right guess: value may change", f"{RIGHT} at one step: at most this.", "percentunit",
-          ((f"{BY_LEVEL} (ldpstream_privacy_guess_changing_ratio{LEVELS})", "{{attribute}} · {{level}}"),)),
+          ((f"{BY_LEVEL} (ldpstream_privacy_guess_unchanged_ratio{LEVELS})", "{{attribute}} · {{level}}"),
+           (f"{BY_LEVEL} (ldpstream_privacy_guess_device_unchanged_ratio{LEVELS})", WHOLE))),
+    Panel(chances, "Chance of a right guess: value may change", f"{RIGHT}: the value at one step.", "percentunit",
+          ((f"{BY_LEVEL} (ldpstream_privacy_guess_changing_ratio{LEVELS})", "{{attribute}} · {{level}}"),
+           (f"{BY_LEVEL} (ldpstream_privacy_guess_device_changing_ratio{LEVELS})", WHOLE))),
     Panel(counts, "Privacy loss in nats: value never changed", "ε_t; the table shows its bound ε∞.", "none",
           ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS})", "{{attribute}} · {{level}}"),)),
     Panel(counts, "Privacy loss in nats: value may change", "Between any two sequences of values: exact, or a proven bound.",

@@ -19,6 +19,7 @@ from lab.bench.stream_spaced import filtered
 from ldpstream.estimators import matrix_inversion
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.producers.memos import Memos
 
 SPACED_MECHANISMS = ("OUE", "OLH")
@@ -54,9 +55,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         eps_sequence: loss of a person's reports in all steps, for any values.
         exact: False if `eps_sequence` is an upper bound.
         guess_once: chance that an observer of one report guesses the value; before the report, the k values are equally likely.
-        guess_unchanged: chance of a right guess from all reports of an unchanged value; for the spaced level, an upper bound of
-            this chance.
-        guess_any: upper bound of the chance of a right guess from all reports, for any values.
+        guess_unchanged: chance of a right guess from all reports of an unchanged value.
+        guess_any: chance of a right guess of the value at one step from all reports, for any values.
     """
 
     mechanism: str
@@ -67,9 +67,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     mse_filtered: float | None
     eps_sequence: float
     exact: bool
-    guess_once: float
-    guess_unchanged: float
-    guess_any: float
+    guess_once: Chance
+    guess_unchanged: Chance
+    guess_any: Chance
 
 
 def evolving(s: Setting, rng: np.random.Generator) -> IntArray:

@@ -47,16 +47,9 @@ def memo_table(rows: list[Row]) -> Table:
             f"{row.eps_1:.3g}",
             *("–" if error is None else millionths(error) for error in errors),
             f"{'' if row.exact else '≤ '}{row.eps_sequence:.5g}",
-            percent(row.guess_once),
-            ("≤ " if row.mechanism in SPACED_MECHANISMS else "") + percent(row.guess_unchanged),
-            f"≤ {percent(row.guess_any)}",
+            *(str(guess).replace("at most", "≤") for guess in (row.guess_once, row.guess_unchanged, row.guess_any)),
         )
     return table
-
-
-def percent(chance: float) -> str:
-    """Formats a chance in per cent, with three digits and without a space."""
-    return f"{100 * chance:.3g}%"
 
 
 def millionths(error: float) -> str:

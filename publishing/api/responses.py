@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -13,6 +13,7 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
 from ldpstream.publishing.api.schema import (  # fmt: skip
@@ -47,6 +48,7 @@ from ldpstream.publishing.publication import (
     spent,
 )
 from ldpstream.surveys import Attribute, Reason, Survey
+from ldpstream.surveys.device_chance import guesses
 
 MAX_LINES = 20
 Truths = Callable[[Publication], list[float] | None]
@@ -93,8 +95,10 @@ class ApiResponses:
                         eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
                         every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
                         eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
-                        guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
-                        guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
+                        **_named(
+                            guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
+                            guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
+                        ),
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],
@@ -175,7 +179,10 @@ class ApiResponses:
         later = steps + self._survey.steps_a_year
         later = later if last is None else max(steps, min(later, last))  # devices stop after the last step
         levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
-        return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, later)) for level, m in levels}
+        return {
+            level.name: Outlook(now=self._chances(attribute, m, steps), year=self._chances(attribute, m, later))
+            for level, m in levels
+        }
 
     def histogram(
         self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None,
@@ -363,6 +370,13 @@ class ApiResponses:
                 raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
         return attribute
 
+    def _chances(self, attribute: int, m: Mechanism, steps: int) -> Chances:
+        t, loss = m.reports_in(steps), spent(m, steps)
+        guess = guesses(self._survey, attribute, m, steps)
+        return Chances(
+            t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact, **_named(**guess)
+        )
+
     def _estimator(self, p: Publication, wanted: str | None) -> str:
         default = estimators(self._survey.mechanisms[self._survey.index(p.attribute)])[0]
         known = [default.name] if p.below_least else list(p.estimators)
@@ -373,13 +387,11 @@ class ApiResponses:
         return wanted
 
 
-@lru_cache(maxsize=4096)  # may take a tenth of a second
-def _chances(m: Mechanism, steps: int) -> Chances:
-    t, loss = m.reports_in(steps), spent(m, steps)
-    return Chances(
-        t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact,
-        guess=m.guess(t), guess_any_values=m.guess_any_values(t),
-    )  # fmt: skip
+def _named(**chances: Chance) -> dict[str, Any]:
+    """Returns the chances as numbers, with the names of the upper bounds as `bounds`."""
+    return {name: float(chance) for name, chance in chances.items()} | {
+        "bounds": [name for name, chance in chances.items() if not chance.exact]
+    }
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:

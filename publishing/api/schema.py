@@ -17,9 +17,10 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
     all reports between any two value sequences (None: no bound).
 
-    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports.
-    The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of the chance of a right
-    guess of the value at one step, from all reports of a year, even if the value changes.
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports:
+    of 100 people, how many the best guesser gets right. The guesser sees these reports of the attribute and considers all
+    values equally likely beforehand. guess_year: the same for the value at one step, from all reports of a year, if the value
+    may change. `bounds`: the names of those chances that are upper bounds; the others are exact.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     guess_1: float
     guess_inf: float
     guess_year: float
+    bounds: list[str]
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,11 +121,14 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss of t reports, in nats, and the chance of a right guess of a value.
+    """Privacy loss of t reports, in nats, and the chance of a right guess of a value: of 100 people, how many the best guesser
+    gets right.
 
-    The guesser sees the t reports and considers all values equally likely beforehand. `eps_t` and `guess`: the value never
-    changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step; both are upper
-    bounds, but eps_sequence is exact if `eps_sequence_exact`.
+    The guesser sees the t reports of this attribute and considers all values equally likely beforehand. `eps_t` and `guess`:
+    the value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step.
+    `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's reports of all other attributes, if
+    their values are the worst functions of this value. `bounds`: the names of those chances that are upper bounds; the others
+    are exact. eps_sequence is exact if `eps_sequence_exact`, else an upper bound.
     """
 
     t: int
@@ -132,6 +137,9 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
     eps_sequence_exact: bool
     guess: float
     guess_any_values: float
+    guess_device: float
+    guess_any_values_device: float
+    bounds: list[str]
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):

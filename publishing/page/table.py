@@ -1,14 +1,14 @@
 """The latest estimates as a plain HTML page, for browsers without JavaScript."""
 
-import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
 from urllib.parse import quote, urlencode
 
+from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
-from ldpstream.publishing.api.schema import Histogram, Outlook
+from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
 from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
 from ldpstream.surveys import Attribute, Survey
 
@@ -133,10 +133,13 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
 
 def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
     return "".join(
-        f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports so far: "
-        f"{_chance(of.now.guess)} if the value never changed, at most {_chance(of.now.guess_any_values, True)} if it may "
-        f"change at every step. In a year: {_chance(of.year.guess)} and at most {_chance(of.year.guess_any_values, True)}. "
-        f"Without reports: {_chance(1 / a.k)}.</p>\n"
+        f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports of this "
+        f"attribute so far: {_guess(of.now, 'guess')} if the value never changed, "
+        f"{_guess(of.now, 'guess_any_values')} if it may change at every step. In a year: {_guess(of.year, 'guess')}; "
+        f"{_guess(of.year, 'guess_any_values')}. From the whole device: "
+        f"{_guess(of.now, 'guess_device')}; {_guess(of.now, 'guess_any_values_device')}. In a year: "
+        f"{_guess(of.year, 'guess_device')}; {_guess(of.year, 'guess_any_values_device')}. Without reports: "
+        f"{escape(percent(1 / a.k))}.</p>\n"
         for name, of in outlook.items()
     )
 
@@ -193,11 +196,8 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %".replace("-", "−")
 
 
-def _chance(x: float, bound: bool = False) -> str:
-    """A chance as the live page writes it: only a chance of 1 or a bound is "100 %"."""
-    if x > 0.9995:
-        return "100 %" if bound or x >= 1 else "&gt; 99.9 %"
-    return f"{100 * x:.{1 if x >= 0.1 else max(1, 1 - math.floor(math.log10(100 * x)))}f} %"
+def _guess(chances: Chances, name: str) -> str:
+    return escape(str(Chance(getattr(chances, name), exact=name not in chances.bounds)))
 
 
 def time_text(time_ms: int) -> str:

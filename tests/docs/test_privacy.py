@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from ldpstream.mechanisms import guessing, mechanism
+from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.runtime import topics
 from ldpstream.surveys import load_survey, parse_survey
+from ldpstream.surveys.device_chance import device_chance
 from ldpstream.surveys.survey import KEPT_STEPS
 
 ROOT = Path(__file__).parents[2]
@@ -28,15 +30,15 @@ def cells(text: str, first: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split(" | ")[1:]]
 
 
-def percent(chance: float) -> str:
-    return f"{100 * chance:.1f} %"
+def short(chance: guessing.Chance) -> str:
+    return str(chance).replace("at most", "≤")
 
 
 @pytest.mark.parametrize("eps", [0.5, 1, 2, 4])
 def test_the_chances_of_an_eps(eps: float) -> None:
     odds, *chances = cells(TEXT, f"ε = {eps}")
     assert odds == f"{math.exp(eps):.3g}"
-    assert chances == [percent(guessing.bound(eps, k)) for k in (2, 6, 100)]
+    assert chances == [percent_up(guessing.bound(eps, k)) for k in (2, 6, 100)]
     assert cells(TEXT, "no report")[1:] == [percent(guessing.bound(0, k)) for k in (2, 6, 100)]
 
 
@@ -50,9 +52,24 @@ def test_k_of_2_holds_for_somebody_unsure_between_two_of_many_answers() -> None:
 
 @pytest.mark.parametrize("t", [1, 2, 7, 45])
 def test_the_chances_after_reports_of_the_readmes_survey(t: int) -> None:
-    chances = [DISTANCE.guess(t), DISTANCE.guess_any_values(t), MODE.guess(t), MODE.guess()]
-    assert cells(TEXT, f"{t} report{'s' if t > 1 else ''}") == [percent(chance) for chance in chances]
-    assert cells(TEXT, "0 reports") == [percent(1 / k) for k in (DISTANCE.k, DISTANCE.k, MODE.k, MODE.k)]
+    chances = [
+        DISTANCE.guess(t),
+        DISTANCE.largest_chance(t),
+        DISTANCE.guess_any_values(t),
+        DISTANCE.largest_chance_any_values(t),
+    ]
+    chances += [MODE.guess_any_values(t), MODE.largest_chance_any_values(t), MODE.guess()]
+    assert cells(TEXT, f"{t} report{'s' if t > 1 else ''}") == [short(chance) for chance in chances]
+    assert cells(TEXT, "0 reports") == [percent(1 / k) for k in [DISTANCE.k] * 4 + [MODE.k] * 3]
+    assert MODE.guess(t) == MODE.guess_any_values(t)
+
+
+def test_the_chances_of_the_whole_device() -> None:
+    distance, mode = (device_chance(COMMUTE, i, m, math.inf) for i, m in enumerate((DISTANCE, MODE)))
+    assert f"guess of `distance_km` is {distance} instead of {DISTANCE.guess(math.inf)}" in PLAIN
+    assert [cells(README, f"`{name}`")[-1] for name in ("distance_km", "mode")] == [str(distance), str(mode)]
+    assert MODE.lifetime_reports == 45
+    assert distance == pytest.approx(MODE.k / DISTANCE.k * MODE.guess(45))  # four of the six distances are told apart
 
 
 def test_the_chances_in_the_readme_are_those_of_its_survey() -> None:
@@ -60,24 +77,23 @@ def test_the_chances_in_the_readme_are_those_of_its_survey() -> None:
     assert MODE.lifetime_reports is not None
     memoized, spaced = cells(README, "`distance_km`"), cells(README, "`mode`")
     stated = [re.findall(r"[\d.]+ %", " ".join(row[1:])) for row in (memoized, spaced)]
-    assert stated[0] == [*map(percent, (1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf))), "100 %"]
-    assert stated[1] == [*map(percent, (1 / MODE.k, MODE.guess())), "100 %", percent(MODE.guess())]
+    limit = MODE.guess(MODE.lifetime_reports)
+    assert stated[0][:-1] == [*map(percent, (1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf))), "100 %"]
+    assert stated[1][:-1] == [*map(percent, (1 / MODE.k, MODE.guess(), limit, MODE.guess(), limit))]
     assert DISTANCE.guess_any_values(year) == pytest.approx(1)
-    assert MODE.guess(MODE.lifetime_reports) == pytest.approx(1)
     assert MODE.eps_window == MODE.eps_1  # a value within `every_steps` steps is protected by one report's loss
     assert f"spaced: a fresh report every {MODE.every_steps} days" in spaced[0]
 
 
 def test_the_chances_of_the_demo_survey() -> None:
     survey = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+    for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True)):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             row = " ".join(cells(TEXT, f"{attribute.name}, {level.name}"))
-            assert re.findall(r"([\d.]+) %", row) == [
-                *(f"{100 * chance:.1f}" for chance in (1 / m.k, m.guess(), m.guess(math.inf))),
-                "100",
-            ]
-            assert m.guess_any_values(survey.steps_a_year) == 1
+            device = device_chance(survey, i, m, math.inf)
+            known = [*map(percent, (1 / m.k, m.guess(), m.guess(math.inf))), short(device), "≤ 100 %"]
+            assert re.findall(r"(?:≤ )?[\d.]+ %", row) == known
+            assert m.guess_any_values(survey.steps_a_year) == 1.0
 
 
 def test_the_weight_of_a_false_report() -> None:
@@ -104,9 +120,10 @@ def test_the_retention() -> None:
 
 
 def test_the_notices_examples_are_the_readmes_survey() -> None:
-    stated = re.findall(r"\[([\d.]+)\] of 100 cases", PLAIN.replace("> ", ""))
-    chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess()]
-    assert stated == [f"{100 * chance:.1f}" for chance in chances]
+    stated = re.findall(r"\[(\d+\.\d)\]", PLAIN)
+    chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess(), MODE.guess(45)]
+    assert stated[:-1] == [f"{100 * chance:.1f}" for chance in chances]
+    assert f"{stated[-1]} %" == percent_up(device_chance(COMMUTE, 0, DISTANCE, math.inf))
 
 
 def test_no_document_promises_too_much() -> None:

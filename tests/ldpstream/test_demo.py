@@ -77,15 +77,20 @@ def test_a_promise_states_a_chance_for_each_loss() -> None:
     level = lines[lines.index(next(line for line in lines if line.startswith("screen ("))) :]
     assert any("eps_1 = 2" in line and "59.6 %; without any report: 16.7 %" in line for line in level)
     assert any(
-        "eps_inf = 4" in line and "right guess: 91.6 % from any number of reports, 84.7 % from 6 reports" in line
+        "eps_inf = 4" in line and "attribute: 91.6 % from any number of reports, 84.7 % from 6 reports" in line
         for line in level
     )
-    assert any("After a year (8,760 reports)" in line and line.endswith("at every step: at most 100 %.") for line in level)
+    assert any(
+        "After a year (8,760 reports of this attribute)" in line and "at every step: at most 100.0 %." in line for line in level
+    )
     monthly = copy.deepcopy(DEMO) | {"step_seconds": 30 * 86_400}
     monthly["attribute"][0]["level"][0] |= {"mechanism": "OUE", "eps_inf": None, "eps_1": None, "eps": 0.1}
     lines = promise(parse_survey(monthly))
-    assert any("6 reports of one value: at most 26.7 %; with more reports it approaches certainty" in line for line in lines)
-    assert any("After a year (13 reports)" in line and line.endswith("at every step: at most 42.3 %.") for line in lines)
+    assert any(
+        "one value from 6 reports of this attribute: 19.3 %; with more reports it approaches certainty" in line
+        for line in lines
+    )
+    assert any("After a year (13 reports of this attribute)" in line and "at every step: 20.7 %." in line for line in lines)
 
 
 def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
@@ -97,9 +102,9 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
     for words in (
         "reports once in 6 steps, from a random first step on, and stops for good after 10 reports",
         "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for any number of reports",
-        "right guess of a value is at most 35.2 % if the value depends only on values of this attribute within 6",
+        "hints at no value of this attribute outside 6 consecutive steps, from the reports of this attribute: 35.2 %.",
         "lose at most 1 nats in 6 steps (eps_sequence), and at most 10 nats in all reports (eps_lifetime)",
-        "After a year (10 reports)",
+        "After a year (10 reports of this attribute)",
         "about one device in 6 reports at the same steps",
     ):
         assert words in level

@@ -20,8 +20,11 @@ from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics
 from ldpstream.surveys import load_survey
+from ldpstream.surveys.device_chance import guesses
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, extend, many, served, shoot, silent
+
+GUESSES = guesses(SURVEY, 0, SURVEY.mechanisms[0][0], 6)
 
 
 def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -33,8 +36,12 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     assert p is not None
     cells = page.locator("#attributes tbody tr").first.locator("td").all_inner_texts()
     assert [re.sub(r"\s+", " ", cell) for cell in cells[:5]] == [
-        "standard after 6 reports", f"{100 * SURVEY.mechanisms[0][0].guess(6):.1f} % {p.privacy['standard'].eps_t:.4g} nats",
-        "91.6 % 4 nats", f"up to 100 % ≤ {p.privacy['standard'].eps_sequence:.4g} nats", "up to 100 % ≤ 16,100 nats",
+        "standard after 6 reports",
+        f"{GUESSES['guess']} whole device: {GUESSES['guess_device']} {p.privacy['standard'].eps_t:.4g} nats",
+        "at most 91.7 % whole device: at most 91.7 % 4 nats",
+        f"{GUESSES['guess_any_values']} whole device: {GUESSES['guess_any_values_device']} "
+        f"{p.privacy['standard'].eps_sequence:.4g} nats",
+        "at most 100.0 % whole device: at most 100.0 % 16,100 nats",
     ]  # fmt: skip
     promise = page.locator("#promise").inner_text()
     assert "one report gives a right guess with a chance of 59.6 % (2 nats)" in promise

@@ -1,38 +1,22 @@
-"""Compares the probability of a right guess with the channel (one report) and with all enumerated outputs (several reports)."""
+"""Compares the chance of a right guess and the largest chance with the channel (one report) and with brute force (several)."""
 
 import math
 
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, guessing, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, guessing, mechanism
+from ldpstream.mechanisms.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.geometric import TruncatedGeometric
-from tests.mechanisms import enumeration
+from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.square_wave import SquareWave
+from tests.mechanisms.guess_enumeration import changing, largest_posterior, success, unchanged
+
+SYMMETRIC = ("GRR", "SUE", "OUE", "THE")  # exact for any number of reports; SS is symmetric, but has only a bound
 
 
 def built(name: str, k: int, eps_inf: float = 2.0, eps_1: float = 1.0) -> Mechanism:
     return mechanism(name, k, eps=eps_1) if name in ONE_TIME else mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1)
-
-
-def enumerated(m: Longitudinal, t: int) -> float:
-    """(1/k) Σ_y max_v P(y|v), over functions and reports of an unchanged value."""
-    rounds = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2)
-    if m.name.endswith("UE"):
-        rows = []
-        for v in range(m.k):
-            joint = np.zeros(1)
-            for bit in range(m.k):
-                joint = np.add.outer(joint, enumeration.bit_log_likelihood(rounds, (v,) * t, bit)).ravel()
-            rows.append(joint)
-        return float(np.exp(rows).max(axis=0).sum() / m.k)
-    n_functions, n_symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
-    table, sequences = enumeration.symbol_log_likelihood(n_symbols, rounds, t)
-    constant = np.exp([table[sequences.index((s,) * t)] for s in range(n_symbols)])
-    chances = []
-    for function in range(n_functions):
-        symbols = m.memo_keys(np.arange(m.k), np.full(m.k, function))
-        chances.append(constant[symbols].max(axis=0).sum() / m.k)
-    return float(np.mean(chances))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,7 +32,8 @@ def test_the_guess_of_one_report_follows_from_the_channel(name: str, k: int) -> 
 @pytest.mark.parametrize(("k", "t"), [(2, 4), (3, 2), (3, 3), (5, 2)])
 def test_the_guess_of_one_memos_reports_is_the_enumerated_one(name: str, k: int, t: int) -> None:
     m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
-    assert m.guess(t) == pytest.approx(enumerated(m, t), rel=1e-11)
+    assert m.guess(t) == pytest.approx(success(unchanged(m, t)), rel=1e-11)
+    assert m.guess(t).exact
     assert m.guess(t) <= guessing.bound(m.eps_t(t), k) * (1 + 1e-12)
 
 
@@ -77,8 +62,98 @@ def test_the_guesses_of_the_demos_mechanism() -> None:
     assert m.guess(12) == pytest.approx(0.908, abs=5e-4)
     assert m.guess(math.inf) == pytest.approx(math.exp(4) / (math.exp(4) + 5))
     once = mechanism("GRR", 6, eps=2.0)
-    assert once.guess(2) == pytest.approx(guessing.bound(4.0, 6))
-    assert once.guess(math.inf) == 1
+    assert once.guess(2) == pytest.approx(once.p)  # the second report changes the guess, but not its mean success
+    assert once.guess(math.inf) == 1.0
+
+
+@pytest.mark.parametrize(("t", "chance"), [(1, 0.475), (2, 0.475), (7, 0.702), (14, 0.841), (45, 0.988)])
+def test_fresh_reports_of_any_values_reveal_no_more_than_those_of_one_value(t: int, chance: float) -> None:
+    m = mechanism("GRR", 4, eps=1.0)
+    assert m.guess(t) == pytest.approx(chance, abs=5e-4)
+    assert m.guess_any_values(t) == m.guess(t)
+    assert m.guess_any_values(t).exact
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (2, 4), (3, 2), (3, 3), (4, 2)])
+@pytest.mark.parametrize("eps", [0.3, 1.0, 2.5])
+def test_no_sequences_of_values_exceed_the_chance_for_any_values(name: str, k: int, t: int, eps: float) -> None:
+    m = built(name, k, 2 * eps, eps)
+    t = t if name in ("GRR", "L-GRR", "SS") else min(t, 2)  # the others have too many outputs
+    constant = success(unchanged(m, t))
+    worst = max(map(success, changing(m, t)))
+    assert constant <= worst * (1 + 1e-12)
+    assert constant <= m.guess(t) * (1 + 1e-12)
+    if name in SYMMETRIC:
+        assert m.guess_any_values(t).exact
+        assert worst == pytest.approx(m.guess_any_values(t), rel=1e-11)
+    else:
+        assert worst <= m.guess_any_values(t) <= guessing.bound(m.eps_sequence(t).value, k) + 1e-8
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("k", "t"), [(2, 3), (3, 1), (3, 2), (4, 2)])
+def test_the_largest_chance_is_the_largest_posterior(name: str, k: int, t: int) -> None:
+    m = built(name, k)
+    largest, any_values = m.largest_chance(t), m.largest_chance_any_values(t)
+    found = largest_posterior(unchanged(m, t))
+    assert found == pytest.approx(largest, rel=1e-9) if largest.exact else found <= largest * (1 + 1e-12)
+    if k < 4:
+        worst = max(map(largest_posterior, changing(m, t)))
+        assert worst == pytest.approx(any_values, rel=1e-9) if any_values.exact else worst <= any_values * (1 + 1e-12)
+    assert largest >= m.guess(t) * (1 - 1e-12)
+
+
+def test_the_mean_and_the_largest_chance_differ() -> None:
+    m = mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
+    assert (str(m.guess(2)), str(m.largest_chance(2))) == ("35.2 %", "52.5 %")
+    assert (str(m.guess(7)), str(m.guess_any_values(7))) == ("51.5 %", "at most 84.2 %")  # 99.9 % follows from eps_sequence
+    osue = mechanism("L-OSUE", 10, eps_inf=2.0, eps_1=1.0)
+    assert (str(osue.guess(math.inf)), str(osue.largest_chance(math.inf))) == ("31.8 %", "45.1 %")
+
+
+@pytest.mark.parametrize("name", [*ONE_TIME, "SW"])
+@pytest.mark.parametrize(("k", "t"), [(2, 3), (3, 2), (4, 2), (5, 1)])
+def test_a_report_has_the_likelihood_ratios_of_its_evidence(name: str, k: int, t: int) -> None:
+    m = SquareWave(k, 1.0) if name == "SW" else built(name, k)
+    rows = m.channel()
+    gaps = [np.maximum(rows[a] - rows[b], 0).sum() for a in range(k) for b in range(k)]
+    assert m.evidence(1).distance == pytest.approx(max(gaps), rel=1e-9)
+    if name != "SW" or t < 3:
+        assert guess_bound(k, m.evidence(t)) >= success(unchanged(m, t))
+
+
+def test_the_bound_is_that_of_the_loss_for_one_report_and_below_it_for_more() -> None:
+    for eps in (0.1, 1.0, 5.0):
+        for k in (2, 6, 1000):
+            one = Evidence.of_loss(eps)
+            assert guess_bound(k, one) == pytest.approx(guessing.bound(eps, k), abs=2e-9)
+            many = Evidence(eps, one.favours, 7)
+            assert guess_bound(k, many) <= guessing.bound(7 * eps, k) + 2e-9
+            joint = guess_bound(k, *[one] * 7)  # on a grid
+            assert guess_bound(k, many) <= joint + 1e-9 <= guess_bound(k, many) * 1.008
+
+
+def test_evidence_of_any_size_stays_in_range() -> None:
+    for eps in (1e-9, 1.0, 700.0):
+        for rounds in (1, 2, 1000, 10**5, 10**6, math.inf):
+            evidence = Evidence(eps, guessing.bound(eps, 2), rounds)
+            for k in (2, 10**6):
+                assert 1 / k <= guess_bound(k, evidence) <= 1
+                assert 1 / k <= guess_bound(k, evidence, Evidence.of_loss(2.0, 0.3)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("chance", "exact", "text"),
+    [
+        (0.475366, True, "47.5 %"), (0.475366, False, "at most 47.6 %"), (0.4, False, "at most 40.0 %"),
+        (0.4 + 1e-9, False, "at most 40.0 %"), (0.40001, False, "at most 40.1 %"), (0.9996, True, "> 99.9 %"),
+        (0.9996, False, "at most 100.0 %"), (1.0, True, "100.0 %"), (0.0266, True, "2.7 %"), (0.000123, True, "0.012 %"),
+        (0.0001201, False, "at most 0.013 %"), (1e-6, True, "0.00010 %"), (0.29, False, "at most 29.0 %"),
+    ],
+)  # fmt: skip
+def test_bounds_are_rounded_up(chance: float, exact: bool, text: str) -> None:
+    assert str(Chance(chance, exact=exact)) == text
 
 
 def test_the_guess_of_a_location_follows_from_the_channel() -> None:
@@ -92,11 +167,11 @@ def test_the_number_of_reports_is_checked(t: float) -> None:
         mechanism("GRR", 6, eps=2.0).guess(t)
 
 
-def test_the_guess_of_a_changing_value_follows_eps_sequence() -> None:
+def test_the_guess_of_a_changing_value_is_within_range() -> None:
     m = mechanism("L-GRR", 6, eps_inf=1.0, eps_1=0.1)
     for t in (1, 6, 50, 120):
-        assert m.guess_any_values(t) == guessing.bound(m.eps_sequence(t).value, 6)
-    assert m.guess_any_values(10**9) == 1
+        assert m.guess(t) <= m.guess_any_values(t) <= guessing.bound(m.eps_sequence(t).value, 6) * (1 + 1e-12)
+    assert m.guess_any_values(10**9) == 1.0
     for name in LONGITUDINAL:
         for t in (1, 3):
             assert built(name, 3).guess_any_values(t) >= built(name, 3).guess(t) * (1 - 1e-12)

@@ -35,6 +35,7 @@ from ldpstream.mechanisms.grr import (
     symbol_coins,
     unsigned,
 )
+from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.ratios import SymbolRatios
 from ldpstream.mechanisms.terms import DenseTerm
 from ldpstream.producers.device import Device
@@ -181,8 +182,8 @@ class LongitudinalSilence(Silence, Longitudinal):
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return self.spoken.eps_sequence(integer("t", t, 1, MAX_COUNT))
 
-    def _guess(self, t: float) -> float:
-        return self.spoken.guess(t)  # an upper bound: as if no report were silent
+    def _guess(self, t: float) -> Chance:
+        return Chance(self.spoken.guess(t), exact=False)  # an upper bound: as if no report were silent
 
 
 NEW = ("silent", "L-silent")

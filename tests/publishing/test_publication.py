@@ -53,20 +53,20 @@ def test_publications_without_numbers_survive_json() -> None:
 
 
 def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
-    """One report of GRR has the chance p. Ten fresh reports of one value, or of any values, have a loss of 10 ε."""
+    """One report of GRR has the chance p. Ten fresh reports of any values reveal as much as ten reports of one value."""
     once = one_attribute("once", 6, {"l": ("GRR", 1.0)})
     m = once.mechanisms[0][0]
     registry = CollectorRegistry()
     publisher = PrometheusPublisher(once, registry)
-    for step, unchanged, changing in ((0, m.p, m.p), (9, 1 / (1 + 5 * math.exp(-10)), 1 / (1 + 5 * math.exp(-10)))):
+    for step, chance in ((0, m.p), (9, m.guess(10))):
         publisher.publish([conclude(once, 0, step, "step", [[m.empty_table()]], True)])
         shown = {
             name: registry.get_sample_value(
                 f"ldpstream_privacy_guess_{name}_ratio", {"survey": "once", "attribute": "a", "level": "l"}
             )
-            for name in ("without_report", "unchanged", "changing")
+            for name in ("without_report", "unchanged", "changing", "device_unchanged", "device_changing")
         }
-        assert shown == pytest.approx({"without_report": 1 / 6, "unchanged": unchanged, "changing": changing})
+        assert shown == pytest.approx(dict.fromkeys(shown, chance) | {"without_report": 1 / 6})
 
 
 def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:

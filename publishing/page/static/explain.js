@@ -3,8 +3,8 @@
 import { element } from "./dom.js";
 
 const WHY = {
-  unchanged: "For a participant whose value never changes. The chance that somebody who sees all reports of this participant guesses the value. The guesser knows nothing else and considers all values equally likely beforehand. The chance is exact for few reports, and otherwise nearly exact or an upper bound. Below it the privacy loss in nats: each nat multiplies the odds between two values by up to 2.7.",
-  changing: "For a participant whose value may change at every step. The largest chance of a right guess of the value at one step, from all reports. It is an upper bound: the true chance may be smaller. Below it the privacy loss in nats between any two sequences of values.",
+  unchanged: "For a participant whose value never changes. Of 100 people, so many does the best guesser get right, from all reports of this attribute. The guesser knows nothing else and considers all values equally likely beforehand. \"At most\" marks an upper bound, rounded up; all other chances are exact. Below it the chance of a guesser who sees the reports of the whole device, if the other answers give the strongest possible hints. Then the privacy loss in nats: each nat multiplies the odds between two values by up to 2.7.",
+  changing: "For a participant whose values may change at every step. Of 100 people, so often does the best guesser get the value at one step right, from all reports of this attribute; below it, from the whole device with the strongest possible hints. \"At most\" marks an upper bound: the true chance may be smaller. Then the privacy loss in nats between any two sequences of values.",
   year: "The same number after 365 more days, or after the survey's last step if that is earlier, if the participant keeps reporting.",
   blind: "The chance of a right guess without any report: one divided by the number of values.",
   reports: "The number of randomized reports that this estimate uses, and at least how many people sent them. The service cannot tell people apart. It divides the reports by the largest number that one person can send in this time.",

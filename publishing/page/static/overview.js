@@ -1,12 +1,13 @@
 // The table of attributes: privacy first, then people and the most frequent values.
-import { $, chance, element, grouped, nats, percent, plural, silence, table } from "./dom.js";
+import { $, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { state } from "./state.js";
 
-// The chance of a right guess, and the loss below it. A bound is marked as such.
+// The chance of a right guess from the attribute's reports, below it the chance from the whole device and the loss.
 function privacyCell(chances, key, loss, bound, name) {
   const cell = element("td", "", { "data-name": name });
-  cell.append(element("strong", bound ? `up to ${chances[key] > 0.9995 ? "100 %" : chance(chances[key])}` : chance(chances[key])), " ");
+  cell.append(element("strong", guess(chances, key)), " ");
+  if (state.survey.attributes.length > 1) cell.append(element("span", `whole device: ${guess(chances, `${key}_device`)}`, { class: "name" }), " ");
   cell.append(element("span", `${bound ? "≤ " : ""}${nats(chances[loss])}`, { class: "name" }));
   return cell;
 }
@@ -16,8 +17,8 @@ function privacyCells({ now, year }) {
   return [
     privacyCell(now, "guess", "eps_t", false, "unchanged, now"),
     privacyCell(year, "guess", "eps_t", false, "unchanged, in a year"),
-    privacyCell(now, "guess_any_values", "eps_sequence", true, "changing, now"),
-    privacyCell(year, "guess_any_values", "eps_sequence", true, "changing, in a year"),
+    privacyCell(now, "guess_any_values", "eps_sequence", !now.eps_sequence_exact, "changing, now"),
+    privacyCell(year, "guess_any_values", "eps_sequence", !year.eps_sequence_exact, "changing, in a year"),
   ];
 }
 
@@ -56,8 +57,8 @@ function rowsOf(overview, choose) {
 function sentences(overview) {
   return Object.entries(overview.privacy).map(([name, level]) => {
     const info = state.survey.attributes.find((attribute) => attribute.name === overview.attribute).levels.find((x) => x.name === name);
-    const parts = [`${overview.attribute}, level ${name} (${level.mechanism}): one report gives a right guess with a chance of ${chance(info.guess_1)} (${nats(level.eps_1)}).`];
-    if (level.eps_inf !== null) parts.push(`While the value stays the same, no number of reports raises the loss above ${nats(level.eps_inf)} (chance ${chance(info.guess_inf)}).`);
+    const parts = [`${overview.attribute}, level ${name} (${level.mechanism}): one report gives a right guess with a chance of ${guess(info, "guess_1")} (${nats(level.eps_1)}).`];
+    if (level.eps_inf !== null) parts.push(`While the value stays the same, no number of reports raises the loss above ${nats(level.eps_inf)} (chance ${guess(info, "guess_inf")}).`);
     else if (level.eps_lifetime !== null) parts.push(`All reports of a device together lose at most ${nats(level.eps_lifetime)}, whatever the values.`);
     else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
     if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);

@@ -1,0 +1,123 @@
+"""Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
+
+A test between two values v and v' rejects v' with some probability, its power if v is true and its false-alarm rate α if v' is
+true. Let G(α) be the largest power of any test, for any two values. The best guesser among k values guesses v for the outputs
+in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and the sets are disjoint, so the mean s over all
+values satisfies
+
+    s <= G((1-s) / (k-1))
+
+The bound is the largest such s. For one ε-LDP report it is the well-known e^ε / (e^ε + k-1).
+
+The reports of a pair are replaced by **evidence** that reveals at least as much: n independent rounds. A round favours v with
+probability h, v' with probability h e^{-ε}, each by the odds e^ε, and else says nothing. For the one-time mechanisms here a
+report is such a round, or has the same likelihood ratios. The general case: if reports have a loss of at most ε and a total
+variation distance δ, then max_A P(A) - e^x P'(A) is at most δ at x = 0, 0 at x = ε, and convex in e^x. A round with
+h = δ / (1 - e^{-ε}) reaches the straight line between the two, so by Blackwell's theorem it reveals at least as much.
+
+Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
+h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is ours, as written above.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ldpstream.mechanisms.arguments import FloatArray
+
+MAX_ROUNDS = 10**5  # more rounds count as a certain guess
+GRID, FAR = 0.001, 60.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
+SLACK = 1e-9  # covers rounding errors of the sums
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A bound of the evidence between two values: `rounds` independent rounds, as in the module's docstring.
+
+    Attributes:
+        eps: ε, largest loss of a round, in nats.
+        favours: h, at most 1/(1+e^{-ε}).
+        rounds: n; infinite for any number.
+    """
+
+    eps: float
+    favours: float
+    rounds: float = 1
+
+    @classmethod
+    def of_loss(cls, eps: float, distance: float = 1.0) -> Self:
+        """The evidence of any reports with a loss of at most eps and at most this total variation distance."""
+        certain = 1 / (1 + math.exp(-eps))
+        return cls(eps, min(certain, distance / -math.expm1(-eps)))
+
+    @classmethod
+    def worst(cls, several: Iterable[Self]) -> Self:
+        """Evidence that reveals at least as much as each of these."""
+        all_evidence = list(several)
+        eps = max(e.eps for e in all_evidence)
+        favours = max(e.favours * -math.expm1(-e.eps) for e in all_evidence) / -math.expm1(-eps)
+        return cls(eps, min(favours, 1 / (1 + math.exp(-eps))), max(e.rounds for e in all_evidence))
+
+    @property
+    def distance(self) -> float:
+        """The total variation distance of all rounds; 1 for infinitely many."""
+        if self.rounds > MAX_ROUNDS:
+            return 1.0
+        losses, chances = self.losses()
+        return float((chances * -np.expm1(-np.maximum(losses, 0.0))).sum())
+
+    def losses(self) -> tuple[FloatArray, FloatArray]:
+        """Losses in descending order, and their probabilities under v."""
+        n = int(self.rounds)
+        back = math.exp(-self.eps)
+        once = np.array([self.favours, max(0.0, 1 - self.favours * (1 + back)), self.favours * back])
+        size = 2 * n + 1
+        chances = np.maximum(np.fft.irfft(np.fft.rfft(once, size) ** n, size), 0.0) if n > 1 else once
+        return self.eps * np.arange(n, -n - 1, -1.0), np.asarray(chances, np.float64)
+
+
+def guess_bound(k: int, *all_evidence: Evidence) -> float:
+    """Upper bound of the chance of a right guess among k equally likely values, from independent evidence.
+
+    >>> round(guess_bound(4, Evidence(1.0, 0.47536689, 7)), 3)  # seven reports of GRR, k = 4, ε = 1
+    0.751
+    """
+    if any(e.rounds > MAX_ROUNDS or math.isinf(e.eps) for e in all_evidence):
+        return 1.0
+    losses, chances = all_evidence[0].losses()
+    if len(all_evidence) > 1:
+        losses, chances = _joined(all_evidence)
+    power = np.append(0.0, np.cumsum(chances))
+    alarms = np.append(0.0, np.cumsum(chances * np.exp(np.minimum(-losses, FAR))))
+    low, high = 1 / k, 1.0
+    while low < (s := (low + high) / 2) < high:
+        if s <= np.interp((1 - s) / (k - 1), alarms, power):
+            low = s
+        else:
+            high = s
+    return min(1.0, high + SLACK)
+
+
+def _joined(all_evidence: tuple[Evidence, ...]) -> tuple[FloatArray, FloatArray]:
+    """The losses of all evidence together, on a grid. Each loss is rounded up; above `FAR` it is infinite."""
+    n = round(FAR / GRID)
+    total, sure = np.ones(1), 0.0  # probabilities of the losses n, n-1, …, -n on the grid
+    for i, e in enumerate(all_evidence):
+        losses, chances = e.losses()
+        cells = np.ceil(losses / GRID - 1e-9)
+        far = cells > n
+        places = (n - np.maximum(cells[~far], -n)).astype(np.int64)
+        on_grid = np.bincount(places, chances[~far], 2 * n + 1).astype(np.float64)
+        beyond = float(chances[far].sum())
+        if i == 0:
+            total, sure = on_grid, beyond
+            continue
+        size = 4 * n + 1
+        both = np.maximum(np.fft.irfft(np.fft.rfft(total, size) * np.fft.rfft(on_grid, size), size), 0.0)
+        sure = 1 - (1 - sure) * (1 - beyond) + float(both[:n].sum())
+        total = both[n : 3 * n + 1].copy()
+        total[-1] += both[3 * n + 1 :].sum()
+    return np.append(math.inf, GRID * np.arange(n, -n - 1, -1)), np.append(sure, total)

@@ -1,0 +1,70 @@
+"""The chance of a right guess from all reports of a device, which may answer several attributes.
+
+Other attributes may hint at a value. We make no assumption about these hints: the bound holds if the answers to all other
+attributes are the worst functions of the value.
+
+- smp: a device answers one attribute, drawn once, and everybody sees which. The bound is for the devices that drew the
+  attribute that reveals most about the value.
+- spl: a device answers all attributes; the evidence of their reports adds up (`mechanisms.evidence`).
+- rs+fd: as smp, for an observer who knows which answer is true.
+"""
+
+import math
+from functools import lru_cache
+
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.evidence import Evidence, guess_bound
+from ldpstream.mechanisms.guessing import Chance
+from ldpstream.surveys.survey import Survey
+
+
+def reports_in(m: Mechanism, steps: float) -> float:
+    """The largest number of reports of a level in this number of steps; `math.inf` steps: in all."""
+    return (m.lifetime_reports or math.inf) if steps == math.inf else m.reports_in(int(steps))
+
+
+def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *, any_values: bool = False) -> Chance:
+    """Chance of a right guess of an attribute's value from all reports of the device, at the other attributes' worst levels.
+
+    Args:
+        survey: the survey.
+        attribute: number of the attribute.
+        m: the mechanism of the attribute's level.
+        steps: number of steps in which the device reports; `math.inf` only without `any_values`.
+        any_values: false if no attribute's value ever changes; true for the value at one step, if all values may change.
+    """
+    return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values)
+
+
+@lru_cache(maxsize=4096)  # may take a tenth of a second
+def _device_chance(
+    mechanisms: tuple[tuple[Mechanism, ...], ...], collection: str, attribute: int, m: Mechanism, steps: float, any_values: bool
+) -> Chance:
+    reports = reports_in(m, steps)
+    own = m.guess_any_values(int(reports)) if any_values else m.guess(reports)
+    others = [levels for other, levels in enumerate(mechanisms) if other != attribute]
+    if not others:
+        return own
+    if collection == "spl":
+        evidence = [
+            Evidence.worst(o.evidence(reports_in(o, steps), any_values=any_values) for o in levels) for levels in others
+        ]
+        found = guess_bound(m.k, m.evidence(reports, any_values=any_values), *evidence)
+        return Chance(max(own, found), exact=False)
+    hints = [o.guess_hint(m.k, reports_in(o, steps), any_values=any_values) for levels in others for o in levels]
+    return max(own, *hints)
+
+
+def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
+    """The chances of a right guess of a device that has reported as often as possible, by their names in the API.
+
+    `guess`: a value that never changes; `guess_any_values`: the value at one step, if values may change. Both are from the
+    reports of this attribute. With `_device`: from the whole device, see `device_chance`.
+    """
+    t = m.reports_in(steps)
+    return {
+        "guess": m.guess(t),
+        "guess_any_values": m.guess_any_values(t),
+        "guess_device": device_chance(survey, attribute, m, steps),
+        "guess_any_values_device": device_chance(survey, attribute, m, steps, any_values=True),
+    }

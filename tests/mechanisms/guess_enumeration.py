@@ -1,0 +1,92 @@
+"""Chances of a right guess by brute force: all outputs, all sequences of values. For few values and reports only."""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from ldpstream.mechanisms import Longitudinal, Mechanism
+from tests.mechanisms import enumeration
+
+Floats = npt.NDArray[np.float64]
+Likelihoods = dict[tuple[int, ...], Floats]
+
+
+def likelihoods(m: Mechanism, t: int) -> Likelihoods:
+    """P(y|x) over all outputs y of t reports, for every sequence x of t values."""
+    sequences = list(product(range(m.k), repeat=t))
+    if not isinstance(m, Longitudinal):
+        channel = m.channel()
+        return {x: _joined(channel[v] for v in x) for x in sequences}
+    rounds = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2)
+    if m.name.endswith("UE"):
+        bits = range(m.k)
+        return {x: _joined(np.exp(enumeration.bit_log_likelihood(rounds, x, bit)) for bit in bits) for x in sequences}
+    n_functions, n_symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
+    table, of = enumeration.symbol_log_likelihood(n_symbols, rounds, t)
+    row = {x: np.exp(logs) for x, logs in zip(of, table, strict=True)}
+    found: Likelihoods = {}
+    for x in sequences:
+        keys = [m.memo_keys(np.array(x), np.full(t, function)) for function in range(n_functions)]
+        found[x] = np.concatenate([row[tuple(symbols.tolist())] for symbols in keys]) / n_functions
+    return found
+
+
+def _joined(rows: Iterable[Floats]) -> Floats:
+    joint = np.ones(1)
+    for row in rows:
+        joint = np.multiply.outer(joint, row).ravel()
+    return joint
+
+
+def success(rows: Iterable[Floats]) -> float:
+    """Mean success of the best guesser, if row v holds the likelihoods of all outputs under hypothesis v."""
+    table = np.array(list(rows))
+    return float(table.max(axis=0).sum() / len(table))
+
+
+def largest_posterior(rows: Iterable[Floats]) -> float:
+    table = np.array(list(rows))
+    return float((table.max(axis=0) / table.sum(axis=0)).max())
+
+
+def unchanged(m: Mechanism, t: int) -> list[Floats]:
+    of = likelihoods(m, t)
+    return [of[(v,) * t] for v in range(m.k)]
+
+
+def changing(m: Mechanism, t: int) -> Iterable[list[Floats]]:
+    """For all functions that give the other values from the value at the first step: the likelihoods under each such value."""
+    of = likelihoods(m, t)
+    for maps in product(product(range(m.k), repeat=m.k), repeat=t - 1):
+        yield [of[(v, *(f[v] for f in maps))] for v in range(m.k)]
+
+
+def device(asked: Mechanism, others: Sequence[Mechanism], collection: str, t: int) -> float:
+    """The largest success against a value of `asked` that never changes, over all functions from it to the other values."""
+    own, worst = unchanged(asked, t), 0.0
+    rows = [unchanged(other, t) for other in others]
+    for hints in product(*(product(range(other.k), repeat=asked.k) for other in others)):
+        if collection == "spl":
+            cases = [[_joined([own[v], *(r[f[v]] for r, f in zip(rows, hints, strict=True))]) for v in range(asked.k)]]
+        else:
+            cases = [own, *([r[f[v]] for v in range(asked.k)] for r, f in zip(rows, hints, strict=True))]
+        worst = max(worst, *map(success, cases), 0.0)
+    return worst
+
+
+def device_any_values(asked: Mechanism, other: Mechanism, collection: str, t: int) -> float:
+    """The largest success against the value of `asked` at the first of t steps, over all functions to all other values."""
+    theirs, worst = likelihoods(other, t), 0.0
+    hints = list(product(product(range(other.k), repeat=asked.k), repeat=t))
+    for own in changing(asked, t):
+        if collection == "spl":
+            for maps in hints:
+                rows = [_joined([own[v], theirs[tuple(f[v] for f in maps)]]) for v in range(asked.k)]
+                worst = max(worst, success(rows))
+        else:
+            worst = max(worst, success(own))
+    if collection != "spl":
+        worst = max(worst, *(success(theirs[tuple(f[v] for f in maps)] for v in range(asked.k)) for maps in hints))
+    return worst

@@ -1,0 +1,78 @@
+"""Compares the chances of a right guess, from an attribute and from the whole device, with brute force."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys.device_chance import device_chance, guesses
+from tests.mechanisms.guess_enumeration import changing, device, device_any_values, success, unchanged
+
+ONE_TIME, MEMOIZED = ("GRR", "SUE", "OUE"), ("L-GRR", "L-SUE", "L-OSUE")
+
+
+def survey(collection: str, *attributes: tuple[int, dict[str, Any]]) -> Survey:
+    asked = [{"name": f"a{i}", "size": k, "level": [{"name": "l"} | level]} for i, (k, level) in enumerate(attributes)]
+    return parse_survey({
+        "name": "hints", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 86400,
+        "window_steps": 2, "lateness_steps": 1, "collection": collection, "attribute": asked,
+    })  # fmt: skip
+
+
+def drawn(seed: int) -> tuple[Survey, int]:
+    """A random survey of two attributes with two or three values, and a number of reports that brute force can handle."""
+    rng = np.random.default_rng(seed)
+    attributes = []
+    for _ in range(2):
+        eps = float(rng.uniform(0.3, 3))
+        level = (
+            {"mechanism": str(rng.choice(ONE_TIME)), "eps": eps}
+            if rng.random() < 0.5
+            else {"mechanism": str(rng.choice(MEMOIZED)), "eps_inf": 2 * eps, "eps_1": eps}
+        )
+        attributes.append((int(rng.integers(2, 4)), level))
+    collection = ("smp", "spl", "rs+fd")[seed % 3]
+    return survey(collection, *attributes), 2 if collection != "spl" and seed % 2 else 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_brute_force_never_exceeds_the_chances_of_random_surveys(seed: int) -> None:
+    asked, t = drawn(seed)
+    for i, ((m,), (other,)) in enumerate(zip(asked.mechanisms, reversed(asked.mechanisms), strict=True)):
+        told = guesses(asked, i, m, t)
+        m, other = m.device, other.device
+        found = {
+            "guess": success(unchanged(m, t)),
+            "guess_any_values": max(map(success, changing(m, t))),
+            "guess_device": device(m, [other], asked.collection, t),
+            "guess_any_values_device": device_any_values(m, other, asked.collection, t),
+        }
+        for name, chance in told.items():
+            if chance.exact:
+                assert found[name] == pytest.approx(chance, rel=1e-9)
+            assert found[name] <= chance * (1 + 1e-9)
+        assert found["guess"] == pytest.approx(told["guess"], rel=1e-9)
+
+
+def test_a_hint_of_the_attribute_that_the_device_drew() -> None:
+    """b = a: somebody who sees b's report guesses a."""
+    once = survey("smp", (2, {"mechanism": "GRR", "eps": 0.5}), (2, {"mechanism": "GRR", "eps": 4.0}))
+    (m,) = once.mechanisms[0]
+    assert (str(m.guess()), str(device_chance(once, 0, m, 1))) == ("62.2 %", "at most 98.3 %")
+
+
+def test_equal_attributes_add_up_under_spl() -> None:
+    """Three equal attributes with memos at ε = 2 each: brute force gives 72.1 %, one attribute 59.6 %."""
+    memo = {"mechanism": "L-GRR", "eps_inf": 6.0, "eps_1": 3.0}
+    equal = survey("spl", *[(6, memo)] * 3)
+    (m,) = equal.mechanisms[0]
+    p, q = math.exp(2) / (math.exp(2) + 5), 1 / (math.exp(2) + 5)
+    memos = np.full((6, 6), q) + np.eye(6) * (p - q)
+    exact = success(np.einsum("va,vb,vc->vabc", memos, memos, memos).reshape(6, -1))
+    assert f"{100 * exact:.1f}" == "72.1"
+    assert str(m.guess(math.inf)) == "59.6 %"
+    assert exact <= device_chance(equal, 0, m, math.inf) < 0.81
+    assert str(device_chance(equal, 0, m, math.inf)).startswith("at most ")
