@@ -21,7 +21,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -106,34 +106,43 @@ class DataFolder:
             raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
 
     def _begin(self) -> None:
-        """Checks the format, and makes the tables of a new file."""
+        """Opens the file, or closes it again if it cannot be used."""
         try:
-            self._writer = self._connect()
-            application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
-            if (application, found) == (0, 0) and not self._writer.execute("PRAGMA schema_version").fetchone()[0]:
-                self._writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
-                self._writer.execute("PRAGMA journal_mode=WAL")
-                marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
-                self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
-                return
-            if application != APPLICATION:
-                raise FolderError(f"{self.file}: is no data file of ldpstream")
-            if found != FORMAT:
-                remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
-                raise OtherFormat(f"{self.file} has format {found}, this version needs format {FORMAT}; {remedy}")
-            with self.write() as db:
-                self.probe(db)
+            with ExitStack() as opened:
+                self._writer = opened.enter_context(closing(self._connect()))
+                self._prepare()
+                opened.pop_all()
         except sqlite3.Error as error:
             raise FolderError(f"{self.file}: {_reason(error)}") from None
         except StoreUnavailable as error:
             raise FolderError(str(error)) from None
 
+    def _prepare(self) -> None:
+        """Checks the format, and makes the tables of a new file."""
+        application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
+        if (application, found) == (0, 0) and not self._writer.execute("PRAGMA schema_version").fetchone()[0]:
+            self._writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            self._writer.execute("PRAGMA journal_mode=WAL")
+            marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
+            self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
+            return
+        if application != APPLICATION:
+            raise FolderError(f"{self.file}: is no data file of ldpstream")
+        if found != FORMAT:
+            remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
+            raise OtherFormat(f"{self.file} has format {found}, this version needs format {FORMAT}; {remedy}")
+        with self.write() as db:
+            self.probe(db)
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{self.file.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
         )  # fmt: skip
-        for pragma in ("synchronous=FULL", "fullfsync=ON", "secure_delete=ON"):
-            connection.execute(f"PRAGMA {pragma}")
+        with ExitStack() as opened:
+            opened.enter_context(closing(connection))
+            for pragma in ("synchronous=FULL", "fullfsync=ON", "secure_delete=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+            opened.pop_all()
         return connection
 
     @contextmanager

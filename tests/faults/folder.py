@@ -19,7 +19,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,17 @@ class Machine:
         self._answered: list[tuple[bytes, bytes, int]] = []  # by 202: envelope, key, append time
         self._expired: dict[int, Any] = {}  # by offset
         self.done: Counter[str] = Counter()
+        self._open = ExitStack()
         self._start()
+
+    def close(self) -> None:
+        """Closes the data folder."""
+        self._open.close()
 
     # ---- the process
 
     def _start(self) -> None:
-        folder = DataFolder(self._path / str(self._generation))
+        folder = self._open.enter_context(closing(DataFolder(self._path / str(self._generation))))
         self._folder, self._write = folder, folder.write
         folder.write = self._writing  # type: ignore[method-assign]  # every transaction may be the last one
         self._logs = FolderLogs(folder, lambda _: None, lambda: self._now_ms)
@@ -120,7 +125,7 @@ class Machine:
         if self._random.random() < 0.5 and (wal := new / f"{FILE}-wal").exists():
             with wal.open("ab") as file:  # a torn write
                 file.write(self._rng.bytes(int(self._rng.integers(1, 9000))))
-        self._folder.close()
+        self.close()
         shutil.rmtree(old)
         self.done["restarts"] += 1
         self._start()
@@ -211,10 +216,7 @@ class Machine:
         while self._now_ms < SURVEY.closes_ms(last):
             self._now_ms += 5_000
             self._publish()
-        try:
-            self._check()
-        finally:
-            self._folder.close()
+        self._check()
 
     def _log_time(self) -> int:
         return max((one.appended_ms for one in self._log.read(0, 10**6)), default=0)
@@ -279,8 +281,8 @@ def only_inversion() -> Iterator[None]:
 def replay(seed: int) -> Counter[str]:
     """Runs the list of a seed. Raises `Violation` if the invariant does not hold."""
     drawn = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="ldpstream-folder-") as path, only_inversion():
-        machine = Machine(Path(path), seed)
+    folder = tempfile.TemporaryDirectory(prefix="ldpstream-folder-")
+    with folder as path, only_inversion(), closing(Machine(Path(path), seed)) as machine:
         for name in drawn.choices(list(OPERATIONS), list(OPERATIONS.values()), k=LENGTH):
             machine.done[name] += 1
             getattr(machine, name)()

@@ -1,6 +1,7 @@
 """Every short history of a wrong clock: a device in memory, a gateway with the true time, and the laws between them."""
 
 import sqlite3
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,12 +24,13 @@ def survey(level: dict[str, Any], lateness_steps: int, ends: int | None = None) 
 
 
 class Memory:
-    """A device's store in memory, which can return to an earlier state."""
+    """A device's store in memory, which can return to an earlier state. The database is closed with the store."""
 
     path = Path("memory")
 
     def __init__(self) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None)
+        weakref.finalize(self, self.db.close)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:

@@ -12,7 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import combinations, pairwise, product
 from pathlib import Path
@@ -393,9 +393,8 @@ def test_an_unusable_file_is_never_replaced(tmp_path: Path) -> None:
     device = Device(asked, file)
     device.report("q0", 1, 0)
     kept = file.read_bytes()
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE memo SET memo = x'00ff'")
-    connection.close()
     with pytest.raises(DeviceError, match="the memo of q0 is damaged"):
         device.report("q0", 1, 1)
     file.write_bytes(kept[: len(kept) // 2])  # torn
@@ -403,9 +402,8 @@ def test_an_unusable_file_is_never_replaced(tmp_path: Path) -> None:
         with pytest.raises(DeviceError, match="malformed"):
             use()
     file.unlink()
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("PRAGMA user_version = 9")
-    connection.close()
     with pytest.raises(DeviceError, match="format 9"):
         Device(asked, file)
 

@@ -125,7 +125,7 @@ def test_a_text_of_the_same_format_means_the_same(state: Files) -> None:
 
 
 def test_a_device_goes_on_or_refuses(state: Files, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "device") as connection:
+    with closing(sqlite3.connect(tmp_path / "device")) as connection, connection:
         connection.executescript("\n".join(state["devices"]["device"]["sql"]))
         connection.execute(f"PRAGMA user_version = {state['devices']['device']['format']}")
         envelopes = [bytes(row[0]) for row in connection.execute("SELECT envelope FROM sent ORDER BY step, attribute")]
@@ -143,7 +143,7 @@ def test_a_device_goes_on_or_refuses(state: Files, tmp_path: Path) -> None:
 
 def test_a_wallet_keeps_its_charges(state: Files, tmp_path: Path) -> None:
     """Also a survey whose fingerprint changed stays in the budget: its reports were made."""
-    with sqlite3.connect(tmp_path / "wallet") as connection:
+    with closing(sqlite3.connect(tmp_path / "wallet")) as connection, connection:
         connection.executescript("\n".join(state["devices"]["wallet"]["sql"]))
         connection.execute(f"PRAGMA user_version = {state['devices']['wallet']['format']}")
     spent = Wallet(tmp_path / "wallet", for_ever=1000.0).spent().surveys

@@ -151,7 +151,7 @@ def sqlite_files(survey: Survey, folder: Path) -> Files:
                 each.report(attribute, value, step)
     files = {}
     for name in ("device", "wallet"):
-        with sqlite3.connect(folder / name) as connection:
+        with closing(sqlite3.connect(folder / name)) as connection:
             connection.text_factory = str
             [[number]] = connection.execute("PRAGMA user_version").fetchall()
             files[name] = {"format": number, "sql": list(connection.iterdump())}
