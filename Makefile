@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ROOMS := mechanisms surveys runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast fuzz services peers lock clean
+.PHONY: demo test lint fast matrix fuzz services peers lock clean
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
@@ -16,6 +16,9 @@ test:                             ## everything; starts Kafka and Redis for the 
 
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/services
+
+matrix: $(VENV)/.dev              ## the same tests on every Python version that the project supports
+	$(BIN)/python -m tests.matrix
 
 fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelopes and odd count tables than the tests
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)

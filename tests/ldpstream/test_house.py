@@ -14,7 +14,7 @@ from .rooms import MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture, room_of
 
 PURE = [
     "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
-    "estimators", "publishing/publication.py",
+    "estimators", "publishing/publication.py", "publishing/conclusions.py",
 ]  # fmt: skip
 GENERAL = {f"ldpstream.mechanisms.{name}" for name in ("base", "kinds", "location")}
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
