@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ROOMS := mechanisms surveys runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast matrix fuzz services peers lock clean
+.PHONY: demo test lint fast matrix fuzz services peers lock clean quick
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
@@ -13,6 +13,12 @@ demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
 	$(MAKE) --jobs=4 $(VENV)/.dev services peers lint # at once: they mostly wait for downloads
 	$(BIN)/python -m pytest -q -ra -n 3 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
+
+quick: $(VENV)/.dev               ## ruff, the contract of GRR and L-GRR, the rooms, and one run from survey to histogram
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -q -k "GRR or test_house or rs_fd" \
+	  tests/mechanisms/test_contract.py tests/ldpstream/test_house.py tests/ldpstream/test_demo.py
 
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/services
