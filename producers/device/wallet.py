@@ -56,7 +56,7 @@ class Wallet:
             who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. Time is that of the device's clock.
         window_s: length of the window in seconds, in [1, 10^12].
         for_ever: largest loss of all reports between any two histories, in nats, in [1e-9, 1e9]. None for no limit. With this
-            limit the wallet only admits levels with `lifetime_reports` and surveys with `ends`.
+            limit the wallet refuses a level without `lifetime_reports` in a survey without `ends`.
         expect_enrolled: true if the application knows that this wallet has been made before.
 
     Raises:

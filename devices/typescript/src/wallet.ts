@@ -24,7 +24,7 @@ export interface WalletLimits {
   /** Largest loss between histories that differ only within `windowSeconds`, for an observer who has all reports of all times. */
   readonly perWindow?: number;
   readonly windowSeconds?: number; // necessary with `perWindow`
-  /** Largest loss between any two histories. Only levels with `lifetime_reports` and surveys with `ends` fit this limit. */
+  /** Largest loss between any two histories. A level without `lifetime_reports` in a survey without `ends` never fits. */
   readonly forEver?: number;
 }
 
