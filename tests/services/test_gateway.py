@@ -29,6 +29,7 @@ from ldpstream.producers.gateway.intake import OVERHEAD_BYTES
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 from ldpstream.surveys.report_key import HEADER
 
@@ -273,7 +274,7 @@ def test_a_gateway_stopped_under_load_loses_and_doubles_nothing(kafka: str, star
             assert len({envelope in found for envelope in part}) == 1
     log = gateway.log.read_text()
     told_by_us = [line["event"] for line in map(json.loads, log.splitlines()) if line["logger"] == "ldpstream.gateway"]
-    assert [event for event in told_by_us if event not in HEALTH_CHECK] == ["serving", "ended"]
+    assert [event for event in told_by_us if event not in HEALTH_CHECK] == ["serving", TOLD_TO_END, "ended"]
     assert FORWARDED not in log
     assert TOKEN not in log
 
