@@ -7,7 +7,11 @@ import { state } from "./state.js";
 function privacyCell(chances, key, loss, bound, name) {
   const cell = element("td", "", { "data-name": name });
   cell.append(element("strong", guess(chances, key)), " ");
-  if (state.survey.attributes.length > 1) cell.append(element("span", `whole device: ${guess(chances, `${key}_device`)}`, { class: "name" }), " ");
+  if (state.survey.attributes.length > 1) {
+    const device = element("span", "whole device: ", { class: "name wraps" });
+    device.append(element("span", guess(chances, `${key}_device`)));
+    cell.append(device, " ");
+  }
   cell.append(element("span", `${bound ? "≤ " : ""}${nats(chances[loss])}`, { class: "name" }));
   return cell;
 }
