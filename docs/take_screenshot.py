@@ -62,7 +62,8 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None)
                 browser.close()
         finally:
             demo.terminate()
-    Image.open(picture).quantize(128).save(picture, optimize=True)
+    few = Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)  # keeps the colours of thin curves apart
+    few.save(picture, optimize=True)
 
 
 def main() -> None:
