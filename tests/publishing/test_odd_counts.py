@@ -20,7 +20,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.finite import finite
-from ldpstream.publishing.frequencies import NumberEstimate
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
@@ -117,6 +117,19 @@ def test_nothing_that_is_not_finite_is_published(number: float) -> None:
     assert made.estimators["mi"] == sound.estimators["mi"]
     assert (made.numbers, made.change, made.diagnostics.drift_sigma) == ({}, None, None)
     assert msgspec.json.decode(msgspec.json.encode(made), type=Publication) == made
+
+
+@pytest.mark.parametrize("ends", [[0.1, 0.2, 0.3, 0.4], [math.inf] * 4])
+def test_missing_shares_have_no_intervals(ends: list[float]) -> None:
+    honest = concluded()
+    k = len(honest.estimators["eb"].frequencies)
+    odd = msgspec.structs.replace(honest.estimators["eb"], frequencies=[None] * k, low=ends[:k], high=ends[:k])
+    found = finite(msgspec.structs.replace(honest, estimators=honest.estimators | {"eb": odd}))
+    assert found.estimators["eb"] == Frequencies.nothing(k)
+    assert found.diagnostics.failed == ("eb",)
+    missing = msgspec.structs.replace(odd, low=None, high=None)
+    kept = msgspec.structs.replace(honest, estimators=honest.estimators | {"eb": missing})
+    assert finite(kept) == kept
 
 
 def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
