@@ -57,6 +57,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         guess_once: chance that an observer of one report guesses the value; before the report, the k values are equally likely.
         guess_unchanged: chance of a right guess from all reports of an unchanged value.
         guess_any: chance of a right guess of the value at one step from all reports, for any values.
+        exact_guesses: False for each of these chances that is an upper bound.
     """
 
     mechanism: str
@@ -67,9 +68,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     mse_filtered: float | None
     eps_sequence: float
     exact: bool
-    guess_once: Chance
-    guess_unchanged: Chance
-    guess_any: Chance
+    guess_once: float
+    guess_unchanged: float
+    guess_any: float
+    exact_guesses: tuple[bool, bool, bool]
+
+    @property
+    def guesses(self) -> list[Chance]:
+        """The three chances."""
+        found = (self.guess_once, self.guess_unchanged, self.guess_any)
+        return [Chance(guess, exact=exact) for guess, exact in zip(found, self.exact_guesses, strict=True)]
 
 
 def evolving(s: Setting, rng: np.random.Generator) -> IntArray:
@@ -139,7 +147,7 @@ def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generat
             smooth = filtered(step, counts, m.p, m.q)
         found += [np.mean((x - truth) ** 2) / repeats for x in (step, last_mean(step, s.window), smooth)]
     reports = m.reports_in(s.steps)
-    loss = m.eps_sequence(reports)
+    loss, guesses = m.eps_sequence(reports), (m.guess(1), m.guess(reports), m.guess_any_values(reports))
     return Row(
         mechanism=name,
         eps_inf=eps,
@@ -149,7 +157,8 @@ def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generat
         mse_filtered=None if memo else float(found[2]),
         eps_sequence=loss.value,
         exact=loss.exact,
-        guess_once=m.guess(1),
-        guess_unchanged=m.guess(reports),
-        guess_any=m.guess_any_values(reports),
+        guess_once=float(guesses[0]),
+        guess_unchanged=float(guesses[1]),
+        guess_any=float(guesses[2]),
+        exact_guesses=(guesses[0].exact, guesses[1].exact, guesses[2].exact),
     )

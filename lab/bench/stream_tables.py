@@ -47,7 +47,7 @@ def memo_table(rows: list[Row]) -> Table:
             f"{row.eps_1:.3g}",
             *("–" if error is None else millionths(error) for error in errors),
             f"{'' if row.exact else '≤ '}{row.eps_sequence:.5g}",
-            *(str(guess).replace("at most", "≤") for guess in (row.guess_once, row.guess_unchanged, row.guess_any)),
+            *(str(guess).replace("at most", "≤") for guess in row.guesses),
         )
     return table
 
