@@ -19,7 +19,7 @@ LEAST_CHANCE = 1e-9  # limits the weight of rarer outputs: one such output nearl
 
 
 class HashingScore(NamedTuple):
-    """What the score of local hashing depends on.
+    """The parameters that determine the score of local hashing.
 
     Attributes:
         pool: the hash functions.

@@ -1,4 +1,4 @@
-"""What the estimates of a process rest on: counts, log, results. `Cluster` has them in Redis and Kafka."""
+"""The engine of a process gives each survey its counts, log and results. `Cluster` has them in Redis and Kafka."""
 
 from collections.abc import Callable
 from typing import Protocol

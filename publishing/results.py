@@ -123,7 +123,7 @@ class MemoryResults:
 
 
 class KeptResults(ABC):
-    """What the stores of kept publications share: they hold the JSON of each publication by its key.
+    """Common base of the stores of kept publications, which hold the JSON of each publication by its key.
 
     A publication that this version cannot decode counts as missing (`StoredReader`).
 

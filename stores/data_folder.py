@@ -220,7 +220,7 @@ class DataFolder:
 
 
 class SurveyPart:
-    """What the folder has of one survey. Nothing is asked before the first transaction, in which a new survey gets its number.
+    """The folder's rows of one survey. The first transaction gives a new survey its number; nothing is asked before.
 
     Args:
         folder: the data folder.

@@ -136,7 +136,7 @@ def test_a_foreign_count_table_is_refused(folder: DataFolder) -> None:
 
 
 def test_a_torn_write_ahead_log_has_every_commit_that_ended(path: Path, tmp_path: Path) -> None:
-    """A crash may leave any part of what was written after the last sync. What was synced before is whole."""
+    """A crash may leave any part of the bytes that were written after the last sync. The earlier bytes are whole."""
     rng, ends = np.random.default_rng(5), [0]
     with closing(DataFolder(path)) as folder:
         wal = path / f"{FILE}-wal"
