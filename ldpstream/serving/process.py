@@ -40,6 +40,9 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path) -> None:
     watch = SurveyWatch(paths)
     with closing(DataFolder(data)) as folder:
         keeper = FolderKeeper(folder, watch)
+        if watch.only_file is not None:  # a changed survey is refused before anything starts
+            for text in list(watch.surveys.values()):
+                keeper.check(text.survey, write=True)
         estimates = _Estimates(paths, settings, folder)
         estimates.start()
         try:
