@@ -45,8 +45,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page = context.new_page()
         said: list[str] = []
         asked: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        # a closed page shows errors to nobody: on a busy machine its event stream outlives it, until the server ends
+        page.on("console", lambda message: None if page.is_closed() else said.append(message.text))
+        page.on("pageerror", lambda error: None if page.is_closed() else said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         opened.append((context, url, said, asked))
         page.goto(url)
