@@ -51,8 +51,16 @@ def _device_chance(
         ]
         found = guess_bound(m.k, m.evidence(reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
-    hints = [o.guess_hint(m.k, reports_in(o, steps), any_values=any_values) for levels in others for o in levels]
-    return max(own, *hints)
+    first: dict[tuple[str, float], Mechanism] = {}  # one mechanism stands for all with its signature and number of reports
+    for o in (o for levels in mechanisms for o in levels):
+        first.setdefault((o.signature, reports_in(o, steps)), o)
+    kinds = {(o.signature, reports_in(o, steps)) for levels in others for o in levels}
+    return max(own, *(_hint(first[kind], m.k, kind[1], any_values) for kind in sorted(kinds)))
+
+
+@lru_cache(maxsize=4096)
+def _hint(o: Mechanism, k: int, reports: float, any_values: bool) -> Chance:
+    return o.guess_hint(k, reports, any_values=any_values)
 
 
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
