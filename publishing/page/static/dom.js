@@ -45,19 +45,25 @@ export function points(x, size = x) {
 }
 
 const answers = new Map(); // since the last publication
+let forgotten = 0; // how often `forget` was called
 
 export async function get(path) {
   if (answers.has(path)) return answers.get(path);
+  const begun = forgotten;
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
+  if (begun !== forgotten) return body; // asked before the publication: not kept
   if (answers.size >= 64) answers.delete(answers.keys().next().value);
   answers.set(path, body);
   return body;
 }
 
 // Forgets the answers, after a publication.
-export const forget = () => answers.clear();
+export function forget() {
+  forgotten += 1;
+  answers.clear();
+}
 
 export function table(box, head, rows) {
   const first = element("tr");
