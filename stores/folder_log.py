@@ -62,10 +62,10 @@ class FolderLog:
         """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records."""
         with self._part.write() as db:
             deleted = db.execute(
-                "DELETE FROM record WHERE survey = ?1 AND place IN (SELECT place FROM record WHERE survey = ?1 AND "
-                "appended_ms < ?2 AND place < (SELECT next_offset FROM checkpoint WHERE survey = ?1 AND part = ?3) "
-                "ORDER BY place LIMIT ?4)",
-                (self._part.id, before_ms, PARTITION, limit),
+                "DELETE FROM record WHERE survey = :survey AND place IN (SELECT place FROM record WHERE survey = :survey AND "
+                "appended_ms < :before_ms AND place < "
+                "(SELECT next_offset FROM checkpoint WHERE survey = :survey AND part = :part) ORDER BY place LIMIT :limit)",
+                {"survey": self._part.id, "before_ms": before_ms, "part": PARTITION, "limit": limit},
             ).rowcount
         if deleted:
             self._part.shrink()

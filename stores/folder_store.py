@@ -86,7 +86,8 @@ class FolderCountStore(CountStore):
                     where = (self._part.id, partition, before_step)
                     db.execute("DELETE FROM pane WHERE survey = ? AND part = ? AND step < ?", where)
                     db.execute(
-                        "UPDATE checkpoint SET pruned_below = max(pruned_below, ?3) WHERE survey = ?1 AND part = ?2", where
+                        "UPDATE checkpoint SET pruned_below = max(pruned_below, ?) WHERE survey = ? AND part = ?",
+                        (before_step, self._part.id, partition),
                     )
 
     # ---- rows
