@@ -114,7 +114,8 @@ class Process:
             with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=PATIENCE_S) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as refused:
-            return refused.code
+            with refused:
+                return refused.code
         except OSError:
             return 0
 

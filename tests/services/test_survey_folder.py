@@ -146,7 +146,8 @@ class Gateway:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as refused:
-            return refused.code, json.load(refused)["title"]
+            with refused:
+                return refused.code, json.load(refused)["title"]
         except OSError:
             return 0, ""
 
