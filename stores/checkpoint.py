@@ -89,6 +89,12 @@ class Checkpoint:
         """
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 
+    def starts_from(self, stored: "Checkpoint | None", expected: tuple[int, str] | None) -> bool:
+        """True if the stored checkpoint has the expected position, and its writer is the one from which this change starts."""
+        if stored is None:
+            return expected is None
+        return stored.position == expected and stored.writer == self.base_writer
+
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
     """Returns the first open step: the earliest step of which a record appended at `newest_ms` may still carry reports."""

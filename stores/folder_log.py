@@ -5,6 +5,7 @@ If it jumps ahead, the steps up to the new time close, as they would if the time
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from sqlite3 import Connection
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ from ldpstream.stores.data_folder import DataFolder, SurveyPart
 from ldpstream.surveys import Survey
 
 PARTITION: Final = 0  # the only partition of a log in a folder
+READ_BYTES: Final = 16_000_000  # a read ends with the record that reaches this size
 
 
 class StoredRecord(NamedTuple):
@@ -50,13 +52,16 @@ class FolderLog:
         return int(appended_ms)
 
     def read(self, offset: int, limit: int) -> list[StoredRecord]:
-        """Returns the first records from an offset on, at most `limit`."""
-        with self._part.read() as db:
-            found = db.execute(
-                "SELECT place, appended_ms, value, key FROM record WHERE survey = ? AND place >= ? ORDER BY place LIMIT ?",
-                (self._part.id, offset, limit),
-            ).fetchall()
-        return [StoredRecord(*row) for row in found]
+        """Returns the first records from an offset on, at most `limit`, and at most `READ_BYTES` and one record."""
+        found, n_bytes = list[StoredRecord](), 0
+        query = "SELECT place, appended_ms, value, key FROM record WHERE survey = ? AND place >= ? ORDER BY place LIMIT ?"
+        with self._part.read() as db, closing(db.execute(query, (self._part.id, offset, limit))) as rows:
+            for row in rows:
+                found.append(StoredRecord(*row))
+                n_bytes += len(found[-1].value)
+                if n_bytes >= READ_BYTES:
+                    break
+        return found
 
     def expire(self, before_ms: int, limit: int) -> int:
         """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records."""

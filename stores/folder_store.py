@@ -50,9 +50,7 @@ class FolderCountStore(CountStore):
             stored = self._heads(db).get(partition)
             if stored is not None and change.same_change(stored):
                 return True
-            if (None if stored is None else stored.position) != expected:
-                return False
-            if stored is not None and stored.writer != change.base_writer:
+            if not change.starts_from(stored, expected):
                 return False
             missing = json.dumps(change.missing) if change.missing else ""
             values = (

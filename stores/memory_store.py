@@ -31,9 +31,7 @@ class MemoryCountStore(CountStore):
             stored = self._checkpoints.get(partition)
             if stored is not None and change.same_change(stored):
                 return True
-            if (None if stored is None else stored.position) != expected:
-                return False
-            if stored is not None and stored.writer != change.base_writer:
+            if not change.starts_from(stored, expected):
                 return False
             panes = ({} if stored is None else stored.panes) | change.panes
             written = replace(

@@ -3,8 +3,6 @@
 import secrets
 from collections.abc import Callable
 
-import structlog
-
 from ldpstream.agents import metrics
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.tally import Record, Records
@@ -19,8 +17,6 @@ from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import PARTITION, FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey
-
-log = structlog.get_logger("ldpstream.serve")
 
 AT_ONCE = 20_000  # records in one commit
 KEPT_MS = WEEK_MS  # how long counted reports stay in the log, as in Kafka

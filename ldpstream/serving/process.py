@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
-import structlog
-
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.publishing.estimator_process import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
@@ -21,8 +19,6 @@ from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.surveys.folder import SurveyFolder
-
-log = structlog.get_logger("ldpstream.serve")
 
 
 def serve(paths: Sequence[Path], settings: Settings, data: Path) -> None:

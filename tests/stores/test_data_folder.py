@@ -56,6 +56,13 @@ def test_a_transaction_is_on_the_disk_when_it_ends(folder: DataFolder) -> None:
         assert db.execute("PRAGMA secure_delete").fetchone()[0] == 1  # expired reports leave no bytes behind
 
 
+def test_one_read_takes_bounded_memory(folder: DataFolder) -> None:
+    append(folder, *(bytes(4_000_000) for _ in range(6)), b"end")
+    log = FolderLog(folder, SURVEY, lambda: NOW_MS)
+    assert [one.offset for one in log.read(0, 1000)] == [0, 1, 2, 3]
+    assert [one.offset for one in log.read(4, 1000)] == [4, 5, 6]
+
+
 def test_append_times_never_go_back(folder: DataFolder) -> None:
     assert append(folder, b"a", b"b", now_ms=NOW_MS) == NOW_MS
     assert append(folder, b"c", now_ms=NOW_MS - 5000) == NOW_MS
