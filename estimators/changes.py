@@ -24,9 +24,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.integrate import quad
-from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
@@ -66,7 +64,7 @@ class Change:
         value with the highest score. The interval assumes that the step of the jump is right.
         """
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
-        half = float(norm.isf(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
+        half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
         return self.size - half, self.size + half
 
 
@@ -92,9 +90,11 @@ def run_length(score: float, k: int = 1) -> float:
 
     Source: Siegmund and Venkatraman 1995, Annals of Statistics 23(1), theorem 1; ν as approximated by Siegmund and Yakir 2007.
     """
+    from scipy.integrate import quad  # slow to load; only the thresholds need it
 
     def overshoot(x: float) -> float:
-        return float(2 / x * (norm.cdf(x / 2) - 0.5) / (x / 2 * norm.cdf(x / 2) + norm.pdf(x / 2)))
+        below, density = float(ndtr(x / 2)), math.exp(-(x**2) / 8) / math.sqrt(2 * math.pi)
+        return 2 / x * (below - 0.5) / (x / 2 * below + density)
 
     area = quad(lambda x: x * overshoot(x) ** 2, score / math.sqrt(STARTS), score)[0]
     return OPTIMISM * math.sqrt(2 * math.pi) * math.exp(score**2 / 2) / (score * float(area) * k)
@@ -115,6 +115,8 @@ def threshold(k: int, steps: float = RUN_LENGTH) -> float:
     [4.56, 4.91, 5.8]
     """
     k, steps = integer("k", k, 1, 2**31), real("steps", steps, 100, 1e12)
+    from scipy.optimize import brentq  # slow to load
+
     return float(brentq(lambda score: math.log(SECOND * run_length(score, k) / steps), 1.5, 12.0))
 
 

@@ -41,7 +41,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
-from scipy.stats import binom, norm
 
 from ldpstream.estimators.estimate import Estimate, groups_of
 from ldpstream.estimators.likelihood import mle
@@ -115,13 +114,14 @@ def _floor(below: FloatArray) -> LogP | None:
         return None
     k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
     degrees = np.arange(max(1, k // 2 - reach), min(k, k // 2 + reach) + 1)
-    log_p = binom.logpmf(degrees, k, 0.5) + log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
+    log_binomial = special.gammaln(k + 1) - special.gammaln(degrees + 1) - special.gammaln(k - degrees + 1) - k * math.log(2)
+    log_p = log_binomial + log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
     return float(special.logsumexp(log_p)), -1
 
 
 def _least(below: FloatArray) -> LogP | None:
     """Tests the smallest of k counts, with Bonferroni's bound."""
-    return (math.log(below.size) + float(norm.logcdf(below.min())), -1) if below.size else None
+    return (math.log(below.size) + float(special.log_ndtr(below.min())), -1) if below.size else None
 
 
 def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
@@ -191,7 +191,7 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
         return None
     scores = np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
     sigma = float(scores.max())
-    return Drift(sigma, int(scores.argmax()), min(1.0, scores.size * 2 * float(norm.sf(sigma))))
+    return Drift(sigma, int(scores.argmax()), min(1.0, scores.size * 2 * float(special.ndtr(-sigma))))
 
 
 def mass_below_zero(estimate: Estimate) -> float:

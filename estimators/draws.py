@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -62,5 +62,5 @@ class Draws:
         reached = max(outside, 1 / (len(self.shares) + 1))
         ends = np.quantile(self.shares, [reached, 1 - reached], axis=0, method="weibull")
         mean = self.shares.mean(axis=0)
-        ends = mean + (ends - mean) * norm.isf(outside) / norm.isf(reached)
+        ends = mean + (ends - mean) * ndtri(outside) / ndtri(reached)
         return np.clip(ends[0] - self.below, 0, 1), np.clip(ends[1] + self.above, 0, 1)

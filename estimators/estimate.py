@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
@@ -69,7 +69,7 @@ class Estimate:
         if self.posterior is not None:
             low, high = self.posterior.interval(level)
             return np.minimum(low, self.frequencies), np.maximum(high, self.frequencies)
-        half = norm.ppf(0.5 + level / 2) * self.standard_errors
+        half = ndtri(0.5 + level / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
 
     def band(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:

@@ -27,7 +27,7 @@ be about 0.00001 and would miss the truth. The ends therefore move outwards by a
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ldpstream.estimators.value_likelihood import LARGE, ValueLikelihood
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -111,7 +111,7 @@ class Posterior:
         """
         below = (1 - level) * self._part_below()
         low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]
-        z = norm.ppf(0.5 + level / 2)
+        z = ndtri(0.5 + level / 2)
         chosen = z * np.sqrt(self.mean * (1 - self.mean) / self.people)
         low, high = self.mean + self.widening * (low - self.mean), self.mean + self.widening * (high - self.mean)
         below, above = np.abs(self.mean - low), np.abs(high - self.mean)

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate
@@ -65,7 +65,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     value = float(draws.mean(axis=0) @ middles)
     low, high = _ends(value, draws @ middles, level, (1.0, 1.0), at)
     if (unshrunk := posterior.unshrunk) is not None:
-        centre, reach = float(unshrunk.shares @ middles), norm.isf((1 - level) / 2) * unshrunk.error_of_mean(middles)
+        centre, reach = float(unshrunk.shares @ middles), -ndtri((1 - level) / 2) * unshrunk.error_of_mean(middles)
         low, high = _joined((low, high), (centre - reach, centre + reach), unshrunk.weight, at)
     return Number(value, low, high)
 
@@ -156,7 +156,7 @@ def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: floa
 def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
     """Returns the numbers between which the unbiased distribution function may reach q."""
     reached, error = unshrunk.cumulative()
-    reach = norm.isf((1 - level) / 2) * error
+    reach = -ndtri((1 - level) / 2) * error
     first = int(np.argmax(reached + reach >= q))
     last = int(np.flatnonzero(reached - reach <= q)[-1])
     low = np.interp(q, (reached + reach)[first - 1 : first + 1], edges[first - 1 : first + 1])

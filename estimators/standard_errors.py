@@ -1,7 +1,6 @@
 """Standard errors of maximum-likelihood estimates."""
 
 import numpy as np
-from scipy.linalg import helmert
 
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
 from ldpstream.mechanisms import Mechanism
@@ -77,6 +76,8 @@ def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact
             of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
         hessian += n * of_report
         score += n / each * of_person
+    from scipy.linalg import helmert  # slow to load
+
     along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
     inner = along @ hessian @ along.T
     scale = np.linalg.eigvalsh(inner)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
-from scipy.optimize import minimize_scalar
-from scipy.stats import norm
 
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.table import CountTable
@@ -39,7 +37,7 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
         span = 2 ** math.ceil(math.log2(80 * math.sqrt(variance) + 64))  # 40 standard deviations on either side of the mean
         log_p = log_tail_of_ones(m, rounds, table.n, steps, found, excess > 0, span)
     else:
-        log_p = float(norm.logsf(abs(excess) / math.sqrt(variance)))
+        log_p = float(special.log_ndtr(-abs(excess) / math.sqrt(variance)))
     return math.log(2) + log_p, 1 if excess > 0 else -1
 
 
@@ -74,6 +72,8 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
         chance = float(chances[sign * offsets >= sign * (found - centre)].sum())
         if chance > RAREST:
             return math.log(min(chance, 1.0))
+
+    from scipy.optimize import minimize_scalar  # slow to load; only very rare numbers of ones need it
 
     def log_bound(t: float) -> float:
         return float(log_g(math.expm1(sign * t)) - sign * t * found)

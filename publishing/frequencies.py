@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
@@ -18,7 +18,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 Withheld = Literal["bias", "levels"]
 PUBLISHED_LEVEL = 0.95  # of the published intervals
-NORMAL = float(norm.ppf(0.5 + PUBLISHED_LEVEL / 2))  # half of a normal interval with this level, in standard errors
+NORMAL = float(ndtri(0.5 + PUBLISHED_LEVEL / 2))  # half of a normal interval with this level, in standard errors
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Ends:
         normal distribution, which is an approximation."""
         if level == PUBLISHED_LEVEL:
             return self.low, self.high
-        scale = norm.ppf(0.5 + level / 2) / NORMAL
+        scale = ndtri(0.5 + level / 2) / NORMAL
         low, high = (self.frequencies + scale * (end - self.frequencies) for end in (self.low, self.high))
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.differences import difference_errors
@@ -238,7 +238,7 @@ class ApiResponses:
         people = max(self.people(first), self.people(second))
         errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
         differences = other.frequencies - one.frequencies
-        half, wide = (float(norm.isf((1 - confidence) / 2 / n)) * errors for n in (1, attribute.k))
+        half, wide = (float(-ndtri((1 - confidence) / 2 / n)) * errors for n in (1, attribute.k))
         shown = np.arange(attribute.k) if top is None else np.argsort(-np.abs(differences), kind="stable")[:top]
         truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
         truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
