@@ -22,6 +22,7 @@ h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is o
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -29,11 +30,13 @@ import numpy as np
 from ldpstream.mechanisms.arguments import FloatArray
 
 MAX_ROUNDS = 10**5  # more rounds count as a certain guess
-GRID, FAR = 0.001, 60.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
+GRID, FAR = 0.001, 30.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
+CELLS = round(FAR / GRID)
+FFT = 2 ** math.ceil(math.log2(4 * CELLS + 1))
 SLACK = 1e-9  # covers rounding errors of the sums
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Evidence:
     """A bound of the evidence between two values: `rounds` independent rounds, as in the module's docstring.
 
@@ -87,9 +90,7 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
     """
     if any(e.rounds > MAX_ROUNDS or math.isinf(e.eps) for e in all_evidence):
         return 1.0
-    losses, chances = all_evidence[0].losses()
-    if len(all_evidence) > 1:
-        losses, chances = _joined(all_evidence)
+    losses, chances = all_evidence[0].losses() if len(all_evidence) == 1 else _joined(tuple(sorted(all_evidence)))
     power = np.append(0.0, np.cumsum(chances))
     alarms = np.append(0.0, np.cumsum(chances * np.exp(np.minimum(-losses, FAR))))
     low, high = 1 / k, 1.0
@@ -101,23 +102,44 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
     return min(1.0, high + SLACK)
 
 
+@lru_cache(maxsize=8)  # all attributes with one level join the same evidence
 def _joined(all_evidence: tuple[Evidence, ...]) -> tuple[FloatArray, FloatArray]:
     """The losses of all evidence together, on a grid. Each loss is rounded up; above `FAR` it is infinite."""
-    n = round(FAR / GRID)
-    total, sure = np.ones(1), 0.0  # probabilities of the losses n, n-1, …, -n on the grid
-    for i, e in enumerate(all_evidence):
-        losses, chances = e.losses()
-        cells = np.ceil(losses / GRID - 1e-9)
-        far = cells > n
-        places = (n - np.maximum(cells[~far], -n)).astype(np.int64)
-        on_grid = np.bincount(places, chances[~far], 2 * n + 1).astype(np.float64)
-        beyond = float(chances[far].sum())
-        if i == 0:
-            total, sure = on_grid, beyond
-            continue
-        size = 4 * n + 1
-        both = np.maximum(np.fft.irfft(np.fft.rfft(total, size) * np.fft.rfft(on_grid, size), size), 0.0)
-        sure = 1 - (1 - sure) * (1 - beyond) + float(both[:n].sum())
-        total = both[n : 3 * n + 1].copy()
-        total[-1] += both[3 * n + 1 :].sum()
-    return np.append(math.inf, GRID * np.arange(n, -n - 1, -1)), np.append(sure, total)
+    kinds = iter(sorted(set(all_evidence)))
+    total = _repeated(first := next(kinds), all_evidence.count(first))
+    for kind in kinds:
+        total = total.join(_repeated(kind, all_evidence.count(kind)))
+    return np.append(math.inf, GRID * np.arange(CELLS, -CELLS - 1, -1)), np.append(total.sure, total.chances)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OnGrid:
+    """Probabilities of the losses CELLS, CELLS-1, …, -CELLS on the grid, and of an infinite loss."""
+
+    chances: FloatArray
+    sure: float
+
+    def join(self, other: "_OnGrid") -> "_OnGrid":
+        mine = np.fft.rfft(self.chances, FFT)
+        theirs = mine if other is self else np.fft.rfft(other.chances, FFT)
+        both = np.maximum(np.fft.irfft(mine * theirs, FFT), 0.0)
+        sure = 1 - (1 - self.sure) * (1 - other.sure) + float(both[:CELLS].sum())
+        chances = both[CELLS : 3 * CELLS + 1].copy()
+        chances[-1] += both[3 * CELLS + 1 : 4 * CELLS + 1].sum()
+        return _OnGrid(chances, sure)
+
+
+def _repeated(e: Evidence, n: int) -> _OnGrid:
+    """n times the same evidence, by repeated squaring."""
+    losses, chances = e.losses()
+    cells = np.ceil(losses / GRID - 1e-9)
+    far = cells > CELLS
+    places = (CELLS - np.maximum(cells[~far], -CELLS)).astype(np.int64)
+    square = _OnGrid(np.bincount(places, chances[~far], 2 * CELLS + 1).astype(np.float64), float(chances[far].sum()))
+    total = square if n % 2 else None
+    while n := n // 2:
+        square = square.join(square)
+        if n % 2:
+            total = square if total is None else total.join(square)
+    assert total is not None
+    return total

@@ -1,11 +1,13 @@
 """Compares the chance of a right guess and the largest chance with the channel (one report) and with brute force (several)."""
 
 import math
+from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, guessing, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, evidence, guessing, mechanism
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.guessing import Chance
@@ -134,13 +136,46 @@ def test_the_bound_is_that_of_the_loss_for_one_report_and_below_it_for_more() ->
             assert guess_bound(k, many) <= joint + 1e-9 <= guess_bound(k, many) * 1.008
 
 
+def test_joined_evidence_is_the_dense_convolution_of_its_losses() -> None:
+    """Repeated squaring must neither drop nor repeat a part. Each part's losses lie on the grid here."""
+    parts = [*[Evidence.of_loss(0.5)] * 5, *[Evidence.of_loss(1.25, 0.2)] * 2, Evidence(2.0, 0.3, 3)]
+    dense = {0.0: 1.0}
+    for part in parts:
+        losses, chances = part.losses()
+        joined = Counter[float]()
+        for (a, p), (b, q) in product(dense.items(), zip(losses.tolist(), chances.tolist(), strict=True)):
+            joined[round(a + b, 9)] += p * q
+        dense = dict(joined)
+    losses, chances = evidence._joined(tuple(sorted(parts)))
+    places = [int(np.abs(losses - loss).argmin()) for loss in dense]
+    assert losses[places] == pytest.approx(list(dense), abs=1e-9)
+    assert chances[places] == pytest.approx(list(dense.values()), abs=1e-12)
+    assert chances.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_attributes_with_one_level_join_their_evidence_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimator asks for the bounds of all attributes after each step."""
+    joins, join = Counter[int](), evidence._OnGrid.join
+
+    def counted(self: evidence._OnGrid, other: evidence._OnGrid) -> evidence._OnGrid:
+        joins[0] += 1
+        return join(self, other)
+
+    monkeypatch.setattr(evidence._OnGrid, "join", counted)
+    evidence._joined.cache_clear()
+    kinds = [Evidence.of_loss(eps) for eps in (0.3, 0.7)]
+    for own in (0, 1) * 10:
+        guess_bound(10, kinds[own], *[kinds[own]] * 9, *[kinds[1 - own]] * 10)
+    assert joins[0] == 9  # 3 squares and 1 product for 10 equal parts, twice; then both kinds
+
+
 def test_evidence_of_any_size_stays_in_range() -> None:
     for eps in (1e-9, 1.0, 700.0):
         for rounds in (1, 2, 1000, 10**5, 10**6, math.inf):
-            evidence = Evidence(eps, guessing.bound(eps, 2), rounds)
+            some = Evidence(eps, guessing.bound(eps, 2), rounds)
             for k in (2, 10**6):
-                assert 1 / k <= guess_bound(k, evidence) <= 1
-                assert 1 / k <= guess_bound(k, evidence, Evidence.of_loss(2.0, 0.3)) <= 1
+                assert 1 / k <= guess_bound(k, some) <= 1
+                assert 1 / k <= guess_bound(k, some, Evidence.of_loss(2.0, 0.3)) <= 1
 
 
 @pytest.mark.parametrize(
