@@ -13,16 +13,17 @@ from ldpstream.stores.data_folder import DataFolder, SurveyPart
 from ldpstream.surveys import Survey
 
 PARTITION: Final = 0  # the only partition of a log in a folder
-READ_BYTES: Final = 16_000_000  # a read ends with the record that reaches this size
+READ_BYTES: Final = 8_000_000  # a read ends within `CHUNK` records after this size
+CHUNK: Final = 16
 
 
-class StoredRecord(NamedTuple):
-    """A record as the folder stores it: offset, append time in Unix ms, envelope (empty: a marker), report key (or empty)."""
+class StoredRecords(NamedTuple):
+    """Records as columns: offsets, append times in Unix ms, envelopes (empty: a marker), and report keys (or empty)."""
 
-    offset: int
-    appended_ms: int
-    value: bytes
-    key: bytes
+    offsets: Sequence[int] = ()
+    appended_ms: Sequence[int] = ()
+    values: Sequence[bytes] = ()
+    keys: Sequence[bytes] = ()
 
 
 class FolderLog:
@@ -51,17 +52,15 @@ class FolderLog:
         db.execute("UPDATE survey SET end = ?, newest_ms = ? WHERE id = ?", (end + len(records), appended_ms, me))
         return int(appended_ms)
 
-    def read(self, offset: int, limit: int) -> list[StoredRecord]:
-        """Returns the first records from an offset on, at most `limit`, and at most `READ_BYTES` and one record."""
-        found, n_bytes = list[StoredRecord](), 0
+    def read(self, offset: int, limit: int) -> StoredRecords:
+        """Returns the first records from an offset on, at most `limit`. Their size is bounded, see `READ_BYTES`."""
+        found, n_bytes = list[tuple[int, int, bytes, bytes]](), 0
         query = "SELECT place, appended_ms, value, key FROM record WHERE survey = ? AND place >= ? ORDER BY place LIMIT ?"
         with self._part.read() as db, closing(db.execute(query, (self._part.id, offset, limit))) as rows:
-            for row in rows:
-                found.append(StoredRecord(*row))
-                n_bytes += len(found[-1].value)
-                if n_bytes >= READ_BYTES:
-                    break
-        return found
+            while n_bytes < READ_BYTES and (some := rows.fetchmany(CHUNK)):
+                found += some
+                n_bytes += sum(len(value) for _, _, value, _ in some)
+        return StoredRecords(*zip(*found, strict=True))
 
     def expire(self, before_ms: int, limit: int) -> int:
         """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ldpstream.agents import metrics
 from ldpstream.agents.fold import PartitionFold
-from ldpstream.agents.tally import Record, Records
+from ldpstream.agents.tally import Records
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.schedule import LogPosition
@@ -101,8 +101,9 @@ class Counter:
         return survey.closes_ms(step) if step >= 0 else 0
 
     def _count(self) -> None:
-        while found := self._log.read(self._fold.next_offset, AT_ONCE):
-            for records in Records.of([Record(*one) for one in found]).by_step(self._survey):
+        while (found := self._log.read(self._fold.next_offset, AT_ONCE)).offsets:
+            all_records = Records(found.offsets, found.appended_ms, found.values, found.keys if any(found.keys) else None)
+            for records in all_records.by_step(self._survey):
                 result = self._fold.feed(records)
                 metrics.count(result, 1)
                 if result.gap is not None:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from prometheus_client import CollectorRegistry
 
+from ldpstream.agents.tally import Record
 from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.schedule import Schedule
@@ -201,9 +202,9 @@ class Machine:
         """Counted reports expire. In the service they are kept for a week, so the first steps are published by then."""
         if self.results.progress() is None:
             return
-        before = {one.offset: one for one in self._log.read(0, 10**6)}
+        before = self._in_log()
         self._alive(lambda: self._log.expire(self._now_ms - self._random.randint(0, 20_000), 1000))
-        left = {one.offset for one in self._log.read(0, 10**6)}
+        left = set(self._log.read(0, 10**6).offsets)
         self._expired |= {offset: one for offset, one in before.items() if offset not in left}
 
     # ---- the end
@@ -218,11 +219,14 @@ class Machine:
             self._publish()
         self._check()
 
+    def _in_log(self) -> dict[int, Record]:
+        return {record.offset: record for record in map(Record, *self._log.read(0, 10**6))}
+
     def _log_time(self) -> int:
-        return max((one.appended_ms for one in self._log.read(0, 10**6)), default=0)
+        return max(self._log.read(0, 10**6).appended_ms, default=0)
 
     def _check(self) -> None:
-        log = {one.offset: one for one in self._log.read(0, 10**6)} | self._expired
+        log = self._in_log() | self._expired
         records = [log[offset] for offset in sorted(log)]
         verdicts = judge_log(records, lambda value, at_ms: judge(SURVEY, value, at_ms))
         steps: dict[int, Counter[int]] = {}

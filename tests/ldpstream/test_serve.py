@@ -144,13 +144,14 @@ def series(served: Served, step: int) -> tuple[int, bool]:
 def check(served: Served, devices: list[Devices], published: dict[int, tuple[int, bool]]) -> None:
     survey, accepted = served.survey, set[bytes]().union(*(device.accepted for device in devices))
     with closing(DataFolder(served.data)) as folder:
-        records = [one for one in FolderLog(folder, survey, now_ms).read(0, 10**6) if one.value]
+        log = FolderLog(folder, survey, now_ms).read(0, 10**6)
         stored = {key: numbers_of(table) for key, table in FolderCountStore(folder, survey).tables(range(10**6)).items()}
         pruned = FolderCountStore(folder, survey).snapshot()[0].pruned_below
+    records = [record for record in map(Record, *log[:3]) if record.value]
     first: dict[bytes, Record] = {}
-    for one in records:
-        if not tally(survey, [record := Record(one.offset, one.appended_ms, one.value)]).rejected:
-            first.setdefault(one.value, record)
+    for record in records:
+        if not tally(survey, [record]).rejected:
+            first.setdefault(record.value, record)
     wanted = {key: numbers_of(table) for key, table in tally(survey, list(first.values())).counts.items()}
     assert accepted <= first.keys()
     assert {key: one for key, one in stored.items() if key.step >= pruned} == {

@@ -11,7 +11,7 @@ import pytest
 
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import FILE, FORMAT, DataFolder, FolderError, backup
-from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_log import CHUNK, FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.formats import OtherFormat
 from tests.agents.samples import make_survey
@@ -39,7 +39,7 @@ def append(folder: DataFolder, *values: bytes, now_ms: int = NOW_MS) -> int:
 
 
 def values(folder: DataFolder) -> list[bytes]:
-    return [one.value for one in FolderLog(folder, SURVEY, lambda: NOW_MS).read(0, 1000)]
+    return list(FolderLog(folder, SURVEY, lambda: NOW_MS).read(0, 1000).values)
 
 
 def test_only_the_owner_may_read_the_folder(folder: DataFolder) -> None:
@@ -57,10 +57,11 @@ def test_a_transaction_is_on_the_disk_when_it_ends(folder: DataFolder) -> None:
 
 
 def test_one_read_takes_bounded_memory(folder: DataFolder) -> None:
-    append(folder, *(bytes(4_000_000) for _ in range(6)), b"end")
+    append(folder, *(bytes(1_000_000) for _ in range(40)), b"end")
     log = FolderLog(folder, SURVEY, lambda: NOW_MS)
-    assert [one.offset for one in log.read(0, 1000)] == [0, 1, 2, 3]
-    assert [one.offset for one in log.read(4, 1000)] == [4, 5, 6]
+    assert log.read(0, 1000).offsets == tuple(range(CHUNK))
+    assert log.read(CHUNK, 1000).offsets == tuple(range(CHUNK, 2 * CHUNK))
+    assert log.read(2 * CHUNK, 1000).offsets == tuple(range(2 * CHUNK, 41))
 
 
 def test_append_times_never_go_back(folder: DataFolder) -> None:
@@ -71,7 +72,7 @@ def test_append_times_never_go_back(folder: DataFolder) -> None:
     assert log.mark([0]) == {0: NOW_MS + 1}
     assert log.ends() == {0: 5}
     assert log.earliest_ms() == NOW_MS
-    assert [tuple(one) for one in log.read(2, 2)] == [(2, NOW_MS, b"c", b""), (3, NOW_MS + 1, b"d", b"")]
+    assert log.read(2, 2) == ((2, 3), (NOW_MS, NOW_MS + 1), (b"c", b"d"), (b"", b""))
 
 
 def test_the_log_of_a_survey_keeps_its_id(path: Path) -> None:
