@@ -258,6 +258,27 @@ def gateway_command(
     write_json(json, msgspec.to_builtins(result))
 
 
+@app.command(name="one-machine")
+def one_machine_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure `ldpstream serve` beside the gateway on the configured Kafka: three minutes (Linux only).
+
+    The command needs Redis too, and cleans up like `service`.
+    """
+    from lab.bench import gateway, one_machine
+    from lab.bench.gateway_tables import machine_notes, requests_table
+
+    sizes = (gateway.QUICK, one_machine.QUICK) if quick else (gateway.FULL, one_machine.FULL)
+    with _on_services() as progress:
+        result = one_machine.bench(load_settings(), *sizes, progress)
+    console.print(requests_table("Requests to serve, and to the gateway with Kafka", result.served))
+    for line in machine_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
 @app.command(name="service")
 def service_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,

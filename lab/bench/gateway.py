@@ -118,12 +118,12 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
         folder = Path(place)
         with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
-            single, batches = _bodies(site.survey, folder)
-            with _gateway(site, folder) as (process, port):
+            single, batches = bodies(site.survey, folder)
+            with running_gateway(site, folder) as (process, port):
                 seen("the gateway, one report a request")
-                result.served.append(_measure("gateway", process.pid, port, sizes, ENVELOPE, single, 1))
+                result.served.append(measure("gateway", process.pid, port, sizes, ENVELOPE, single, 1))
                 seen(f"the gateway, batches of {BATCH}")
-                result.served.append(_measure("gateway, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
+                result.served.append(measure("gateway, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
                 seen("the gateway under overload")
                 result.overload = _overload(site, port, sizes, single)
         for name, command in _others(folder).items():
@@ -133,7 +133,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
             seen(name)
             port = free_port()
             with _running([part.format(folder=folder, port=port) for part in command], folder, port) as pid:
-                result.served.append(_measure(name, pid, port, sizes, ENVELOPE, single, 1))
+                result.served.append(measure(name, pid, port, sizes, ENVELOPE, single, 1))
     return result
 
 
@@ -148,7 +148,7 @@ def _others(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def _bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
+def bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
     """Writes bodies with one report each and bodies with batches. Returns the two files."""
     rng = np.random.default_rng(SEED)
     reports = random_reports(survey, 0, POOL, rng)
@@ -161,19 +161,19 @@ def _bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
+def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     """Runs `ldpstream gateway`, and yields it once it is ready."""
     tokens, port = folder / "tokens", free_port()
     tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
     rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
     given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}
     process = site.gateway(**rates, **given, LDPSTREAM_GATEWAY_CONNECTIONS="100000")
-    site.until(lambda: _answers(port), [process], "the gateway is ready")
+    site.until(lambda: answers(port), [process], "the gateway is ready")
     yield process, port
     process.stop()
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     """True if the server answers 200 to `/ready`."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
@@ -203,10 +203,10 @@ def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
             process.terminate()
 
 
-def _measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path, reports: int) -> Served:
-    _load(port, sizes.connections, min(WARM_UP_S, sizes.seconds), kind, file)
+def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path, reports: int) -> Served:
+    load(port, sizes.connections, min(WARM_UP_S, sizes.seconds), kind, file)
     before = _cpu_s(pid)
-    told = _load(port, sizes.connections, sizes.seconds, kind, file)
+    told = load(port, sizes.connections, sizes.seconds, kind, file)
     cpu_s = _cpu_s(pid) - before
     if set(told["statuses"]) != {"202"} or told["closed"]:
         raise BenchError(f"{name}: answers by status {told['statuses']}, {told['closed']} connections closed")
@@ -215,14 +215,14 @@ def _measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path
 
 def _overload(site: Site, port: int, sizes: Sizes, file: Path) -> Overload:
     before = _records(site)
-    told = _load(port, sizes.overload, sizes.seconds, ENVELOPE, file)
+    told = load(port, sizes.overload, sizes.seconds, ENVELOPE, file)
     statuses, records = {int(status): count for status, count in told["statuses"].items()}, _records(site) - before
     if statuses.get(202, 0) > records:
         raise BenchError(f"{statuses.get(202, 0):,} reports acknowledged, {records:,} in the log")
     return Overload(sizes.overload, told["seconds"], statuses, records)
 
 
-def _load(port: int, connections: int, seconds: float, kind: str, file: Path) -> dict[str, Any]:
+def load(port: int, connections: int, seconds: float, kind: str, file: Path) -> dict[str, Any]:
     command = ["-m", "lab.bench.gateway_load", str(port), str(connections), str(seconds), kind, str(file)]
     done = subprocess.run([sys.executable, *command], capture_output=True, check=False)
     if done.returncode:

@@ -1,8 +1,12 @@
 """Terminal table and notes of the gateway's benchmark."""
 
+from collections.abc import Sequence
+
+import numpy as np
 from rich.table import Table
 
-from lab.bench.gateway import GatewayBench
+from lab.bench.gateway import GatewayBench, Served
+from lab.bench.one_machine import OneMachine
 from ldpstream.terminal import NONE, table
 
 DEVICES = 1e9  # each sends one report an hour
@@ -10,13 +14,18 @@ DEVICES = 1e9  # each sends one report an hour
 
 def gateway_table(result: GatewayBench) -> Table:
     """Table of the servers: processor time in µs, cores for a billion devices that report every hour, waiting times in ms."""
-    shown = table("Requests to the gateway, and to servers that do nothing with them", "server", "CPU µs/request",
-                  "µs/report", "cores for 10⁹/h", "p50 ms", "p99 ms")  # fmt: skip
-    for row in result.served:
-        ours = row.server.startswith("gateway")
+    return requests_table("Requests to the gateway, and to servers that do nothing with them", result.served)
+
+
+def requests_table(title: str, served: Sequence[Served]) -> Table:
+    """Table of servers, with their processor time, their rate and their waiting times."""
+    shown = table(title, "server", "CPU µs/request", "µs/report", "cores for 10⁹/h", "reports/s", "p50 ms", "p99 ms")
+    for row in served:
+        ours = row.server.startswith(("gateway", "serve"))
         cores = f"{DEVICES / 3600 * row.cpu_us / 1e6 / row.reports:.1f}" if ours else NONE
         per_report = f"{row.cpu_us / row.reports:.1f}" if ours else NONE
-        shown.add_row(row.server, f"{row.cpu_us:.1f}", per_report, cores, f"{row.p50_ms:.0f}", f"{row.p99_ms:.0f}")
+        rate = f"{row.requests * row.reports / row.seconds:,.0f}"
+        shown.add_row(row.server, f"{row.cpu_us:.1f}", per_report, cores, rate, f"{row.p50_ms:.0f}", f"{row.p99_ms:.0f}")
     return shown
 
 
@@ -29,3 +38,14 @@ def gateway_notes(result: GatewayBench) -> list[str]:
             f"{over.connections} connections for {over.seconds:.0f} s: {answers}; {over.records:,} records in the log."
         )
     return notes
+
+
+def machine_notes(result: OneMachine) -> list[str]:
+    """Sentences on `serve` that the table does not show."""
+    p50, p99 = np.percentile(result.closes_s, [50, 99])
+    return [
+        f"serve: {result.idle_mib:.0f} MiB idle, {result.peak_mib:.0f} MiB at most after {result.reports:,} reports; "
+        f"{result.bytes_per_report:.0f} bytes on disk for a report.",
+        f"After a kill: ready after {result.ready_s:.1f} s, all acknowledged reports counted after {result.counted_s:.1f} s.",
+        f"From a step's close to its histograms: p50 {p50:.2f} s, p99 {p99:.2f} s, {len(result.closes_s)} steps.",
+    ]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.bench import gateway
+from lab.bench import gateway, one_machine
 from lab.bench.gateway import BATCH, QUICK, GatewayBench, Overload, Served, bench
-from lab.bench.gateway_tables import gateway_notes, gateway_table
+from lab.bench.gateway_tables import gateway_notes, gateway_table, machine_notes
 from lab.bench.service_site import BenchError
 from ldpstream.runtime.settings import Settings
 
@@ -31,9 +31,25 @@ def test_the_gateway_is_measured_and_the_log_has_what_it_acknowledged(
     assert result.missing == ["another server"]
 
 
+def test_serve_is_measured_beside_the_gateway(kafka: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDPSTREAM_KAFKA", kafka)
+    monkeypatch.setenv("LDPSTREAM_REDIS", redis_url)
+    result = one_machine.bench(Settings(), QUICK, one_machine.QUICK)
+    assert held(kafka) == (set(), set())
+    servers = ["gateway, Kafka", "gateway, Kafka, batches", "serve", "serve, batches"]
+    assert [(row.server, row.reports) for row in result.served] == list(zip(servers, (1, BATCH) * 2, strict=True))
+    assert result.reports >= result.served[2].requests + BATCH * result.served[3].requests > 0
+    assert result.peak_mib >= result.idle_mib > 0
+    assert result.counted_s >= result.ready_s > 0
+    assert len(result.closes_s) == one_machine.QUICK.steps
+    assert min(result.closes_s) > 0
+    for text in (f"{result.reports:,} reports", "p99"):
+        assert any(text in note for note in machine_notes(result))
+
+
 def test_an_acknowledged_report_that_is_not_in_the_log_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: the benchmark must notice a loss."""
-    monkeypatch.setattr(gateway, "_load", lambda *_: {"seconds": 1.0, "statuses": {"202": 5, "503": 1}, "closed": 0})
+    monkeypatch.setattr(gateway, "load", lambda *_: {"seconds": 1.0, "statuses": {"202": 5, "503": 1}, "closed": 0})
     records = iter([10, 14])
     monkeypatch.setattr(gateway, "_records", lambda _: next(records))
     site: Any = None  # the replaced functions do not use it

@@ -1,0 +1,212 @@
+"""Measures `ldpstream serve` beside the gateway with Kafka, in one run and with the same load generator.
+
+- *requests*: as in `bench gateway`. The processor time of `serve` includes counting and estimates; the gateway's does not.
+- *memory*: resident when idle, and the peak after all requests.
+- *disk*: bytes of the data folder for each report.
+- *restart*: `serve` is killed (SIGKILL) after its last answer, and started again; the time runs until it is ready, and until
+  every acknowledged report is counted.
+- *close*: from a step's close to its histograms in the folder, for attributes with `K` values.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load, measure, running_gateway
+from lab.bench.gateway_load import TOKEN
+from lab.bench.service_load import ATTRIBUTES, SEED, Asked, random_reports, write_survey
+from lab.bench.service_site import Process, Site, free_port
+from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
+from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.producers.gateway.client import GatewaySink
+from ldpstream.publishing.progress import Progress
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.data_folder import FILE
+from ldpstream.surveys import seal
+
+K, MECHANISMS = 1000, ("L-OSUE", "L-OLH")
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSizes:
+    """Attributes, measured steps, seconds of a step, and reports of an attribute in a step."""
+
+    attributes: int
+    steps: int
+    step_s: int
+    reports: int
+
+
+FULL, QUICK = CloseSizes(20, 15, 3, 1000), CloseSizes(2, 2, 2, 50)
+
+
+@dataclass(slots=True)
+class OneMachine:
+    """Results.
+
+    Attributes:
+        served: requests of the gateway with Kafka, and of `serve`.
+        idle_mib, peak_mib: resident memory of `serve`: when idle, and at most in all requests.
+        reports, bytes_per_report: reports in the data folder, and the folder's bytes for each.
+        ready_s, counted_s: seconds from the start after a kill.
+        closes_s: seconds from each step's close to its histograms.
+    """
+
+    served: list[Served] = field(default_factory=list)
+    idle_mib: float = 0.0
+    peak_mib: float = 0.0
+    reports: int = 0
+    bytes_per_report: float = 0.0
+    ready_s: float = 0.0
+    counted_s: float = 0.0
+    closes_s: list[float] = field(default_factory=list)
+
+
+class Machine:
+    """A process of `ldpstream serve`; close it after use.
+
+    Args:
+        folder: an existing folder.
+        file: the survey's file.
+    """
+
+    def __init__(self, folder: Path, file: Path) -> None:
+        self._folder, self._file, self.data = folder, file, folder / "data"
+        (folder / "tokens").write_text(f"{TOKEN}\n")
+        self.port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        """Starts the process."""
+        rates = dict.fromkeys((f"LDPSTREAM_GATEWAY_{name}" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")), "1e9")
+        given = {
+            "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0",
+            "LDPSTREAM_GATEWAY_TOKENS_FILE": str(self._folder / "tokens"), "LDPSTREAM_GATEWAY_CONNECTIONS": "100000",
+        }  # fmt: skip
+        arguments = ["serve", str(self._file), "--data", str(self.data)]
+        self.process = Process("ldpstream", arguments, rates | given, self._folder / "serve.log")
+
+    def close(self) -> None:
+        self.process.stop()
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits until a condition holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.process.check()
+            if time.monotonic() > deadline:
+                raise self.process.failed(f"{what}: not within {PATIENCE_S:g} s")
+            time.sleep(0.01)
+
+    def ready(self) -> None:
+        """Waits until the gateway is ready."""
+        self.until(partial(answers, self.port), "serve is ready")
+
+    def ask(self, query: str) -> list[Any]:
+        """Reads the data beside the running process."""
+        with closing(sqlite3.connect(f"file:{self.data / FILE}?mode=ro", uri=True)) as db:
+            return db.execute(query).fetchall()
+
+    def counted(self) -> bool:
+        """True if every record is counted."""
+        return self.ask("SELECT max(end) FROM survey") == self.ask("SELECT max(next_offset) FROM checkpoint")
+
+    def resident_mib(self) -> float:
+        """Resident memory now."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmRSS:"))
+
+
+def bench(settings: Settings, sizes: Sizes, close: CloseSizes, seen: Callable[[str], None] = lambda _: None) -> OneMachine:
+    """Runs all measurements, with topics of their own, which it deletes afterwards.
+
+    Args:
+        settings: addresses of Kafka and Redis, and how to log in.
+        sizes, close: the sizes of the requests, and of the steps that close.
+        seen: called with the name of each measurement.
+
+    Raises:
+        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
+        BenchError: if a process fails, or a request is refused.
+    """
+    result = OneMachine()
+    with TemporaryDirectory(prefix="ldpstream-bench-") as place:
+        folder = Path(place)
+        with Site(settings, folder, DAY_S, ATTRIBUTES, 1) as site:
+            single, batches = bodies(site.survey, folder)
+            with running_gateway(site, folder) as (process, port):
+                seen("gateway and Kafka")
+                result.served.append(measure("gateway, Kafka", process.pid, port, sizes, ENVELOPE, single, 1))
+                result.served.append(measure("gateway, Kafka, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
+            own = folder / "one"
+            own.mkdir()
+            with closing(Machine(own, site.file)) as machine:
+                seen("serve")
+                _requests(machine, result, sizes, single, batches)
+                seen("serve is killed")
+                _restart(machine, result)
+        seen("from a step's close to its histograms")
+        _closes(folder, result, close)
+    return result
+
+
+def _requests(machine: Machine, result: OneMachine, sizes: Sizes, single: Path, batches: Path) -> None:
+    machine.ready()
+    time.sleep(1)
+    result.idle_mib = machine.resident_mib()
+    pid = machine.process.pid
+    result.served.append(measure("serve", pid, machine.port, sizes, ENVELOPE, single, 1))
+    result.served.append(measure("serve, batches", pid, machine.port, sizes, BATCH_KIND, batches, BATCH))
+    machine.until(machine.counted, "all reports are counted")
+    result.reports = machine.ask("SELECT sum(end) FROM survey")[0][0]
+    result.bytes_per_report = (machine.data / FILE).stat().st_size / result.reports
+    result.peak_mib = machine.process.peak_mib or 0.0
+
+
+def _restart(machine: Machine, result: OneMachine) -> None:
+    """Kills the process while batches arrive, so that it has reports to count when it starts."""
+    load(machine.port, 10, 0.5, BATCH_KIND, machine.data.parent.parent / "batches")
+    machine.process.kill()
+    began = time.perf_counter()
+    machine.start()
+    machine.ready()
+    result.ready_s = time.perf_counter() - began
+    machine.until(machine.counted, "all reports are counted")
+    result.counted_s = time.perf_counter() - began
+
+
+def _closes(folder: Path, result: OneMachine, sizes: CloseSizes) -> None:
+    asked: tuple[Asked, ...] = tuple((f"a{i}", K, MECHANISMS[i % 2]) for i in range(sizes.attributes))
+    own = folder / "closing"
+    own.mkdir()
+    survey, rng = write_survey(own / "survey.toml", "closing", sizes.step_s, asked), np.random.default_rng(SEED)
+    given = [random_reports(survey, attribute, sizes.reports, rng) for attribute in range(sizes.attributes)]
+    with closing(Machine(own, own / "survey.toml")) as machine:
+        machine.ready()
+        with closing(GatewaySink(f"http://127.0.0.1:{machine.port}", token=TOKEN)) as sink:
+            for measured in range(-2, sizes.steps):  # the first two steps warm up
+                step = survey.step_at(now_ms()) + 1
+                time.sleep(survey.opens_ms(step) / 1000 - time.time())
+                for attribute, reports in enumerate(given):
+                    sink.send(seal(survey, attribute, 0, step, reports))
+                sink.flush()
+                machine.until(partial(_published, machine, step), "an estimate")
+                if measured >= 0:
+                    result.closes_s.append(time.time() - survey.closes_ms(step) / 1000)
+
+
+def _published(machine: Machine, step: int) -> bool:
+    """True if the step is published."""
+    rows = machine.ask("SELECT progress FROM progress")
+    return bool(rows) and msgspec.json.decode(rows[0][0], type=Progress).next_step > step
