@@ -1,5 +1,6 @@
 """The commands of the service on one machine: `serve` runs it, and `backup` copies its data."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +23,9 @@ def serve(surveys: SurveyPaths, data: Data = Path("ldpstream-data")) -> None:
     It needs neither Kafka nor Redis. With several files or a folder it serves all surveys, and follows changes of the files."""
     settings = load_settings()
     start_log(settings.log_level)
-    say(_first_line(settings, data))
     from ldpstream.serving.process import serve as serve_surveys  # only here: this module loads slowly
 
-    serve_surveys(surveys, settings, data)
+    serve_surveys(surveys, settings, data, partial(say, _first_line(settings, data)))
 
 
 def _first_line(settings: Settings, data: Path) -> str:

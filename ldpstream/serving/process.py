@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,14 @@ from ldpstream.stores.data_folder import DataFolder
 from ldpstream.surveys.folder import SurveyFolder
 
 
-def serve(paths: Sequence[Path], settings: Settings, data: Path) -> None:
+def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callable[[], None]) -> None:
     """Serves surveys until SIGTERM or SIGINT.
 
     Args:
         paths: survey files and folders of survey files, as for the services.
         settings: ports, tokens, certificate and limits, as for gateway and estimator. Kafka and Redis are not used.
         data: the data folder; created if missing.
+        usable: called once surveys, settings and folder can be used.
 
     Raises:
         UserError: if a survey, a setting or the folder cannot be used.
@@ -39,6 +40,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path) -> None:
         if watch.only_file is not None:  # a changed survey is refused before anything starts
             for text in list(watch.surveys.values()):
                 keeper.check(text.survey, write=True)
+        usable()
         estimates = _Estimates(paths, settings, folder)
         estimates.start()
         try:
