@@ -25,7 +25,7 @@ class Turns(Generic[Key]):
         self._at_ms: dict[Key, int] = {}
 
     def put(self, survey: Key, at_ms: int) -> None:
-        """Sets the time of the survey's next turn. Of equal times, the one that was set first goes first."""
+        """Sets the time of the survey's next turn. If two times are equal, the survey that was set first goes first."""
         self.remove(survey)
         self._at_ms[survey] = at_ms
 
