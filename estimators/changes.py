@@ -136,7 +136,7 @@ def detectable(k: int, standard_error: float) -> float:
     return FOUND * threshold(k) * standard_error
 
 
-class Evidence:
+class JumpScores:
     """Scores of all values and of the last `STARTS` observed steps.
 
     Attributes:

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldpstream.estimators.changes import RUN_LENGTH, Change, Evidence, normalized, threshold
+from ldpstream.estimators.changes import RUN_LENGTH, Change, JumpScores, normalized, threshold
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
@@ -94,7 +94,7 @@ class LocalLevel:
         self._level = np.full(shape, np.nan)
         self._variance = np.full(shape, np.nan)
         self._lasting = np.zeros(k)
-        self._evidence = Evidence(k)
+        self._evidence = JumpScores(k)
         self._weights = self._weighed()
 
     @property

@@ -32,7 +32,7 @@ Intervals = Literal["always", "unless biased", "never"]
 
 
 @dataclass(frozen=True)
-class Counts:
+class AttributeCounts:
     """The counts of an attribute over a span.
 
     Attributes:
@@ -90,14 +90,14 @@ class PublishedEstimator:
     max_k: int | None = None
     default: bool = False
     intervals: Intervals = "always"
-    make: Callable[[Counts], Estimate] | None
+    make: Callable[[AttributeCounts], Estimate] | None
 
-    def estimate(self, counts: Counts) -> Estimate:
+    def estimate(self, counts: AttributeCounts) -> Estimate:
         """Calculates the estimate from the counts of a span."""
         assert self.make is not None, f"{self.name} has no estimate from one span"
         return self.make(counts)
 
-    def withheld(self, estimate: Estimate, counts: Counts) -> Withheld | None:
+    def withheld(self, estimate: Estimate, counts: AttributeCounts) -> Withheld | None:
         """Returns "bias" if the estimate has no intervals that cover the truth, otherwise None."""
         if self.intervals == "always" or np.isnan(estimate.frequencies).any():
             return None
@@ -106,12 +106,12 @@ class PublishedEstimator:
         return "bias" if bias(estimate, counts.inversion, counts.free) > MAX_BIAS else None
 
 
-def _empirical_bayes(counts: Counts) -> Estimate:
+def _empirical_bayes(counts: AttributeCounts) -> Estimate:
     widths = np.diff(counts.edges) if counts.in_order and counts.edges is not None else None
     return empirical_bayes(counts.groups, ordered=counts.in_order, widths=widths, steps=counts.reports)
 
 
-def _ibu(counts: Counts) -> Estimate:
+def _ibu(counts: AttributeCounts) -> Estimate:
     iterations = min(10_000, max(100, MAX_IBU_WORK // (counts.k * len(counts.groups))))
     return ibu(counts.groups, max_iter=iterations, steps=counts.reports, likelihood="support")
 

@@ -8,7 +8,7 @@ person reported. The standard errors allow for a person who reports in the cohor
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing.catalogue import Counts, estimators
+from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
@@ -38,7 +38,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
         withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
-        default, counts = estimators(mechanisms)[0], Counts(groups, most_reports, asked.in_order, asked.edges)
+        default, counts = estimators(mechanisms)[0], AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
         estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
         edges = edges_of(asked, mechanisms)
         numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)

@@ -9,7 +9,7 @@ from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms import CountTable, Mechanism
-from ldpstream.publishing.catalogue import Counts, estimators
+from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
 from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
@@ -42,7 +42,7 @@ def conclude(
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
     groups, reports = pooled(mechanisms, panes)
-    counts, attempts = Counts(groups, reports, asked.in_order, asked.edges), Attempts()
+    counts, attempts = AttributeCounts(groups, reports, asked.in_order, asked.edges), Attempts()
     raw, nothing = counts.inversion, Estimate.of_nothing(asked.k, counts.n)
     moved = None
     if before is not None:

@@ -1,7 +1,7 @@
-"""The thresholds at which the page, the API and the alerts warn. Each number stands here only.
+"""The thresholds at which the page, the API, the dashboards and the alerts warn. Each number stands here only.
 
 The alerts (`deploy/prometheus/alerts.yaml`) and the documents state the same numbers, and `tests/deploy/test_thresholds.py`
-compares them. The page gets the numbers from `/api/v1/survey`.
+compares them. The page gets its numbers from `/api/v1/survey`.
 """
 
 from typing import Final
@@ -9,3 +9,6 @@ from typing import Final
 FIT_LIMIT: Final = 6.0  # of |fit_z|: the chance of a larger score is 2e-9, so the reports are forged or the survey is wrong
 ALARM_CHANCE: Final = 5.7e-7  # of `drift_p` and `levels_p`: the chance of five standard errors, on either side
 OVERDUE_MS: Final = 120_000  # how long an estimate may be late, in ms
+LAG_LIMIT: Final = 10_000  # records in the log that are not counted yet
+REJECTED_LIMIT: Final = 0.05  # share of the envelopes that the agents reject
+BUDGET_LIMIT: Final = 0.8  # share of `eps_lifetime` that the reports have used

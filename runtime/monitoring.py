@@ -44,13 +44,13 @@ def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
         return page
 
     try:
-        server = make_server(host, port, answer, _Server, _Silent)
+        server = make_server(host, port, answer, _MetricsServer, _Silent)
     except OSError as error:
         raise cannot_listen("METRICS", host, port, error) from None
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _MetricsServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 

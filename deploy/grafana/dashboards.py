@@ -49,7 +49,7 @@ from panel_shapes import (
 )
 
 from ldpstream.publishing.catalogue import ESTIMATORS
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, OVERDUE_MS, REJECTED_LIMIT
 
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
@@ -184,10 +184,10 @@ PRIVACY = (
     Panel(number, "Reports a second", "Counted by all agents.", "short",
           (("sum(rate(ldpstream_reports_total[$__rate_interval]))", "reports/s"),), 6, 4, empty="no agent"),
     Panel(number, "Records waiting", "In the log, not yet in a count table.", "short",
-          ((f"max(ldpstream_lag_records{LEVELS})", "records"),), 6, 4, ((None, "green"), (10_000, "red")), "no estimator"),
+          ((f"max(ldpstream_lag_records{LEVELS})", "records"),), 6, 4, ((None, "green"), (LAG_LIMIT, "red")), "no estimator"),
     Panel(number, "Envelopes rejected", "Of the envelopes of the last 15 minutes.", "percentunit",
           (("sum(rate(ldpstream_rejected_total[15m])) / sum(rate(ldpstream_records_total[15m]))", "rejected"),), 6, 4,
-          ((None, "green"), (0.05, "red")), "no envelopes"),
+          ((None, "green"), (REJECTED_LIMIT, "red")), "no envelopes"),
     Panel(number, "Agents that count", "Agents with at least one partition.", "none",
           (("count(ldpstream_partitions > 0) or vector(0)", "agents"),), 6, 4, ((None, "red"), (1, "green"))),
     Panel(counts, "Envelopes by outcome", "Counted, and rejected by reason.", "suffix:/s",
@@ -202,7 +202,7 @@ PRIVACY = (
           empty="no agent"),
     Panel(late, "Estimate overdue", "Time since the next estimate was due; 0: not due yet.", "s",
           ((f"clamp_min(time() - max by (survey) (ldpstream_next_estimate_due_timestamp_seconds{LEVELS}), 0)", "{{survey}}"),),
-          steps=((None, "transparent"), (120, "red")), empty="no estimator"),
+          steps=((None, "transparent"), (OVERDUE_MS // 1000, "red")), empty="no estimator"),
     Panel(recoveries, "Recoveries in the time shown",
           "Gaps, refused commits and records delivered twice are harmless; lost records are not.", "locale",
           ((happened("ldpstream_gaps_total"), "gaps"),

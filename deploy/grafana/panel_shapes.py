@@ -18,6 +18,8 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMappingResult,
 )
 
+from ldpstream.publishing.thresholds import BUDGET_LIMIT
+
 LEAST_P = 1e-9  # end of the p-values' axis, which is logarithmic; a smaller p-value is drawn here
 NO_REPORT, UNCHANGED, CHANGING, USED = "No report", "Value unchanged", "Value changing", "Bound used"
 TEXT = DynamicConfigValue("unit", "string")  # otherwise Grafana would show the value "3" as 300 %
@@ -152,7 +154,7 @@ def promises() -> table.Panel:
         "Value #D": USED, "Value #E": "ε_t", "Value #F": "ε∞", "Value #G": "ε_sequence",
     }  # fmt: skip
     whole, nats = DynamicConfigValue("max", 1), [DynamicConfigValue("unit", "none"), DynamicConfigValue("decimals", 2), UNKNOWN]
-    orange = {"mode": "absolute", "steps": [{"value": None, "color": "blue"}, {"value": 0.8, "color": "orange"}]}
+    orange = {"mode": "absolute", "steps": [{"value": None, "color": "blue"}, {"value": BUDGET_LIMIT, "color": "orange"}]}
     made = rows(("level", "attribute"), ("Time",), named)
     for column in ("Attribute", "Level"):
         made = made.override_by_name(column, [TEXT])

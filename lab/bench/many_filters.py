@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ldpstream.estimators.changes import Change, Evidence, threshold
+from ldpstream.estimators.changes import Change, JumpScores, threshold
 from ldpstream.estimators.local_level import DRIFTS, LocalLevel
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -30,7 +30,7 @@ class ManyFilters(LocalLevel):
         highest = self._evidence.normal_scores(gain).reshape(self._n, self._own).max(axis=1)
         for i in np.flatnonzero(highest > self._limit):
             values = slice(i * self._own, (i + 1) * self._own)
-            part = Evidence(self._own)
+            part = JumpScores(self._own)
             part.begun = self._evidence.begun
             part.lag, part.sums = self._evidence.lag[:, values], self._evidence.sums[..., values]
             found = part.alarm(self._limit, gain[values])

@@ -14,7 +14,7 @@ from ldpstream.estimators.post_processing import METHODS, norm_sub, power
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.terms import SupportTerm
-from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, Counts, estimators
+from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, AttributeCounts, estimators
 
 BEST = next(row for row in ESTIMATORS if row.default)  # of the mechanisms of categories
 DEFAULT, DEFAULT_ORDERED = BEST.name, f"{BEST.name} ordered"
@@ -27,7 +27,7 @@ def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple
 
     Everyone made `steps` reports.
     """
-    counts = Counts([(m, table)], [steps])
+    counts = AttributeCounts([(m, table)], [steps])
     for row in estimators([m]):
         frequencies = row.estimate(counts).frequencies
         yield row.name, frequencies
@@ -46,7 +46,7 @@ def powered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterat
 
 def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
     """Like `estimates` for the default estimate of ordered values, which is slow for many values."""
-    yield DEFAULT_ORDERED, BEST.estimate(Counts([(m, table)], [steps], in_order=True)).frequencies
+    yield DEFAULT_ORDERED, BEST.estimate(AttributeCounts([(m, table)], [steps], in_order=True)).frequencies
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:

@@ -53,9 +53,9 @@ class FolderLogs:
         self._writing: asyncio.Task[None] | None = None
         self._ending = set[asyncio.Task[None]]()
 
-    def add(self, survey: Survey) -> "SurveyLog":
+    def add(self, survey: Survey) -> "FolderSurveyLog":
         """Returns the log of a survey."""
-        return SurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
+        return FolderSurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
 
     async def start(self) -> None:
         """Has no effect: the folder is open."""
@@ -134,7 +134,7 @@ class FolderLogs:
             return outcome, [None] * len(batch)
 
 
-class SurveyLog:
+class FolderSurveyLog:
     """The log of one survey (`producers.gateway.topic_log.GatewayLog`)."""
 
     def __init__(self, logs: FolderLogs, survey: Survey, log: FolderLog) -> None:

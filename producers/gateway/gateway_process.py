@@ -166,7 +166,7 @@ def _run(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # otherwise uvicorn logs a warning for all non-HTTP input
 
     async def main() -> None:
-        server, operator = _Server(config), _Server(operator_config)
+        server, operator = _GatewayServer(config), _GatewayServer(operator_config)
         loop, told_to_stop = asyncio.get_running_loop(), Event()
         starting: asyncio.Task[None] | None = None
         following: asyncio.Task[None] | None = None
@@ -214,7 +214,7 @@ def _tell(surveys: GatewaySurveys, settings: Settings, tokens: list[str], addres
         log.warning("anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE is not set")
 
 
-class _Server(uvicorn.Server):
+class _GatewayServer(uvicorn.Server):
     """A server that leaves signals to us: uvicorn would raise the signal again and skip our orderly shutdown."""
 
     @contextmanager

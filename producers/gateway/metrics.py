@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from ldpstream.producers.gateway.problems import STATUS
 
 
-class Counts(Collector):
+class RequestCounts(Collector):
     """The counters of requests, as plain integers: counting a report takes the library's counters several microseconds.
 
     Attributes:
@@ -50,7 +50,7 @@ class SurveyReady(Collector):
         yield family
 
 
-counts, survey_ready = Counts(), SurveyReady()
+counts, survey_ready = RequestCounts(), SurveyReady()
 REGISTRY.register(counts)
 REGISTRY.register(survey_ready)
 request_seconds = Histogram("ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer")

@@ -23,7 +23,7 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Comparison,
     EstimatorInfo,
     Histogram,
-    Level,
+    LevelInfo,
     NumberLine,
     NumberSeries,
     Outlook,
@@ -90,7 +90,7 @@ class ApiResponses:
                 name=a.name,
                 k=a.k,
                 levels=[
-                    Level(
+                    LevelInfo(
                         name=level.name, mechanism=m.signature,
                         eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
                         every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,

@@ -10,7 +10,7 @@ from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Reason
 
 
-class Level(msgspec.Struct, frozen=True, kw_only=True):
+class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
 
     A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
@@ -47,7 +47,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     k: int
-    levels: list[Level]
+    levels: list[LevelInfo]
     estimators: list[str]
     spans: list[Span]
     numbers: list[str]

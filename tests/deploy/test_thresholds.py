@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, OVERDUE_MS
 
 CHANCE = f"{ALARM_CHANCE:g}".replace("e-0", "e-")
 ROOT = Path(__file__).parents[2]
@@ -23,10 +23,11 @@ CODE = [
     ("ldpstream_fit_z", [f"> {FIT_LIMIT:g} ", f"< -{FIT_LIMIT:g}"]),
     ("ldpstream_drift_p", [f"< {CHANCE}"]),
     ("ldpstream_levels_p", [f"< {CHANCE}"]),
+    ("ldpstream_lag_records", [f"> {LAG_LIMIT}"]),
     ("ldpstream_next_estimate_due_timestamp_seconds", [f"> {OVERDUE_MS // 1000}"]),
 ])  # fmt: skip
 def test_the_alerts_have_the_thresholds(metric: str, limits: list[str]) -> None:
-    found = re.findall(rf"expr: (.*\({metric}\) [<>].*)", ALERTS)
+    found = re.findall(rf"expr: (.*\({metric}\)+ [<>].*)", ALERTS)
     assert found
     found = [expression for expression in found if "< Inf" not in expression]  # LdpstreamNoReports asks only whether one is due
     assert all(f" {limit}" in f"{expression} " for expression in found for limit in limits)
@@ -36,6 +37,7 @@ def test_the_documents_have_the_thresholds() -> None:
     for name, said in (("api.md", "`levels_p` below"), ("operate.md", "dashed line at"), ("operate.md", "this much is below")):
         assert f"{said} {CHANCE}" in DOCS[name]
     assert f"within ±{FIT_LIMIT:g};" in DOCS["operate.md"]
+    assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["operate.md"]
     assert OVERDUE_MS == 120_000
     assert all("more than two minutes" in DOCS[name] for name in ("operate.md", "reading.md"))
 

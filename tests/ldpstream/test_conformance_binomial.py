@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from ldpstream.checks.conformance.binomial import Counts, by_probability, counts, detectable, uniform
+from ldpstream.checks.conformance.binomial import BinomialCounts, by_probability, counts, detectable, uniform
 from ldpstream.mechanisms.square_wave import SquareWave
 
 
@@ -14,7 +14,7 @@ def test_p_values_are_exact() -> None:
     x = np.arange(61)
     for probability in (0.03, 0.5, 0.8):
         pmf = np.array([float(_binomial(60, int(i), probability)) for i in x])
-        p_values = Counts("", "", x, np.full(61, 60), np.full(61, probability)).p_values
+        p_values = BinomialCounts("", "", x, np.full(61, 60), np.full(61, probability)).p_values
         for a in (0.5, 0.05, 1e-3, 1e-6):
             assert pmf[p_values <= a].sum() <= a * (1 + 1e-9)
         assert p_values[round(60 * probability)] > 0.5

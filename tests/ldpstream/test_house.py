@@ -4,7 +4,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 def test_the_search_for_circles_finds_one() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == {"b", "c"}
+
+
+# ---- names
+
+
+def repeated_classes(sources: Iterable[str]) -> list[str]:
+    """Returns the names that more than one class has, at the top level of the modules with these sources."""
+    found = Counter(node.name for source in sources for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    return [name for name, times in found.items() if times > 1]
+
+
+def test_every_installed_class_has_a_name_of_its_own() -> None:
+    rooms = MAY_IMPORT.keys() - {"lab"}
+    assert not repeated_classes(path.read_text(encoding="utf-8") for room in rooms for path in (ROOT / room).rglob("*.py"))
+
+
+def test_the_search_for_repeated_classes_finds_one() -> None:
+    assert repeated_classes(["class A: ...", "class A: ...\nclass B: ..."]) == ["A"]
 
 
 def test_every_stop_of_the_reading_path_exists() -> None:

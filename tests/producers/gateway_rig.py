@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
-from ldpstream.producers.gateway.gateway_process import _Server
+from ldpstream.producers.gateway.gateway_process import _GatewayServer
 from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, RETRY_S
 from ldpstream.producers.gateway.protocol import gateway_protocol
@@ -138,7 +138,7 @@ class Served:
             access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
             forwarded_allow_ips=proxies or None,
         )  # fmt: skip
-        self._server = _Server(config)
+        self._server = _GatewayServer(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
 

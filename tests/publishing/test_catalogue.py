@@ -15,7 +15,7 @@ from ldpstream.estimators import Estimate
 from ldpstream.mechanisms import mechanism
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.catalogue import Counts, PublishedEstimator
+from ldpstream.publishing.catalogue import AttributeCounts, PublishedEstimator
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication
@@ -30,7 +30,7 @@ SOURCES = [path for room in ("publishing", "ldpstream", "runtime", "surveys", "d
 STATIC = ROOT / "publishing" / "page" / "static"
 
 
-def equal_shares(counts: Counts) -> Estimate:
+def equal_shares(counts: AttributeCounts) -> Estimate:
     return Estimate(np.full(counts.k, 1 / counts.k), np.zeros(counts.k), counts.n)
 
 

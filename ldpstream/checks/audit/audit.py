@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
-from ldpstream.checks.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
+from ldpstream.checks.audit.samplers import CodePath, SampledReports, Sampler, fresh_memos, last_bit_in_clear, reports_of
 from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
 from ldpstream.mechanisms import NUMERIC, ONE_TIME, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -44,7 +44,7 @@ JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
 CONTROL_REPORTS = 20_000  # reports of each value; enough to catch every control
 Supports = npt.NDArray[np.uint8]  # (n, k)
-Counts = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
+SupportsOfValues = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
 
 
-def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tuple[int, int], int, int]:
+def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[float, tuple[int, int], int, int]:
     """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
 
     Args:
@@ -143,9 +143,9 @@ def losses(m: Mechanism) -> tuple[Loss, ...]:
 
 def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
     """Audits every loss of a mechanism on one code path. All bounds use one sample; each has error probability alpha."""
-    firsts: Counts = {}
-    totals: Counts = {}
-    memos: Counts = {}
+    firsts: SupportsOfValues = {}
+    totals: SupportsOfValues = {}
+    memos: SupportsOfValues = {}
     for value in path.values:
         observed = path.sample(m, value, path.n, T if m.memoized else 1, rng)
         firsts[value] = supports(m, observed.reports[0])
@@ -172,7 +172,7 @@ def channel_loss(m: Mechanism) -> float:
     return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
-def _total_supports(m: Mechanism, observed: Observed) -> Supports:
+def _total_supports(m: Mechanism, observed: SampledReports) -> Supports:
     """For each device and value, the number of the device's reports that support the value."""
     total = supports(m, observed.reports[0])
     for reports in observed.reports[1:]:

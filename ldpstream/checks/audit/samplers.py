@@ -15,7 +15,7 @@ DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class SampledReports:
     """Output of n devices that hold one value.
 
     Attributes:
@@ -27,7 +27,7 @@ class Observed:
     memos: Reports | None = None
 
 
-Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], Observed]
+Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], SampledReports]
 """(mechanism, value, n, t, rng) -> t reports of each of n devices that hold the value."""
 
 
@@ -57,13 +57,13 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
     )
 
 
-def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the simulations' code."""
     memos = m.memoize(np.full(n, value), rng)
-    return Observed([m.report(memos, rng) for _ in range(t)], memos if m.memoized else None)
+    return SampledReports([m.report(memos, rng) for _ in range(t)], memos if m.memoized else None)
 
 
-def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the code of `producers.device.Device`: `Mechanism.randomizer`, with the operating system's randomness and no seed.
 
     Each device makes one memo. A one-time mechanism makes the first report of each device's memo: t is 1.
@@ -72,7 +72,7 @@ def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -
     functions = [device.enroll(random) for _ in range(n)]
     memos = [device.memoize(device.memo_key(value, f), f, random) for f in functions]
     reports = [_rows(m, [device.report(memo, random) for memo in memos]) for _ in range(t)]
-    return Observed(reports, _rows(m, memos) if m.memoized else None)
+    return SampledReports(reports, _rows(m, memos) if m.memoized else None)
 
 
 def _rows(m: Mechanism, single: list[bytes]) -> Reports:
@@ -82,7 +82,7 @@ def _rows(m: Mechanism, single: list[bytes]) -> Reports:
 # ---- broken on purpose
 
 
-def last_bit_in_clear(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+def last_bit_in_clear(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Sends the last bit without randomizing it."""
     observed = vectorised(m, value, n, t, rng)
     bit = 1 << (m.k - 1) % 8
@@ -96,7 +96,7 @@ def reports_of(other: Mechanism) -> Sampler:
     return lambda m, value, n, t, rng: vectorised(other, value, n, t, rng)
 
 
-def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
+def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Draws a new memo for every report."""
     values, enrolment = np.full(n, value), m.enroll(n, rng)
-    return Observed([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])
+    return SampledReports([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])

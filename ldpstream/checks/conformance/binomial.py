@@ -20,7 +20,7 @@ GROUPS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class BinomialCounts:
     """Counts that one check compares with the claim.
 
     Attributes:
@@ -56,17 +56,17 @@ def counts(
     trials: npt.ArrayLike,
     probabilities: npt.ArrayLike,
     rival: npt.ArrayLike | None = None,
-) -> Counts:
+) -> BinomialCounts:
     """Counts as arrays of one shape, without those that have no trials."""
     x, n, p, r = np.broadcast_arrays(np.atleast_1d(successes), trials, probabilities, math.nan if rival is None else rival)
     kept = n > 0
     x, n, p, r = x[kept].astype(np.int64), n[kept].astype(np.int64), p[kept].astype(np.float64), r[kept].astype(np.float64)
-    return Counts(place, check, x, n, p, None if rival is None else r)
+    return BinomialCounts(place, check, x, n, p, None if rival is None else r)
 
 
 def by_probability(
     place: str, check: str, yes: npt.ArrayLike, probabilities: FloatArray, rivals: FloatArray | None = None
-) -> Counts:
+) -> BinomialCounts:
     """Counts of (n,) independent events: events of equal probability, up to rounding errors, are one count."""
     _, first, group = np.unique(np.round(probabilities, 12), return_index=True, return_inverse=True)
     successes = np.bincount(group, np.asarray(yes, np.float64), first.size)
@@ -74,7 +74,7 @@ def by_probability(
     return counts(place, check, successes, trials, probabilities[first], None if rivals is None else rivals[first])
 
 
-def uniform(place: str, check: str, numbers: IntArray, n: int) -> Counts:
+def uniform(place: str, check: str, numbers: IntArray, n: int) -> BinomialCounts:
     """Counts of numbers that the claim makes uniform in [0, n): of each outcome, and of all outcomes below each outcome.
 
     Above `CELLS` outcomes, neighbouring outcomes form `GROUPS` groups.
@@ -86,7 +86,7 @@ def uniform(place: str, check: str, numbers: IntArray, n: int) -> Counts:
     return counts(place, check, successes, np.full(successes.size, numbers.size), shares) if n > 1 else _none(place, check)
 
 
-def _none(place: str, check: str) -> Counts:
+def _none(place: str, check: str) -> BinomialCounts:
     return counts(place, check, np.zeros(0), np.zeros(0), np.zeros(0))
 
 

@@ -4,13 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldpstream.checks.conformance.binomial import Counts, by_probability, counts, uniform
-from ldpstream.checks.conformance.rules import Observed, Rows
+from ldpstream.checks.conformance.binomial import BinomialCounts, by_probability, counts, uniform
+from ldpstream.checks.conformance.rules import CheckedCalls, Rows
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Survey
 
 
-def choice_counts(survey: Survey, observed: Observed) -> list[Counts]:
+def choice_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     """Compares the sampled attributes, phases, dependence between attributes, and the bits of keys with the claim."""
     bits = np.unpackbits(observed.keys, axis=1)
     return [
@@ -21,7 +21,7 @@ def choice_counts(survey: Survey, observed: Observed) -> list[Counts]:
     ]
 
 
-def _phases(survey: Survey, observed: Observed) -> list[Counts]:
+def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     found = []
     for (a, level), phases in observed.phases.items():
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
@@ -36,7 +36,7 @@ def _phases(survey: Survey, observed: Observed) -> list[Counts]:
     return found
 
 
-def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[Counts]:
+def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[BinomialCounts]:
     """Two attributes of a device: independent under spl; under rs+fd one of them at most has true values."""
     found = []
     for (first, one), (second, two) in pairwise(sorted(rows.items())):

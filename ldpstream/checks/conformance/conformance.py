@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldpstream.checks.conformance.binomial import Counts, detectable, trials_needed
+from ldpstream.checks.conformance.binomial import BinomialCounts, detectable, trials_needed
 from ldpstream.checks.conformance.calls import Call, ConformanceError
 from ldpstream.checks.conformance.choices import choice_counts
 from ldpstream.checks.conformance.privacy import Bound, audit_rows
@@ -28,7 +28,7 @@ class Tested:
     """The tests of one check: the worst of them, and what they can detect.
 
     Attributes:
-        place, check: as in `Counts`.
+        place, check: as in `BinomialCounts`.
         tests: number of tests.
         expected, observed: claimed probability and observed share of the test with the smallest p-value.
         trials: its number of trials.
@@ -118,7 +118,7 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     return found
 
 
-def _tested(group: Counts, alpha: float) -> Tested:
+def _tested(group: BinomialCounts, alpha: float) -> Tested:
     p_values = group.p_values
     worst = int(np.argmin(p_values))
     n, expected = int(group.trials[worst]), float(group.probabilities[worst])

@@ -149,7 +149,7 @@ class Sending:
         return faults
 
 
-class _Server(ThreadingHTTPServer):
+class _CallServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores a client that has gone."""
         if not isinstance(sys.exception(), OSError):
@@ -222,7 +222,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             self.wfile.write(response.body)
 
     try:
-        server = _Server((LOOPBACK, port), Handler)
+        server = _CallServer((LOOPBACK, port), Handler)
     except OSError as error:
         raise ConformanceError(f"--listen: {LOOPBACK}:{port}: {error.strerror or error}; choose a free port") from None
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

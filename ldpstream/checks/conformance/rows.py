@@ -14,7 +14,7 @@ with probability 1 - 1/d, and every formula is the mixture. The chances of a mec
 
 import numpy as np
 
-from ldpstream.checks.conformance.binomial import CELLS, Counts, by_probability, counts, uniform
+from ldpstream.checks.conformance.binomial import CELLS, BinomialCounts, by_probability, counts, uniform
 from ldpstream.checks.conformance.rules import Rows
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -25,7 +25,7 @@ SIGNAL_SHARE = 4  # a test of `HELD` must be able to detect a change of p by thi
 DISTANCES = (1, 8)  # between the two bits of a pair; 8 finds a byte that is used again
 
 
-def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
+def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
     """Compares reports with the channel, and pairs of reports of one value with the distribution of such pairs."""
     fresh = _independent(m, reports)
     return [
@@ -72,7 +72,7 @@ def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
     return np.asarray((own + (m.fakes - 1) * fake) / m.fakes)
 
 
-def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
+def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     yes, expected = m.supports(fresh.rows, fresh.values), _mixed(m, m.device.support_chances())
     by_value, hits = (np.bincount(v, minlength=m.k) for v in (fresh.values, fresh.values[yes]))
     weaker = expected - m.device.contrast / m.fakes / SIGNAL_SHARE
@@ -82,7 +82,7 @@ def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
     ]
 
 
-def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
+def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     if not m.pure:
         return []
     own = fresh.values[m.supports(fresh.rows, fresh.values)]
@@ -94,7 +94,7 @@ def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
     return found
 
 
-def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
+def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     """Compares the reports with every column of a small channel, and the uniform parts of reports with their distribution."""
     found = [uniform(place, *part) for part in m.uniform_parts(fresh.rows, fresh.values)]
     columns = m.outcomes(fresh.rows)
@@ -105,7 +105,7 @@ def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
     return found
 
 
-def _functions(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
+def _functions(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
     kept = m.n_enrolments > 1
     hashed = m.functions((one_of_each(reports) if kept else reports).rows)
     if hashed is None:
@@ -119,7 +119,7 @@ def _functions(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
     return found
 
 
-def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[Counts]:
+def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     """Pairs of bits that are both set. Each row has one pair, and the rows go through all pairs."""
     k, d = m.k, m.fakes
     if (chances := m.device.pair_chances()) is None:
@@ -165,7 +165,7 @@ def ends(groups: IntArray) -> tuple[IntArray, IntArray]:
     return order[begins], order[begins + sizes - 1]
 
 
-def _repeated(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
+def _repeated(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
     held = reports.devices * 2**31 + reports.values  # not the memos: their number of reports would tell which hashes are equal
     found = []
     for which, (first, second) in ((FIRST_TWO, pairs(held)), ("first and last reports of a value", ends(held))):
@@ -176,7 +176,7 @@ def _repeated(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
     return found
 
 
-def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[Counts]:
+def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[BinomialCounts]:
     """Compares two reports of one memo. The rival of a check is a device that draws a fresh memo for every report."""
     device, n = m.device, first.values.size
     both = m.supports(first.rows, first.values) & m.supports(second.rows, first.values)
@@ -194,7 +194,7 @@ def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows
     return found
 
 
-def _other_pairs(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[Counts]:
+def _other_pairs(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[BinomialCounts]:
     """Compares the supports of other values in two reports of one memo."""
     a, b, p2, q2 = m.device.rounds()
     both, neither = a * p2**2 + (1 - a) * q2**2, b * p2**2 + (1 - b) * q2**2

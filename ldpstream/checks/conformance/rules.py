@@ -84,7 +84,7 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class Observed:
+class CheckedCalls:
     """All calls, checked.
 
     Attributes:
@@ -175,7 +175,7 @@ class _Rules:
 
     # ---- after the last call
 
-    def observed(self) -> Observed:
+    def observed(self) -> CheckedCalls:
         self._silence()
         sampled = self._sampled()
         rows = {}
@@ -185,7 +185,7 @@ class _Rules:
             joined = np.frombuffer(b"".join(self.payloads[pane]), dtype.base).reshape(-1, *dtype.shape)
             rows[pane] = Rows(array[:, 0], array[:, 1], array[:, 2], joined)
         keys = np.frombuffer(b"".join(self.keys), np.uint8).reshape(-1, IDEMPOTENCY_KEY_BYTES)
-        return Observed(self.calls, self.faults.all(), rows, keys, sampled, self._phases())
+        return CheckedCalls(self.calls, self.faults.all(), rows, keys, sampled, self._phases())
 
     def _widest(self, attribute: int, level: int) -> int:
         """`every_steps` of the level; the largest of the attribute if no report shows the level."""
@@ -239,7 +239,7 @@ class _Rules:
         return {pane: np.array(phases, np.int64) for pane, phases in found.items()}
 
 
-def check_rules(survey: Survey, calls: Iterable[Call]) -> Observed:
+def check_rules(survey: Survey, calls: Iterable[Call]) -> CheckedCalls:
     """Checks every call against the rules, and collects the accepted reports."""
     rules = _Rules(survey)
     for call in calls:
