@@ -138,11 +138,6 @@ class PartitionFold:
         """Bytes of the count tables and report keys that are not yet written to the store."""
         return self._dirty_bytes + self._keys.unwritten_bytes
 
-    @property
-    def open_panes(self) -> int:
-        """Number of count tables in memory."""
-        return len(self._panes)
-
     def feed(self, records: Sequence[Record]) -> FoldResult:
         """Counts the next records. Skips records that were counted before, and stops at a missing record.
 

@@ -72,10 +72,6 @@ class Estimate:
         half = ndtri(0.5 + level / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
 
-    def band(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Returns wider intervals, (k,) each, that hold all shares at once with probability `level` (Šidák's correction)."""
-        return self.interval(real("level", level, LEAST_LEVEL, MOST_LEVEL) ** (1 / self.frequencies.size))
-
 
 def of_each_group(groups: list[Group], steps: Steps) -> list[int]:
     """Returns each group's `steps`.

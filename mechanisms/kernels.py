@@ -11,7 +11,6 @@ Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
 WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
-BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB
 
 
 @numba.njit(cache=True)
@@ -360,39 +359,3 @@ def two_sided_decay(x: Table, ratio: float, out: Table) -> None:
     for i in range(x.size - 1, -1, -1):
         out[i] += total
         total = (total + x[i]) * ratio
-
-
-@numba.njit(cache=True)
-def bit_sums(rows: Table, f: Table, out: Table) -> None:
-    """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
-
-    The loop tabulates the 256 possible sums of each byte once. Eight bits of a row then need one addition.
-    """
-    sums = np.zeros((BYTES_AT_ONCE, 256))
-    for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
-        part = rows[:, begin : begin + BYTES_AT_ONCE]
-        for j in range(part.shape[1]):
-            for bit in range(8):
-                for low in range(1 << bit):
-                    sums[j, low + (1 << bit)] = sums[j, low] + f[8 * (begin + j) + bit]
-        for i in range(rows.shape[0]):
-            total = 0.0
-            for j in range(part.shape[1]):
-                total += sums[j, part[i, j]]
-            out[i] += total
-
-
-@numba.njit(cache=True)
-def bit_spread(rows: Table, x: Table, out: Table) -> None:
-    """Transpose of `bit_sums`: out[v] += sum of x[i] over the rows i in which bit v is set; out is padded to whole bytes."""
-    for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
-        part = rows[:, begin : begin + BYTES_AT_ONCE]
-        sums = np.zeros((BYTES_AT_ONCE, 256))
-        for i in range(rows.shape[0]):
-            for j in range(part.shape[1]):
-                sums[j, part[i, j]] += x[i]
-        for j in range(part.shape[1]):
-            for byte in range(256):
-                for bit in range(8):
-                    if byte >> bit & 1:
-                        out[8 * (begin + j) + bit] += sums[j, byte]

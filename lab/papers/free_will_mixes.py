@@ -12,9 +12,10 @@ from functools import cache
 import numpy as np
 from scipy.stats import binom
 
+from lab.papers.emd_grid import emd_grid
 from lab.papers.free_will_estimators import Projection, combine_mechanisms, combine_results
 from lab.papers.reports_term import reports_term
-from ldpstream.advice.error_measures import emd_grid, emd_line
+from ldpstream.advice.error_measures import emd_line
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu, mle
 from ldpstream.estimators.optimum import projected_maximum

@@ -10,8 +10,11 @@ so only this reproduction uses the module, to measure how much accuracy the pseu
 """
 
 import math
+from typing import Any
 
+import numba
 import numpy as np
+import numpy.typing as npt
 
 from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import FloatArray
@@ -19,6 +22,9 @@ from ldpstream.mechanisms.bits import row_bytes
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.terms import ChannelTerm, FakeDataTerm
 from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+
+Table = npt.NDArray[Any]
+BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB
 
 
 class ReportsTerm(ChannelTerm):
@@ -52,8 +58,6 @@ class ReportsTerm(ChannelTerm):
         self._rows, self._other, self._excess = reports, math.exp(-eps), -math.expm1(-eps)
 
     def _forward(self, f: FloatArray) -> FloatArray:
-        from ldpstream.mechanisms.kernels import bit_sums
-
         padded = np.zeros(8 * row_bytes(self.k))
         padded[: self.k] = f
         sums = np.zeros(len(self._rows))
@@ -61,8 +65,6 @@ class ReportsTerm(ChannelTerm):
         return np.asarray(self._other * f.sum() + self._excess * sums)
 
     def _adjoint(self, x: FloatArray) -> FloatArray:
-        from ldpstream.mechanisms.kernels import bit_spread
-
         sums = np.zeros(8 * row_bytes(self.k))
         bit_spread(self._rows, x, sums)
         return np.asarray(self._other * x.sum() + self._excess * sums[: self.k])
@@ -78,3 +80,39 @@ def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
         raise ValueError(f"m must be a unary encoding or a subset selection, got {m.signature}")
     term = ReportsTerm(m.device, reports)
     return term if m.fakes == 1 else FakeDataTerm(term, m.fakes)
+
+
+@numba.njit(cache=True)
+def bit_sums(rows: Table, f: Table, out: Table) -> None:
+    """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
+
+    The loop tabulates the 256 possible sums of each byte once. Eight bits of a row then need one addition.
+    """
+    sums = np.zeros((BYTES_AT_ONCE, 256))
+    for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
+        part = rows[:, begin : begin + BYTES_AT_ONCE]
+        for j in range(part.shape[1]):
+            for bit in range(8):
+                for low in range(1 << bit):
+                    sums[j, low + (1 << bit)] = sums[j, low] + f[8 * (begin + j) + bit]
+        for i in range(rows.shape[0]):
+            total = 0.0
+            for j in range(part.shape[1]):
+                total += sums[j, part[i, j]]
+            out[i] += total
+
+
+@numba.njit(cache=True)
+def bit_spread(rows: Table, x: Table, out: Table) -> None:
+    """Transpose of `bit_sums`: out[v] += sum of x[i] over the rows i in which bit v is set; out is padded to whole bytes."""
+    for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
+        part = rows[:, begin : begin + BYTES_AT_ONCE]
+        sums = np.zeros((BYTES_AT_ONCE, 256))
+        for i in range(rows.shape[0]):
+            for j in range(part.shape[1]):
+                sums[j, part[i, j]] += x[i]
+        for j in range(part.shape[1]):
+            for byte in range(256):
+                for bit in range(8):
+                    if byte >> bit & 1:
+                        out[8 * (begin + j) + bit] += sums[j, byte]

@@ -203,5 +203,5 @@ def test_memory_holds_only_open_panes(commit_every: int) -> None:
             change = fold.changes()
             assert change is not None
             fold.committed(change)
-            largest = max(largest, fold.open_panes)
+            largest = max(largest, len(fold._panes))
     assert largest <= 3 * (SURVEY.lateness_steps + 1)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import wasserstein_distance_nd
 
 from ldpstream.advice import error_measures as errors
 from ldpstream.estimators import matrix_inversion, post_process, post_processing
@@ -203,21 +202,9 @@ def test_metrics_equal_hand_computed_values() -> None:
     assert errors.kl(g, f) == math.inf
     assert errors.kl(f, f) == 0
     assert errors.emd_line(f, g) == pytest.approx(0.3)  # a tenth of the mass moves by three places
-    square = [[0, 0], [0, 1], [1, 0], [3, 4]]
-    assert errors.emd_grid(f, g, square) == pytest.approx(0.1 * 5)
-    assert errors.utility_gain(2.0, 0.5) == 75
-    assert errors.utility_gain(1.0, 2.0) == 0
-    assert errors.utility_gain(0.0, 0.0) == 0
     for wrong in ([0.5], [[0.5, 0.3, 0.2, 0.0]]):
         with pytest.raises(ValueError, match="one length"):
             errors.mse(f, wrong)
-
-
-@given(arrays(np.float64, 6, elements=st.floats(0.01, 1)), arrays(np.float64, 6, elements=st.floats(0.01, 1)))
-def test_emd_on_a_line_equals_emd_on_a_grid(a: np.ndarray, b: np.ndarray) -> None:
-    line = np.column_stack((np.arange(6.0), np.zeros(6)))
-    a, b = a / a.sum(), b / b.sum()
-    assert errors.emd_grid(a, b, line) == pytest.approx(errors.emd_line(a, b), abs=1e-7)
 
 
 DISTANCES = (
@@ -231,7 +218,7 @@ DISTANCES = (
 
 
 def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
-    truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
+    truth = [0.5, 0.5, 0.0]
     negative = [0.6, 0.5, -0.1]
     assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # the true share is 0
     assert errors.kl(truth, [0.5, 0.0, 0.5]) == errors.kl(truth, [1.1, -0.1, 0.0]) == math.inf
@@ -244,38 +231,5 @@ def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
         assert math.isnan(metric([0.5, math.nan, 0.5], truth))
         with pytest.raises(ValueError, match="finite"):
             metric(truth, [math.inf, 0, 0])
-    assert math.isnan(errors.emd_grid(truth, [math.nan, 0.5, 0.5], square))
-    assert errors.emd_grid(truth, truth, square) == 0
     with pytest.raises(ValueError, match="truth must be at least 0"):
         errors.kl(negative, truth)
-    for wrong in (negative, [0.0, 0.0, 0.0]):
-        with pytest.raises(ValueError, match="weights must be non-negative and not all zero"):
-            errors.emd_grid(truth, wrong, square)
-    bad_points: list[list[list[float]]] = [[[0, 0]], [[0, 0, 0]] * 3, [[0, 0], [0, 1], [0, math.inf]]]
-    for bad in bad_points:
-        with pytest.raises(ValueError, match="points must be"):
-            errors.emd_grid(truth, truth, bad)
-    assert errors.utility_gain(math.inf, 1.0) == 100
-    assert errors.utility_gain(math.inf, math.inf) == errors.utility_gain(1.0, math.inf) == 0
-    assert math.isnan(errors.utility_gain(math.nan, 1.0))
-    assert math.isnan(errors.utility_gain(1.0, math.nan))
-
-
-@settings(max_examples=40)
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
-def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, evenness: float) -> None:
-    """Includes cases with most of the mass on a few points, with empty points, and with unordered points."""
-    rng = np.random.default_rng(seed)
-    points = rng.permutation([(i, j) for i in range(width) for j in range(height)]).astype(float)
-    a, b = (rng.dirichlet(np.full(len(points), evenness)) for _ in range(2))
-    if rng.random() < 0.3:
-        b = rng.multinomial(20, a) / 20
-    assert errors.emd_grid(a, 7 * b, points) == pytest.approx(wasserstein_distance_nd(points, points, a, b), abs=1e-6)
-
-
-def test_the_distance_of_a_shift_is_its_length() -> None:
-    """All mass on 24 × 24 cells moves by the same shift. The distance is the length of the shift, 13 for (5, 12)."""
-    y, x = np.divmod(np.arange(576), 24)
-    blob = np.where((x < 10) & (y < 10), np.random.default_rng(2).random(576), 0)
-    moved = np.roll(blob.reshape(24, 24), (12, 5), axis=(0, 1)).ravel()
-    assert errors.emd_grid(blob, moved, np.column_stack((x, y))) == pytest.approx(13, rel=1e-9)

@@ -18,7 +18,7 @@ import numpy as np
 from lab.bench.accuracy.cells import Cell
 from lab.bench.accuracy.measure import CellErrors
 from lab.bench.accuracy.shapes import FEW
-from ldpstream.advice.methods import DEFAULT_ORDERED
+from lab.bench.accuracy.slow_estimates import DEFAULT_ORDERED
 
 SURELY = 3.0  # standard errors
 MARGIN = 1.05

@@ -1,0 +1,32 @@
+"""Estimates that only the accuracy benchmark measures, because of their time.
+
+eb ordered              empirical Bayes that knows the order of the values, the default for ordered values
+ibu exact, mle exact    IBU and maximum likelihood of the exact likelihood of local hashing; only for at most 10 values
+"""
+
+from collections.abc import Iterator
+
+from ldpstream.advice.methods import BEST
+from ldpstream.estimators import ibu, mle
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.terms import SupportTerm
+from ldpstream.publishing.catalogue import AttributeCounts
+
+DEFAULT_ORDERED = f"{BEST.name} ordered"
+MOST_EXACT = 10  # the largest k with estimates from the exact likelihood of local hashing
+
+
+def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
+    """Like `advice.methods.estimates` for the default estimate of ordered values, which is slow for many values."""
+    yield DEFAULT_ORDERED, BEST.estimate(AttributeCounts([(m, table)], [steps], in_order=True)).frequencies
+
+
+def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
+    """Like `advice.methods.estimates` for the true likelihood, if it is not that of the support counts, as for local hashing.
+
+    Yields nothing for more than `MOST_EXACT` values.
+    """
+    if m.k <= MOST_EXACT and m.pure and not isinstance(m.likelihood(table), SupportTerm):
+        yield "ibu exact", ibu(m, table, steps=steps).frequencies
+        yield "mle exact", mle(m, table, steps=steps).frequencies

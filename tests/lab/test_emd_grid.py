@@ -1,0 +1,58 @@
+"""Compares the earth mover's distance on the plane with SciPy's, with the distance on a line, and with known distances."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import wasserstein_distance_nd
+
+from lab.papers.emd_grid import emd_grid
+from ldpstream.advice.error_measures import emd_line
+
+
+def test_the_distance_is_mass_times_way() -> None:
+    square = [[0, 0], [0, 1], [1, 0], [3, 4]]
+    assert emd_grid([0.5, 0.3, 0.2, 0.0], [0.4, 0.3, 0.2, 0.1], square) == pytest.approx(0.1 * 5)
+
+
+@given(arrays(np.float64, 6, elements=st.floats(0.01, 1)), arrays(np.float64, 6, elements=st.floats(0.01, 1)))
+def test_emd_on_a_line_equals_emd_on_a_grid(a: np.ndarray, b: np.ndarray) -> None:
+    line = np.column_stack((np.arange(6.0), np.zeros(6)))
+    a, b = a / a.sum(), b / b.sum()
+    assert emd_grid(a, b, line) == pytest.approx(emd_line(a, b), abs=1e-7)
+
+
+def test_bad_weights_and_points_are_refused() -> None:
+    truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
+    assert math.isnan(emd_grid(truth, [math.nan, 0.5, 0.5], square))
+    assert emd_grid(truth, truth, square) == 0
+    for wrong in ([0.6, 0.5, -0.1], [0.0, 0.0, 0.0]):
+        with pytest.raises(ValueError, match="weights must be non-negative and not all zero"):
+            emd_grid(truth, wrong, square)
+    bad_points: list[list[list[float]]] = [[[0, 0]], [[0, 0, 0]] * 3, [[0, 0], [0, 1], [0, math.inf]]]
+    for bad in bad_points:
+        with pytest.raises(ValueError, match="points must be"):
+            emd_grid(truth, truth, bad)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
+def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, evenness: float) -> None:
+    """Includes cases with most of the mass on a few points, with empty points, and with unordered points."""
+    rng = np.random.default_rng(seed)
+    points = rng.permutation([(i, j) for i in range(width) for j in range(height)]).astype(float)
+    a, b = (rng.dirichlet(np.full(len(points), evenness)) for _ in range(2))
+    if rng.random() < 0.3:
+        b = rng.multinomial(20, a) / 20
+    assert emd_grid(a, 7 * b, points) == pytest.approx(wasserstein_distance_nd(points, points, a, b), abs=1e-6)
+
+
+def test_the_distance_of_a_shift_is_its_length() -> None:
+    """All mass on 24 × 24 cells moves by the same shift. The distance is the length of the shift, 13 for (5, 12)."""
+    y, x = np.divmod(np.arange(576), 24)
+    blob = np.where((x < 10) & (y < 10), np.random.default_rng(2).random(576), 0)
+    moved = np.roll(blob.reshape(24, 24), (12, 5), axis=(0, 1)).ravel()
+    assert emd_grid(blob, moved, np.column_stack((x, y))) == pytest.approx(13, rel=1e-9)
