@@ -109,4 +109,5 @@ def _check(groups: list[Group], estimator: str, projection: str) -> int:
 
 
 def _reports_a_value(m: Mechanism) -> bool:
-    return isinstance(m, ChannelMechanism) or m.device.name in ("GRR", "L-GRR")
+    of_values = m.device.table_shape == (m.k,) and not m.device.report_dtype.shape
+    return isinstance(m, ChannelMechanism) or of_values

@@ -12,6 +12,7 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.server import PageServer
@@ -101,7 +102,7 @@ def extend(
         )
         for span in spans(attribute):
             filtered = span == "filtered"
-            names = ("filter",) if filtered else ("eb", "mi", "ibu", "mle")
+            names = ["filter"] if filtered else [row.name for row in estimators(survey.mechanisms[i])]
             made += [
                 Publication(
                     survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
