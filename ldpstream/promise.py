@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from ldpstream.false_reports import weight_line
 from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import percent
 from ldpstream.surveys import Cohort, Survey
@@ -239,4 +240,4 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
             f"A device's reports are {m.every_steps} steps apart. This links its reports: about one device in {m.every_steps} "
             "reports at the same steps."
         )
-    return [*lines, f"A report takes {size} byte{'s' if size > 1 else ''}."]
+    return [*lines, weight_line(survey, m), f"A report takes {size} byte{'s' if size > 1 else ''}."]

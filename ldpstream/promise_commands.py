@@ -9,6 +9,7 @@ import typer
 
 from ldpstream import tables
 from ldpstream.arguments import SurveyFile
+from ldpstream.false_reports import weights
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import cohort_line, promise
@@ -25,7 +26,9 @@ def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
     survey = load_survey(survey_file)
     lines = promise(survey)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-    write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "promise": lines})
+    write_json(json, {
+        "survey": survey.name, "fingerprint": survey.fingerprint.hex(), "promise": lines, "false_reports": weights(survey),
+    })  # fmt: skip
 
 
 @app.command()

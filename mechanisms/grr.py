@@ -149,6 +149,10 @@ class _Symbols(Mechanism):
 
         return np.asarray(count_symbols(reports, self.k))
 
+    @property
+    def supported(self) -> tuple[int, int]:
+        return 1, 1
+
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(reports == values)
 

@@ -52,6 +52,37 @@ class Inference(ABC):
     def _support(self, table: CountTable) -> IntArray:
         return table.counts
 
+    # ---- false reports
+
+    @property
+    def supported(self) -> tuple[int, int]:
+        """The least and the largest number of values that one report can support. The default holds for every mechanism."""
+        return 0, self.k
+
+    def outweighs(self, values: int = 1) -> float:
+        """Number of honest people whom one false report outweighs, for a set of r values.
+
+            max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
+
+        The matrix inversion is the mean of w over all reports y. For any set R of values, Σ w over R is on average 1 for an
+        honest person whose value is in R, and 0 for all others. A liar chooses the report y, and with it the set: a report
+        that supports many values raises R, a report that supports few lowers it. For one value, the result is
+        (1-q)/(p-q), or q/(p-q) if q is above 1/2.
+
+        Args:
+            values: r, the size of the set, in [1, k].
+
+        Returns:
+            The exact maximum, or an upper bound if the mechanism does not override `supported`; infinite if p = q.
+
+        Source: Cheu, Smith and Ullman 2021 (manipulation attacks) for the idea; enumeration of all reports in the tests.
+        """
+        r, (least, most) = integer("values", values, 1, self.k), self.supported
+        if self.p == self.q:
+            return math.inf
+        raised, lowered = min(r, most) - r * self.q, r * self.q - max(0, r - (self.k - least))
+        return max(raised, lowered) / abs(self.p - self.q)
+
     # ---- likelihood
 
     def likelihood(self, table: CountTable, exact: bool = True) -> Term:

@@ -119,6 +119,13 @@ class ChannelMechanism(OneTime):
         """Like `Mechanism.fresh_moments`; the skewness is neglected."""
         return 1.0, np.zeros(shares.size)
 
+    def outweighs(self, values: int = 1) -> float:
+        """Like `Inference.outweighs`, with w_v(y) = B_yv. If the channel is not invertible, the mean of w over honest reports
+        is that of the biased inversion."""
+        r = integer("values", values, 1, self.k)
+        ascending = np.sort(self.inverse(), axis=1)
+        return float(max(ascending[:, self.k - r :].sum(axis=1).max(), -ascending[:, :r].sum(axis=1).min()))
+
     def with_fake_data(self, d: int) -> "Mechanism":
         mixed = super().with_fake_data(d)
         mixed.__dict__.pop("_pseudo_inverse", None)  # the cached inverse belongs to the channel without fake data

@@ -107,6 +107,10 @@ class SubsetSelection(Bits, OneTime):
                 np.bitwise_or.at(row, members >> 3, (1 << (members & 7)).astype(np.uint8))
         return rows
 
+    @property
+    def supported(self) -> tuple[int, int]:
+        return self.omega, self.omega
+
     def pair_chances(self) -> tuple[float, float]:
         k, omega, p = self.k, self.omega, self.p
         without = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / ((k - 1) * max(k - 2, 1))

@@ -10,6 +10,7 @@ from rich.table import Table
 from ldpstream.advice.advise import Advice, Candidate, Ranked, document
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.windows import EVERY_STEPS
+from ldpstream.mechanisms.registry import LIKE_VARIANCE
 from ldpstream.plots import Curve, Panel
 from ldpstream.publishing.catalogue import INVERSION, find
 from ldpstream.terminal import table
@@ -21,10 +22,12 @@ def candidate_table(advice: Advice) -> Table:
     """Table of all mechanisms, the simulated mechanisms first; the caption states why the others were not simulated."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
-                  "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
+                  "exact sd", "weight", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
     for c in advice.candidates:
         losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
-        shown.add_row(c.mechanism, number(c.deviation), str(c.report_bytes or "–"), *losses, style="dim" if c.dropped else None)
+        weight = "–" if math.isnan(c.weight) else f"{c.weight:.3g}"
+        own = number(c.deviation), weight, str(c.report_bytes or "–")
+        shown.add_row(c.mechanism, *own, *losses, style="dim" if c.dropped else None)
     dropped = [f"{c.mechanism}, {c.dropped}" for c in advice.candidates if c.dropped]
     if dropped:
         shown.caption = f"not simulated: {'; '.join(dropped)}"
@@ -52,7 +55,7 @@ def ranking_table(advice: Advice) -> Table:
 def promise_table(advice: Advice) -> Table:
     """Table of the advised memoized mechanism beside spaced reports, at equal promises."""
     shown = table(f"{advice.first.mechanism}, or reports every {EVERY_STEPS} steps, at equal promises", "equal promise",
-                  "nats", "spaced", "sd of a step: memo, spaced", f"sd of {EVERY_STEPS} steps: memo, spaced")  # fmt: skip
+                  "nats", "spaced", "sd of a step:\nmemo, spaced", f"sd of {EVERY_STEPS} steps:\nmemo, spaced")  # fmt: skip
     for row in advice.promises:
         of_step = f"{row.memoized_step:.2g}, {row.spaced_step:.2g}"
         of_window = f"{row.memoized_window:.2g}, {row.spaced_window:.2g}"
@@ -73,9 +76,10 @@ def number(x: float | None) -> str:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Sentences about the choice of mechanism, the choice of estimate, a report's length, and the loss at the horizon."""
+    """Sentences about the choice of mechanism and estimate, a report's length, the loss at the horizon, and false reports."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
-    return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c)]
+    weight = f"One false report moves a share as much as {c.weight:.3g} honest people who have this value."
+    return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c), weight]
 
 
 def _why_mechanism(advice: Advice, c: Candidate) -> str:
@@ -90,6 +94,8 @@ def _why_mechanism(advice: Advice, c: Candidate) -> str:
         return (
             f"{c.mechanism}: the smallest exact variance of the simulated mechanisms{f' ({ratios})' if ratios else ''}.{lost}"
         )
+    if all(c.variance_ratio(o) <= LIKE_VARIANCE for o in others):
+        return f"{c.mechanism}: its exact variance is within 3 % of the smallest ({ratios}).{lost}"
     return f"{c.mechanism}: the smallest simulated error, but not the smallest exact variance ({ratios} as large).{lost}"
 
 

@@ -22,6 +22,7 @@ from ldpstream.advice.runs import Combination, Source, inversion_variances, peop
 from ldpstream.advice.windows import EqualPromise, equal_promises
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
+from ldpstream.mechanisms.registry import LIKE_VARIANCE, lightest
 from ldpstream.surveys import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
@@ -38,6 +39,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         report_bytes: length of a report in bytes, without the envelope.
         eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without bound, eps_t is the loss at the horizon.
         eps_any: upper bound of the loss of `horizon` reports, for any two sequences of values.
+        weight: number of honest people whom one false report outweighs for one value (`Mechanism.outweighs`).
         dropped: the reason for not simulating the mechanism; "" if the mechanism is simulated.
     """
 
@@ -49,6 +51,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     eps_inf: float | None
     eps_t: float
     eps_any: float
+    weight: float
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
@@ -81,7 +84,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error.
 
-    `first` is the advised combination: the default estimate if it is as good as the best, else the first of the ranking.
+    `first` is the advised combination: see `lightest_row`.
     `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
     """
 
@@ -162,7 +165,7 @@ def advise(
     errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # (repeats,) means over the distributions
     noise = candidates[0].deviation
     ranking = rank(errors)
-    first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
+    first = lightest_row(ranking, candidates, question)
     promises = []
     if question.eps_inf is not None:
         promises = equal_promises(question.build(first.mechanism), question.n, question.horizon, shares)
@@ -177,6 +180,21 @@ def advise(
         first=first,
         promises=promises,
     )
+
+
+def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
+    """The default estimate if it is as good as the best, else the first of the ranking.
+
+    Equally good rows with the same estimate may have a variance within 3 % of this row's. Then the smaller weight decides
+    (`mechanisms.registry.lightest`).
+    """
+    first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
+    like = {r.mechanism: r for r in ranking if r.best and (r.estimator, r.post) == (first.estimator, first.post)}
+    variances = {c.mechanism: c.deviation**2 for c in candidates}
+    own = variances[first.mechanism]
+    near = [name for name in like if own / LIKE_VARIANCE <= variances[name] <= own * LIKE_VARIANCE]
+    options = [(question.build(name), variances[name]) for name in near] or [(question.build(first.mechanism), own)]
+    return like[lightest(options).name]
 
 
 # ---- the ranking by exact variance
@@ -203,6 +221,7 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
             eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
             eps_t=m.eps_t(question.horizon),
             eps_any=m.eps_sequence(question.horizon).value,
+            weight=m.outweighs(),
             dropped=_refused(question, m),
         ))  # fmt: skip
     found.sort(key=lambda c: (bool(c.dropped), c.deviation, c.report_bytes))
@@ -217,7 +236,7 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
 def _impossible(name: str, why: str) -> Candidate:
     return Candidate(
         mechanism=name, signature=name, deviation=math.inf, report_bytes=0, eps_1=math.nan, eps_inf=None, eps_t=math.nan,
-        eps_any=math.nan, dropped=why,
+        eps_any=math.nan, weight=math.nan, dropped=why,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.question import MAX_N, AdviceError, Question
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.registry import lightest
 from ldpstream.producers.people_file import value_of
 from ldpstream.surveys import Survey, parse_survey
 
@@ -137,13 +138,14 @@ def propose_survey(
 
 
 def _smallest_variance(advice: Advice) -> Advice:
-    """Advises the mechanism with the smallest exact variance, with the default estimate.
+    """Advises the mechanism with the smallest exact variance, or a like one with a smaller weight, with the default estimate.
 
     With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error: an
     estimate that is pulled to equal shares looks good for a noisy mechanism. The exact variance depends on neither.
     """
-    of_default = [row for row in advice.ranking if row.estimator == DEFAULT]
-    return msgspec.structs.replace(advice, first=min(of_default, key=lambda row: advice.candidate(row.mechanism).deviation))
+    of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
+    built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]
+    return msgspec.structs.replace(advice, first=of_default[lightest(built).name])
 
 
 def _counts(column: Column, domain: Domain) -> IntArray:

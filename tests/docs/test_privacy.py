@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
@@ -96,13 +97,21 @@ def test_the_chances_of_the_demo_survey() -> None:
             assert m.guess_any_values(survey.steps_a_year) == 1.0
 
 
-def test_the_weight_of_a_false_report() -> None:
-    """A share is estimated as (C/n - q) / (p - q).
+@pytest.mark.parametrize(("eps", "values", "label"), [(0.5, 1, "0.5"), (1, 1, "1"), (1, 5, "1"), (2, 1, "2")])
+def test_the_weights_of_a_false_report(eps: float, values: int, label: str) -> None:
+    of_set = "one" if values == 1 else "five together"
+    columns = [("GRR", 4), ("GRR", 10), ("GRR", 100), ("OUE", 100), ("OLH", 100)]
+    weights = [mechanism(name, k, eps=eps).outweighs(values) if values <= k else None for name, k in columns]
+    shown = ["–" if w is None else f"{w:.0f}" if w > 100 else f"{w:.1f}" for w in weights]
+    assert f"| {label} | {of_set} | {' | '.join(shown)} |" in TEXT
 
-    A report that supports the value adds (1 - q) / (p - q) to the estimated number of people; a true report adds 1 on average.
-    """
-    weights = [(1 - m.q) / (m.p - m.q) for m in (MODE, DISTANCE)]
-    assert "adds to a share as much as {:.1f} (`mode`) or {:.1f} (`distance_km`) true reports".format(*weights) in PLAIN
+
+def test_the_weight_of_a_liar_in_the_readmes_survey() -> None:
+    found = weight(COMMUTE, MODE)
+    shown = f"{found['one_value']:.1f} honest people in a step of `mode`, {found['in_window']:.3g} in a window"
+    assert f"{shown} and {found['in_year']:.1f} in a year" in PLAIN
+    bound = math.ceil(10 * (mechanism("OLH", 100, eps=1.0).outweighs() + 1)) / 10
+    assert f"at most {bound} percentage points" in PLAIN
 
 
 def test_the_numbers_of_hash_functions() -> None:

@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ldpstream.advice import advice_tables
-from ldpstream.advice.advise import FEW, SURVEY, Advice, advise, document, rank, rank_by_variance, worse
+from ldpstream.advice.advise import (
+    FEW,
+    SURVEY,
+    Advice,
+    Ranked,
+    advise,
+    document,
+    lightest_row,
+    rank,
+    rank_by_variance,
+    worse,
+)
 from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.populations import SHAPES
 from ldpstream.advice.question import AdviceError, Question
 from ldpstream.advice.runs import inversion_variances, luck, simulate, without_luck
@@ -386,3 +398,24 @@ def test_a_refused_sample_shows_no_value(tmp_path: Path, text: str, column: str 
     assert "secret" not in str(refused.value)
     with pytest.raises(AdviceError, match="cannot be read"):
         read_sample(tmp_path / "none")
+
+
+def test_of_like_variances_the_advised_mechanism_has_the_smaller_weight(advices: list[Advice]) -> None:
+    for advice in advices:
+        first, own = advice.first, advice.candidate(advice.first.mechanism)
+        like = [r for r in advice.ranking if r.best and (r.estimator, r.post) == (first.estimator, first.post)]
+        for other in (advice.candidate(r.mechanism) for r in like):
+            assert other.weight == advice.question.build(other.mechanism).outweighs()
+            if 1 / 1.03 <= other.variance_ratio(own) <= 1:
+                assert own.weight <= 1.25 * other.weight
+
+
+def test_a_lighter_mechanism_replaces_an_equally_good_one() -> None:
+    """k = 10, ε∞ = 2, ε₁ = 1: the variances at 0 of L-GRR and L-OLH differ by 1.7 %, the weights are 6.2 and 3.3."""
+    question = Question(k=10, n=10_000, eps_inf=2.0)
+    rows = [
+        Ranked(mechanism=name, estimator=DEFAULT, post="none", error=error, standard_error=0.1, best=best)
+        for name, error, best in (("L-GRR", 1.0, True), ("L-OLH", 1.01, True), ("L-BLH", 1.2, False))
+    ]
+    for shares, expected in ((np.zeros(10), "L-OLH"), (np.full(10, 0.1), "L-GRR")):  # the second variances differ by 7 %
+        assert lightest_row(rows, rank_by_variance(question, [shares]), question).mechanism == expected

@@ -133,10 +133,10 @@ def test_too_large_a_dense_channel_is_rejected() -> None:
 @pytest.mark.parametrize("k", [2, 3, 5, 10, 11, 12, 32, 1024])
 @pytest.mark.parametrize("calibration", ["exact", "paper"])
 @pytest.mark.parametrize("pair", PAIRS)
-def test_auto_is_best_to_within_one_percent(k: int, calibration: str, pair: tuple[float, float]) -> None:
+def test_auto_is_best_to_within_three_percent(k: int, calibration: str, pair: tuple[float, float]) -> None:
     chosen, reason = choose(k, eps_inf=pair[0], eps_1=pair[1], calibration=calibration)
     every = [build(name, k, *pair, calibration=calibration) for name in ("L-GRR", "L-OSUE", "L-OLH")]
-    assert chosen.variance() <= 1.01 * min(m.variance() for m in every)
+    assert chosen.variance() <= 1.03 * min(m.variance() for m in every)
     assert reason.startswith(chosen.name)
     assert mechanism("auto", k, eps_inf=pair[0], eps_1=pair[1], calibration=calibration).signature == chosen.signature
 

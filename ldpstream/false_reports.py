@@ -1,0 +1,52 @@
+"""What one false report does to an estimate, for every attribute and level of a survey, in numbers and in words.
+
+`Mechanism.outweighs` has the weight of one report, and its proof. A liar sends one false report at every step. An honest device
+sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps is the mean over all reports, so in a
+span of T steps one liar outweighs T / reports_in(T) times as many honest people as in a step.
+"""
+
+from typing import Any
+
+from ldpstream.mechanisms import Mechanism
+from ldpstream.surveys import Survey
+
+
+def weights(survey: Survey) -> list[dict[str, Any]]:
+    """Returns a row for every attribute and level: the number of honest people whom one liar outweighs.
+
+    `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
+    `in_year` are for one share, and a liar who reports at every step. Under rs+fd a report is the part of an answer about the
+    attribute.
+    """
+    rows = []
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            rows.append({"attribute": attribute.name, "level": level.name, **weight(survey, m)})
+    return rows
+
+
+def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
+    """Returns the numbers of one row of `weights`."""
+    one, half = m.outweighs(), m.k // 2
+    spans = {"in_window": survey.window_steps, "in_year": survey.steps_a_year}
+    return {
+        "one_value": one, "set_size": half, "set": m.outweighs(half),
+        **{name: one * steps / m.reports_in(steps) for name, steps in spans.items()},
+    }  # fmt: skip
+
+
+def weight_line(survey: Survey, m: Mechanism) -> str:
+    """Returns the weight of a false report in one line."""
+    w = weight(survey, m)
+    line = f"One false report moves a share as much as {_people(w['one_value'])} honest people of this attribute and level"
+    if w["set_size"] > 1:
+        line += f", and a set of {w['set_size']} values together as much as {_people(w['set'])}"
+    if w["in_year"] <= w["one_value"] * (1 + 1e-9):
+        return f"{line}. A liar who reports at every step has the same weight in a window and in a year."
+    window, year = _people(w["in_window"]), _people(w["in_year"])
+    often = f"Honest devices report less often. So a liar who reports at every step outweighs {window} in a window"
+    return f"{line}. {often} and {year} in a year."
+
+
+def _people(number: float) -> str:
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

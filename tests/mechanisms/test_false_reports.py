@@ -1,0 +1,109 @@
+"""Compares `outweighs` with a search for the best attack, for every registered mechanism.
+
+The search knows no mechanism. It tries all rows of bytes, and adds each valid one to a table of honest reports.
+"""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Mechanism, choose, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.registry import AUTO_CANDIDATES, lightest, registered
+
+HONEST = 50
+
+
+def built(name: str, k: int, eps: float) -> Mechanism:
+    losses = {"eps_inf": 2 * eps, "eps_1": eps} if name in LONGITUDINAL else {"eps": eps}
+    return mechanism(name, k, **losses)  # type: ignore[arg-type]
+
+
+EVERY = [built(name, k, eps) for name in registered() for k in (2, 3, 7) for eps in (0.2, 1.0, 3.0)]
+FAKE = [built(name, 4, 1.0).with_fake_data(3) for name in registered()]
+ODD = [mechanism("SS", 5, eps=1.0, omega=4), mechanism("OLH", 7, eps=2.0, g=2), mechanism("SW", 6, eps=1.0, width=6)]
+
+
+def contributions(m: Mechanism) -> FloatArray:
+    """(reports, k) what each valid report adds to the number of honest people with each value, by the inversion."""
+    dtype = m.device.report_dtype
+    assert dtype.itemsize <= 2
+    rows = np.frombuffer(np.arange(256**dtype.itemsize, dtype=f"<u{dtype.itemsize}").tobytes(), dtype.base)
+    rows = rows.reshape(-1, *dtype.shape)
+    rows = rows[m.valid(rows)]
+    honest = m.simulate(np.arange(HONEST) % m.k, np.random.default_rng(1))
+    table = m.tabulate(honest)
+    before = HONEST * m.inversion(table)
+    return np.array([(HONEST + 1) * m.inversion(table + m.tabulate(rows[i : i + 1])) - before for i in range(len(rows))])
+
+
+def best_attack(added: FloatArray, r: int) -> float:
+    """The largest change of the people in any set of r values, up or down, by any report."""
+    return max(float(np.abs(added[:, list(chosen)].sum(axis=1)).max()) for chosen in combinations(range(added.shape[1]), r))
+
+
+@pytest.mark.parametrize("m", [*EVERY, *FAKE, *ODD], ids=repr)
+def test_no_report_outweighs_more_honest_people(m: Mechanism) -> None:
+    added = contributions(m)
+    for r in range(1, m.k + 1):
+        assert m.outweighs(r) == pytest.approx(best_attack(added, r), rel=1e-6, abs=1e-7)
+
+
+def test_an_honest_report_counts_for_one_person() -> None:
+    """The unit of `outweighs`. Reports of 40 000 people with value 1; an error of 5 standard errors has a chance below 1e-6."""
+    for name in registered():
+        m = built(name, 4, 1.0)
+        table = m.tabulate(m.simulate(np.full(40_000, 1), np.random.default_rng(7)))
+        truth = np.eye(4)[1]
+        errors = np.sqrt(m.inversion_variances(np.full(4, 0.25), 40_000))
+        assert (np.abs(m.inversion(table) - truth) < 5 * errors).all()
+
+
+def test_the_search_finds_a_report_of_local_hashing_that_supports_every_value() -> None:
+    """A control: the weight of a preimage of k/g values would be too small. Function 0 maps all values to one symbol."""
+    m = built("OLH", 7, 1.0)
+    added, preimage = contributions(m), math.ceil(m.k / m.table_shape[1])
+    assert best_attack(added, m.k) > 2 * (preimage - preimage * m.q) / (m.p - m.q)
+    assert best_attack(added, m.k) == pytest.approx(m.k * m.outweighs())
+
+
+def test_weights_of_the_literature() -> None:
+    """Weights for one value at ε = 1, by (1-q)/(p-q) with hand-made p and q."""
+    e = math.e
+    assert [built("GRR", k, 1.0).outweighs() for k in (4, 100)] == pytest.approx([(e + 2) / (e - 1), (e + 98) / (e - 1)])
+    assert built("OUE", 10, 1.0).outweighs() == pytest.approx((e / (e + 1)) / (0.5 - 1 / (e + 1)))
+    assert built("OUE", 10, 1.0).outweighs(5) == pytest.approx(5 * built("OUE", 10, 1.0).outweighs())
+
+
+def test_equal_p_and_q_have_no_finite_weight() -> None:
+    m = mechanism("L-GRR", 10**6, eps_inf=1e-8, eps_1=5e-9, calibration="paper")
+    assert (m.outweighs() == math.inf) == (m.p == m.q)
+
+
+@pytest.mark.parametrize("values", [0, 5, 1.5, True])
+def test_a_set_has_one_to_k_values(values: object) -> None:
+    with pytest.raises(ValueError, match="values must be"):
+        built("GRR", 4, 1.0).outweighs(values)  # type: ignore[arg-type]
+
+
+# ---- the automatic choice
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0, 3.0])
+def test_auto_takes_the_smaller_weight_if_variances_are_alike(eps: float) -> None:
+    for k in (*range(2, 80), 500):
+        chosen, _ = choose(k, eps_inf=2 * eps, eps_1=eps)
+        options = [built(name, k, eps) for name in AUTO_CANDIDATES]
+        smallest = min(m.variance() for m in options)
+        near = [m for m in options if m.variance() <= 1.03 * smallest]
+        assert chosen.name in {m.name for m in near}
+        assert chosen.outweighs() <= 1.25 * min(m.outweighs() for m in near)
+
+
+def test_the_lightest_of_like_variances_wins_and_a_small_variance_wins_over_weight() -> None:
+    grr, oue, olh = built("GRR", 10, 1.0), built("OUE", 10, 1.0), built("OLH", 10, 1.0)
+    assert lightest([(grr, 1.0), (olh, 1.02), (oue, 1.02)]) is olh
+    assert lightest([(grr, 1.0), (olh, 1.04), (oue, 1.04)]) is grr
+    assert len(ONE_TIME) + len(LONGITUDINAL) < len(registered())
