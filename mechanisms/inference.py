@@ -260,9 +260,9 @@ class Inference(ABC):
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
         """Returns the least variance of one report's fresh noise in a share, and the third central moments, (k,).
 
-        The least variance is that of adding or removing one report, 1 / (p - q)². A person's report supports the value with the probability p₂ or
-        q₂ (`rounds`), and adds 1 / (p - q) to the share. A variable that is 1 with probability c and otherwise 0 has the third
-        central moment c (1 - c) (1 - 2c).
+        The least variance is that of adding or removing one report, 1 / (p - q)². A person's report supports the value with the
+        probability p₂ or q₂ (`rounds`), and adds 1 / (p - q) to the share. A variable that is 1 with probability c and else 0
+        has the third central moment c (1 - c) (1 - 2c).
         """
         encoded = self.encoded(shares)
         memo_p, memo_q, p2, q2 = self.device.rounds()
