@@ -23,7 +23,7 @@ SERIES_COLUMNS = (
 )  # fmt: skip
 COMPARISON_COLUMNS = (
     "value", "label", "before", "after", "difference", "standard_error", "low", "high", "clear", "truth",
-    "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld", "cohort",
+    "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld", "before_cohort", "cohort",
 )  # fmt: skip
 NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end", "cohort")
 
@@ -40,9 +40,11 @@ class Csv(Response):
 def file_name(of: Estimates, kind: str) -> str:
     """Returns a name that says survey, attribute, cohort, span, estimator and steps, with ASCII letters only."""
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
+    subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
+    cohort = of.cohort if subtracted is None else f"{of.cohort} minus {subtracted}"
     what = {Histogram: "", Series: "series", NumberSeries: "numbers", Comparison: "comparison"}[type(of)]
     post = of.post if isinstance(of, Histogram) and of.post != "none" else ""
-    parts = (of.survey, of.attribute, of.cohort, what, of.span, of.estimator, post, "step", *steps)
+    parts = (of.survey, of.attribute, cohort, what, of.span, of.estimator, post, "step", *steps)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", str(part)) for part in parts if part not in (None, "")) + f".{kind}"
 
 
@@ -89,7 +91,8 @@ def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
         c.values, c.labels, c.before.frequencies, c.after.frequencies, c.differences, c.standard_errors, c.low, c.high, c.clear,
         c.truth or [None] * len(c.values),
     ]  # fmt: skip
-    same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld, c.cohort)
+    ends = (utc(c.before.end_ms), utc(c.after.end_ms))
+    same = (c.before.step, c.after.step, *ends, c.basis, c.interval_withheld, c.before.cohort, c.cohort)
     times = _local(zone, c.before.end_ms, c.after.end_ms)
     rows = ((*row, *same, *times) for row in zip(*columns, strict=True))
     return _csv(c, COMPARISON_COLUMNS, zone, ("before_end", "after_end"), rows)

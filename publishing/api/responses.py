@@ -222,19 +222,26 @@ class ApiResponses:
         )  # fmt: skip
 
     def comparison(
-        self, name: str, before: int, after: int | None, span: Span, estimator: str | None, confidence: float, top: int | None,
-        cohort: str | None = None,
+        self, name: str, before: int | None, after: int | None, span: Span, estimator: str | None, confidence: float,
+        top: int | None, cohort: str | None = None, against: str | None = None,
     ) -> Comparison:  # fmt: skip
         attribute = self._known(name, span, cohort)
-        first, second = self._published(name, span, before, cohort), self._published(name, span, after, cohort)
-        if first.step == second.step:
+        if (before is None) == (against is None):
+            raise NotAllowed(f"a comparison needs either before or against, got before={before} and against={against!r}")
+        if against is not None:
+            self._known(name, span, against)
+            if cohort is None or cohort == against:
+                raise NotAllowed(f"against needs another cohort, got cohort={cohort!r} and against={against!r}")
+        second = self._published(name, span, after, cohort)
+        first = self._published(name, span, second.step if before is None else before, cohort if against is None else against)
+        if first.key == second.key:
             raise NotAllowed(f"before and after must be different steps, got {before} twice")
         chosen = self._estimator(second, estimator)
         results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
         one, other = (result.estimate() for result in results)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
         exact = chosen == INVERSION and len(mechanisms) == 1
-        exact = exact and mechanisms[0].unbiased
+        exact = exact and mechanisms[0].unbiased and against is None
         people = max(self.people(first), self.people(second))
         errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
         differences = other.frequencies - one.frequencies
@@ -256,7 +263,7 @@ class ApiResponses:
 
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
         return Side(
-            step=p.step, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
+            step=p.step, cohort=p.cohort, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
             people_at_least=math.ceil(self.people(p)), complete=p.complete, below_least=p.below_least,
             frequencies=_plains(frequencies),
         )  # fmt: skip

@@ -56,7 +56,8 @@ Last = Annotated[
 CohortOf = Annotated[
     str | None, Query(max_length=200, description="a cohort of the survey, for the spans step and window; default: all people")
 ]
-Before = Annotated[int, Query(ge=0, le=2**53, description="last step of the earlier span")]
+Before = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the earlier span")]
+Against = Annotated[str | None, Query(max_length=200, description="in place of `before`: the cohort that is subtracted")]
 Zone = Annotated[
     str | None, Query(max_length=64, description="IANA name of a time zone; adds two columns with the local times")
 ]
@@ -165,21 +166,21 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
 
     @api.get("/api/v1/attributes/{attribute}/comparison", responses=describe(Comparison))
     def get_comparison(
-        attribute: Attribute, before: Before, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
+        attribute: Attribute, before: Before = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
+        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None, against: Against = None,
         of: Served = found,
     ) -> Response:  # fmt: skip
-        """Differences between the estimates at two times, with intervals, without post-processing."""
-        return _named(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort))
+        """Differences between the estimates at two times, or of two cohorts, with intervals, without post-processing."""
+        return _named(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort, against))
 
     @api.get("/api/v1/attributes/{attribute}/comparison.csv", response_class=Csv, responses=FAILURES)
     def get_comparison_csv(
-        attribute: Attribute, before: Before, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
+        attribute: Attribute, before: Before = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
+        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None, against: Against = None,
         zone: Zone = None, of: Served = found,
     ) -> Response:  # fmt: skip
-        """Differences between the estimates at two times, one line per value."""
-        differences = of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort)
+        """Differences between the estimates at two times, or of two cohorts, one line per value."""
+        differences = of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort, against)
         return comparison_csv(differences, time_zone(zone))
 
     @api.get("/api/v1/events", response_class=_Events)

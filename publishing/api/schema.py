@@ -260,6 +260,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two estimates of a comparison. Fields as in `Histogram`."""
 
     step: int
+    cohort: str | None
     start_ms: int
     end_ms: int
     panes: int
@@ -271,7 +272,9 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Differences of the frequencies at two times, `after` minus `before`, one entry per value shown.
+    """Differences of the frequencies, `after` minus `before`, one entry per value shown.
+
+    The two sides are the same people at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one time.
 
     `standard_errors` are upper bounds (`estimators.differences`). `basis` names the bound. "inversion": the raw inversion of
     one level; the bound allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence

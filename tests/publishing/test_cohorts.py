@@ -265,3 +265,48 @@ def test_cohorts_may_be_named_like_other_publications() -> None:
     keys = [key for step in (1, 2, 12) for key in publication_keys(survey, step)]
     assert len(set(keys)) == len(keys)
     assert publication_keys(survey, 1)[:3] == publication_keys(PLAIN, 1)[:3] == [f"screen|{span}|1" for span in SPANS]
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_two_cohorts_of_one_step_are_compared(attribute: str) -> None:
+    """The interval adds both standard errors: it holds also if a person reported in both cohorts."""
+    second, first = (published(attribute, "window", LAST, cohort) for cohort in COHORT.values[:2])
+    after, before = (p.estimators[p.main].estimate() for p in (second, first))
+    found = ask("comparison", attribute, cohort=COHORT.values[0], against=COHORT.values[1])
+    assert (found["basis"], found["cohort"]) == ("any", COHORT.values[0])
+    assert [(found[side]["step"], found[side]["cohort"]) for side in ("before", "after")] == [
+        (LAST, COHORT.values[1]), (LAST, COHORT.values[0])
+    ]  # fmt: skip
+    np.testing.assert_allclose(found["differences"], after.frequencies - before.frequencies, rtol=1e-12)
+    errors = np.array(found["standard_errors"], float)  # NaN with Square Wave, whose intervals are withheld
+    np.testing.assert_allclose(errors, after.standard_errors + before.standard_errors, rtol=1e-12)
+    truths = [np.asarray(demo().truth.of(SURVEY, p)) for p in (second, first)]
+    np.testing.assert_allclose(found["truth"], truths[0] - truths[1])
+    opposite = ask("comparison", attribute, cohort=COHORT.values[1], against=COHORT.values[0])
+    np.testing.assert_allclose(opposite["differences"], np.negative(found["differences"]))
+    answer = client().get(
+        f"/api/v1/attributes/{attribute}/comparison.csv", params={"cohort": COHORT.values[0], "against": COHORT.values[1]}
+    )
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert {(row["before_cohort"], row["cohort"]) for row in rows} == {(COHORT.values[1], COHORT.values[0])}
+
+
+def test_a_comparison_with_a_cohort_below_the_least_size_has_no_numbers() -> None:
+    found = ask("comparison", cohort=FIRST, against=COHORT.values[3])
+    assert (found["before"]["below_least"], found["after"]["below_least"]) == (True, False)
+    assert {*found["differences"], *found["low"], *found["before"]["frequencies"]} == {None}
+    assert not any(found["clear"])
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({}, "a comparison needs either before or against, got before=None and against=None"),
+        ({"before": 0, "against": "1.1"}, "a comparison needs either before or against, got before=0 and against='1.1'"),
+        ({"against": "1.1"}, "against needs another cohort, got cohort=None and against='1.1'"),
+        ({"against": "1.1", "cohort": "1.1"}, "against needs another cohort, got cohort='1.1' and against='1.1'"),
+        ({"against": "2.0", "cohort": "1.1"}, "must be one of 1.0, 1.1"),
+    ],
+)
+def test_a_comparison_has_exactly_one_other_side(query: dict[str, Any], said: str) -> None:
+    assert said in ask("comparison", status=422, **query)["detail"]
