@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from urllib.parse import quote, urlencode
 
-from ldpstream.mechanisms.guessing import Chance, percent
+from ldpstream.mechanisms.guessing import Chance, percent, percent_up
 from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
 from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
 from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
@@ -21,6 +21,7 @@ HEAD = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <link rel="icon" href="/page/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/page/page.css">
@@ -132,6 +133,22 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
 
 
 def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
+    """The privacy of all levels in one line, as on the live page, and below it the chances of each level."""
+
+    def both(name: str) -> str:
+        now = max(getattr(of.now, name) for of in outlook.values())
+        year = max(getattr(of.year, name) for of in outlook.values())
+        return f"{percent_up(now)} now and {percent_up(year)} in a year"
+
+    weakest = " (weakest level)" if len(outlook) > 1 else ""
+    return (
+        f"<details><summary><strong>Privacy of {escape(a.name)}:</strong> a right guess from a whole device has at most the "
+        f"chance {both('guess_device')} if the value stays the same, {both('guess_any_values_device')} if it changes{weakest}; "
+        f"{escape(percent(1 / a.k))} without reports.</summary>{_levels(a, outlook)}</details>\n"
+    )
+
+
+def _levels(a: Attribute, outlook: dict[str, Outlook]) -> str:
     return "".join(
         f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports of this "
         f"attribute so far: {_guess(of.now, 'guess')} if the value never changed, "

@@ -57,6 +57,17 @@ def box_of(chart: Locator) -> FloatRect:
     raise AssertionError(f"{chart} has no box")
 
 
+def unfold(page: Page) -> None:
+    """Opens the table of attributes and their privacy."""
+    page.locator("#privacy-line").click()
+
+
+def settings(page: Page) -> None:
+    """Opens the controls below the attribute, which are folded on a small screen."""
+    if page.locator("#settings").get_attribute("open") is None:
+        page.locator("#settings > summary").click()
+
+
 def shoot(page: Page, name: str) -> None:
     if SHOTS:
         picture = f"{SHOTS}/{name}.png"

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from ldpstream.demo import Demo
+from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
@@ -22,7 +23,7 @@ from ldpstream.publishing.publication import Diagnostics
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.device_chance import guesses
 
-from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, extend, many, served, shoot, silent
+from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, box_of, extend, many, served, settings, shoot, silent, unfold
 
 GUESSES = guesses(SURVEY, 0, SURVEY.mechanisms[0][0], 6)
 
@@ -31,6 +32,13 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     pipeline, url = demo
     page = open_page(url)
     assert page.title() == f"{SURVEY.name} · ldpstream"
+    assert page.locator("#attributes").is_hidden()
+    now, changing = (percent_up(GUESSES[name]) for name in ("guess_device", "guess_any_values_device"))
+    assert page.locator("#privacy-line").inner_text() == (
+        f"Privacy of screen: a right guess from a whole device has at most the chance {now} now and 91.7 % in a year if the "
+        f"value stays the same, {changing} now and 100.0 % in a year if it changes; 16.7 % without reports."
+    )
+    unfold(page)
     assert page.locator("#attributes tbody tr").count() == sum(len(attribute.levels) for attribute in SURVEY.attributes)
     (p,) = pipeline.service.results.get(["screen|window|5"])
     assert p is not None
@@ -68,6 +76,7 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
     server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
     try:
         page = open_page(server.url)
+        unfold(page)
         shoot(page, "spaced")
         said = page.locator("#attributes tbody tr").first.inner_text() + page.locator("#promise").inner_text()
         for words in (
@@ -109,7 +118,7 @@ def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenP
     lines = download.value.path().read_text().splitlines()
     assert lines[0].startswith("value,label,frequency")
     assert len(lines) == SURVEY.attributes[0].k + 1
-    page.locator("[data-attribute=latency_ms]").click()
+    page.select_option("#attribute", "latency_ms")
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
     assert "attribute=latency_ms" in page.url
     assert page.locator("#estimator option").count() == 4
@@ -123,6 +132,7 @@ def test_the_page_is_usable_by_keyboard(demo: tuple[Demo, str], open_page: OpenP
     assert page.locator("#readout").inner_text().startswith(f"{SURVEY.attributes[0].label(0)}: ")
     page.keyboard.press("End")
     assert page.locator("#readout").inner_text().startswith(f"{SURVEY.attributes[0].label(SURVEY.attributes[0].k - 1)}: ")
+    unfold(page)
     page.locator("[data-attribute=latency_ms]").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
@@ -142,12 +152,28 @@ def test_the_theme_can_be_dark_or_light(demo: tuple[Demo, str], open_page: OpenP
     dark.wait_for_selector("html[data-ready=yes]")
     assert dark.evaluate(background) != first
     assert dark.locator("#theme").inner_text() == "Theme: light"
+    dark.goto(f"{demo[1]}table")
+    assert dark.evaluate(background) == first  # without scripts, the system decides
 
 
 def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     page = open_page(demo[1], width=360, height=740)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert box_of(page.locator("#histogram"))["y"] < 740, "the histogram begins on the first screen"
     shoot(page, "phone")
+    for fold in ("#privacy-line", "#settings > summary", "#numbers > summary"):
+        page.locator(fold).click()
+    page.wait_for_selector("#values tbody tr")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    wrapped = """() => [...document.querySelectorAll("td.number, td.wraps > span, summary.wraps > strong")].filter((part) => {
+        const range = document.createRange();
+        range.selectNodeContents(part);
+        return part.textContent.includes(" %") && range.getClientRects().length > 1;
+    }).map((part) => part.textContent)"""
+    assert page.evaluate(wrapped) == []
+    narrow = "(part) => { part.style.cssText = 'white-space: normal; display: block; width: 1ch'; }"
+    page.locator("#values td").first.evaluate(narrow)
+    assert len(page.evaluate(wrapped)) == 1, "a planted mistake"
 
 
 def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -166,7 +192,7 @@ def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_pag
     page.locator("#histogram").focus()
     page.keyboard.press("ArrowRight")  # continues from the chosen value
     assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(2)}: ")
-    page.locator("[data-attribute=latency_ms]").click()
+    page.select_option("#attribute", "latency_ms")
     assert readout.inner_text() == unread
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
     assert readout.inner_text() == unread
@@ -225,9 +251,11 @@ def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, wid
         assert page.locator("#values tr").nth(1).inner_text().split("\t") == ["0", "–", "–", "–", "–"]
         assert "most frequent values in the last step with reports" in page.locator("#series-hint").inner_text()
         assert all(text.endswith(" – ×") for text in page.locator("#legend li").all_inner_texts())
+        unfold(page)
         if width > 620:
             assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
         shoot(page, f"nobody_{width}")
+        settings(page)
         page.select_option("#order", "frequency")
         page.locator("#step").fill("4")
         expect(page.locator("#summary")).to_contain_text("1,000 reports")
@@ -245,6 +273,7 @@ def test_the_page_does_not_say_that_nobody_reported_while_agents_are_down(open_p
             "stopped: reports may wait in the log."
         )
         assert "No report has been counted in this window: there is no estimate." in page.locator("#summary").inner_text()
+        unfold(page)
         assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "no report has been counted"
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")

@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from ldpstream.demo import Demo
 
-from .page_rig import HONEST, OpenPage, extend, many, served
+from .page_rig import HONEST, OpenPage, extend, many, served, unfold
 
 
 def findings(page: Page) -> list[str]:
@@ -18,6 +18,7 @@ def findings(page: Page) -> list[str]:
 def test_axe_finds_nothing_on_a_desktop(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     page = open_page(f"{demo[1]}?before=2&values=0,3")
     page.locator("#comparison-numbers summary").click()
+    unfold(page)
     page.locator("#summary .why").first.focus()
     assert findings(page) == []
     page.evaluate("document.body.append(document.createElement('button'))")
@@ -34,5 +35,8 @@ def test_axe_finds_nothing_on_a_dark_phone_with_warnings(open_page: OpenPage) ->
         page = open_page(f"{url}?attribute=gone&before=9", width=360, scheme="dark")
         assert page.locator("#alerts").is_visible()
         assert page.locator("#notice").is_visible()
+        assert findings(page) == []
+        unfold(page)
+        page.locator("#settings > summary").click()
         assert findings(page) == []
         page.close()

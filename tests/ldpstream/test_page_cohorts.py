@@ -59,6 +59,42 @@ def test_a_cohort_is_chosen_and_a_link_shows_it(url: str, open_page: OpenPage) -
     other.close()
 
 
+def test_two_cohorts_are_compared(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=screen&cohort={NEW}&before=0")
+    expect(page.locator("#comparison-title")).to_have_text("Difference between two times")
+    page.select_option("#against", label=OLD)
+    expect(page.locator("#comparison-title")).to_have_text("Difference between two cohorts")
+    said = page.locator("#comparison-summary").inner_text()
+    assert said.startswith("Version 1.1 minus 1.0, 5 Jan 2026, 01:00–03:00 UTC (step 2), empirical Bayes (default). ")
+    assert "wide enough also if people move between the cohorts" in said
+    assert not page.locator("#compare").is_checked()
+    page.locator("#comparison-numbers summary").click()
+    row = page.locator("#difference-values tbody tr").first.inner_text().replace("−", "-").split("\t")
+    new, old = (rig.published("screen", "window", rig.STEPS - 1, cohort).estimators["eb"].estimate() for cohort in (NEW, OLD))
+    assert row[1:3] == [f"{100 * f.frequencies[0]:.2f} %" for f in (old, new)]
+    assert float(row[3]) == pytest.approx(100 * (new.frequencies[0] - old.frequencies[0]), abs=0.06)
+    assert page.locator("#difference-values th").all_inner_texts()[1:3] == [OLD, NEW]
+    with page.expect_download() as download:
+        page.locator("#comparison-csv").click()
+    assert download.value.suggested_filename == "versions-screen-1.1_minus_1.0-comparison-window-eb-step-2-2.csv"
+    with page.expect_download() as download:
+        page.locator("#comparison-png").click()
+    assert download.value.suggested_filename == "versions-screen-1.1-window-eb-step-minus-1.0-2.png"
+    address = wait_for_address(page, lambda found: "against" in found)
+    assert (address["against"], "before" in address) == (OLD, False)
+    other = open_page(page.url)
+    assert shown(other) == shown(page)
+    assert findings(other) == []
+    other.close()
+    page.select_option("#against", label=FORMULA)
+    expect(page.locator("#comparison-summary")).to_contain_text("There is no estimate of one of the two cohorts.")
+    page.select_option("#cohort", label=FORMULA)
+    expect(page.locator("#comparison")).to_be_hidden()
+    page.goto(f"{url}?cohort={OLD}&against=2.0")
+    expect(page.locator("#notice-text")).to_have_text("This page cannot compare with the cohort “2.0”.")
+    page.close()
+
+
 def test_a_cohort_below_the_least_size_has_a_number_of_reports_and_no_histogram(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}?attribute=screen")
     page.select_option("#cohort", label=BETA)

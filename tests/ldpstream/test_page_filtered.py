@@ -15,7 +15,7 @@ from ldpstream.publishing.publication import Jump
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import parse_survey
 
-from .page_rig import HONEST, OpenPage, extend, many, served, shoot, silent
+from .page_rig import HONEST, OpenPage, extend, many, served, settings, shoot, silent, unfold
 
 
 def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -95,6 +95,7 @@ def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, w
     with served(survey, results) as url:
         page = open_page(url, width=width, scheme=scheme)
         assert page.locator("#changes li").count() == 0
+        settings(page)
         page.select_option("#span", "filtered")
         changes = page.locator("#changes li")
         expect(changes).to_have_count(2)
@@ -125,6 +126,7 @@ def test_the_overview_warns_of_a_jump_for_every_span(open_page: OpenPage, width:
     extend(survey, results, 3, np.random.default_rng(3), quiet, quiet, JUMPS[3])
     with served(survey, results) as url:
         page = open_page(url, width=width)
+        settings(page)
         warning = page.locator("#alerts .warning")
         for span in ("window", "step", "filtered"):
             page.select_option("#span", span)
@@ -158,7 +160,8 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         frequency = predicted.estimators["filter"].frequencies[0]
         assert frequency is not None
         assert page.locator("#readout").inner_text().startswith(f"0: {100 * frequency:.2f} %, between ")
-        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() != "nobody reported"
+        unfold(page)
+        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() not in ("", "nobody reported")
         hint = page.locator("#series-hint").inner_text()
         assert "the 5 most frequent values, with" in hint
         assert hint.endswith("A step without reports is predicted from earlier steps.")
@@ -181,6 +184,7 @@ def test_a_curve_before_the_first_report_has_no_numbers(open_page: OpenPage) -> 
         page.select_option("#span", "filtered")
         expect(page.locator("#summary")).to_have_text("Nobody has reported up to this step: there is no estimate.")
         assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, nobody reported.")
+        unfold(page)
         assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
         assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
         page.close()
@@ -202,12 +206,12 @@ def test_an_attribute_without_a_filtered_curve_does_not_offer_it(open_page: Open
         page.select_option("#span", "filtered")
         expect(page.locator("#summary")).to_contain_text("The filtered curve is estimated")
         assert page.locator("#attributes tbody tr").count() == 2
-        page.locator("[data-attribute=large]").click()
+        page.select_option("#attribute", "large")
         expect(page.locator("#histogram-title")).to_have_text("large")
         assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step"]
         assert page.locator("#span").input_value() == "window"
         assert page.locator("#estimator").is_enabled()
         assert "; step 1)" in page.locator("#state-text").inner_text()
-        page.locator("[data-attribute=small]").click()
+        page.select_option("#attribute", "small")
         expect(page.locator("#span option")).to_have_count(3)
         page.close()

@@ -12,7 +12,7 @@ from ldpstream.demo import Demo
 from ldpstream.publishing.progress import Progress
 from ldpstream.surveys import Reason
 
-from .page_rig import HONEST, SURVEY, OpenPage, box_of, extend, many, served, shoot
+from .page_rig import HONEST, SURVEY, OpenPage, box_of, extend, many, served, shoot, unfold
 
 QUIET = msgspec.structs.replace(HONEST, fit_z={})
 SHOWN = ("#histogram-title", "#when", "#summary", "#values", "#legend", "#series-hint", "#comparison-summary", "#step-text")
@@ -38,14 +38,18 @@ def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
     rng = np.random.default_rng(7)
     with served(survey, results) as url:
         page = open_page(url)
-        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "step": "5"})
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window"})  # the latest step
         extend(survey, results, 6, rng, QUIET, QUIET)
         expect(page.locator("#when")).to_contain_text("(step 6)")
-        wait_for_address(page, lambda found: found["step"] == "6")  # with it, the browser keeps that the page follows
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        for button, step in (("#copy", "6"), ("#copy-latest", None)):
+            page.locator(button).click()
+            expect(page.locator(button)).to_have_text("Link copied")
+            assert parameters(page.evaluate("navigator.clipboard.readText()")).get("step") == step
         page.reload()
         page.wait_for_selector("html[data-ready=yes]")
         assert page.locator("#follow").is_checked()
-        page.locator("[data-attribute=a01]").click()
+        page.select_option("#attribute", "a01")
         expect(page.locator("#histogram-title")).to_have_text("a01")
         page.select_option("#span", "step")
         page.select_option("#estimator", "mi")
@@ -78,6 +82,8 @@ def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
         page.go_back()
         expect(page.locator("#when")).not_to_contain_text("(step 4)")
         assert page.locator("#order").input_value() == "frequency"
+        latest = parameters(other.locator("#to-latest").get_attribute("href") or "")
+        assert latest == {name: value for name, value in sent.items() if name not in ("step", "until")}
         other.locator("#follow").check()
         expect(other.locator("#when")).to_contain_text("(step 7)")
         page.close()
@@ -94,7 +100,7 @@ def test_a_link_that_shows_nothing_says_so(open_page: OpenPage) -> None:
         page.locator("#notice-latest").click()
         expect(page.locator("#estimate")).to_be_visible()
         expect(notice).to_be_hidden()
-        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "step": "2"})
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window"})
         page.goto(f"{url}?step=2&before=999")
         expect(notice).to_have_text("There is no estimate of step 999 yet.")
         expect(page.locator("#estimate")).to_be_visible()
@@ -113,6 +119,15 @@ def test_times_are_in_the_chosen_zone(demo: tuple[Demo, str], open_page: OpenPag
     page.locator("#zone").click()
     expect(when).to_have_text("5 Jan 2026, 00:00–06:00 UTC (step 5)")
     expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 06:00")
+    date = page.locator("#step-date")
+    expect(date).to_have_value("2026-01-05T06:00")
+    date.fill("2026-01-05T03:59")  # the last step that ended by then
+    expect(when).to_have_text("5 Jan 2026, 00:00–03:00 UTC (step 2)")
+    page.locator("#zone").click()
+    expect(date).to_have_value("2026-01-05T12:00")  # the end of the step, in Tokyo
+    date.fill("2026-01-05T10:00")
+    expect(when).to_contain_text("00:00–01:00 UTC, step 0)")
+    page.locator("#zone").click()
     page.reload()
     page.wait_for_selector("html[data-ready=yes]")
     assert page.locator("#zone").inner_text() == "Times: UTC"
@@ -125,6 +140,8 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         rows = page.locator("#values tbody tr")
         expect(rows).to_have_count(25)
         page.locator("#find").fill("19")
+        assert page.locator("#order").input_value() == "frequency"  # the default if not all values are shown
+        page.select_option("#order", "value")
         labels = [v for v in range(200) if "19" in str(v)]
         expect(page.locator("#summary")).to_contain_text(f"{len(labels)} values of 200 with “19”.")
         assert [text.split("\t")[0] for text in rows.all_inner_texts()] == [str(v) for v in labels]
@@ -154,6 +171,7 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         expect(tip).to_contain_text("contains the true share in about 95 of 100 cases")
         page.keyboard.press("Escape")
         expect(tip).to_be_hidden()
+        unfold(page)
         page.locator("#attributes .why").nth(1).hover()
         expect(tip).to_contain_text("value never changes")
         page.close()
@@ -178,12 +196,50 @@ def test_two_times_are_compared(demo: tuple[Demo, str], open_page: OpenPage) -> 
     page.keyboard.press("ArrowRight")
     assert re.match(r"home: [+−][\d.]+ percentage points, 95 % interval", page.locator("#comparison-readout").inner_text())
     shoot(page, "comparison")
-    for chart in ("histogram", "series", "comparison"):
+    for chart in ("histogram", "series", "comparison", "reports"):
         with page.expect_download() as download:
             page.locator(f"#{chart}-png").click()
-        assert download.value.suggested_filename.startswith(f"{SURVEY.name}-screen-window-ibu-step-")
+        by = "reports" if chart == "reports" else "ibu"
+        assert download.value.suggested_filename.startswith(f"{SURVEY.name}-screen-window-{by}-step-")
         assert download.value.path().read_bytes()[:4] == b"\x89PNG"
         assert download.value.path().stat().st_size > 5000
+
+
+def test_a_comparison_since_yesterday_moves_with_the_step(open_page: OpenPage) -> None:
+    survey, results = many(3, 1, 0)
+    survey = msgspec.structs.replace(survey, step_seconds=28_800)  # a day has three steps
+    rng = np.random.default_rng(1)
+    for step in range(5):
+        extend(survey, results, step, rng, QUIET, QUIET)
+    with served(survey, results) as url:
+        page = open_page(url)
+        page.locator("#yesterday").click()
+        said = page.locator("#comparison-summary")
+        expect(said).to_contain_text("(step 1) to")
+        expect(said).to_contain_text("(step 4)")
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "before": "-3"})
+        extend(survey, results, 5, rng, QUIET, QUIET)
+        expect(said).to_contain_text("(step 2) to")
+        page.locator("#step").fill("3")
+        expect(said).to_contain_text("(step 0) to")
+        expect(page.locator("#yesterday")).to_be_enabled()
+        page.locator("#before-date").fill("2026-01-06T15:00")
+        expect(said).to_contain_text("(step 2) to")
+        wait_for_address(page, lambda found: found["before"] == "2")
+        page.locator("#step").fill("2")
+        expect(page.locator("#yesterday")).to_be_disabled()
+        page.close()
+
+
+def test_every_curve_has_its_own_colour(open_page: OpenPage) -> None:
+    survey, results = many(500, 1, 2)
+    values = [7, 17, 47, 87, 107, 207, 287, 307, 407, 487, 497]  # all with the same last digit
+    with served(survey, results) as url:
+        page = open_page(f"{url}?values={','.join(map(str, values))}")
+        keys = page.locator("#legend .key").evaluate_all("keys => keys.map((key) => key.getAttribute('style'))")
+        assert len(set(keys)) == len(values)
+        assert len({colour for key in keys for colour in re.findall(r"rgb\(.*?\)", key)}) == 10
+        page.close()
 
 
 def test_silence_is_shown_in_amber(open_page: OpenPage) -> None:

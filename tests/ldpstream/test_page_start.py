@@ -27,6 +27,13 @@ def test_the_start_page_shows_new_estimates_and_keeps_the_focus(browser: Browser
             expect(page.locator("tbody")).to_contain_text(f"step {step}")
             expect(used).to_be_focused()
         assert page.locator("#surveys b").count() == 0
+        background = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(background)
+        page.emulate_media(color_scheme="dark")
+        assert page.evaluate(background) != light
+        page.evaluate("localStorage.setItem('theme', 'light')")
+        page.reload()
+        assert page.evaluate(background) == light  # chosen on the page of a survey
     finally:
         page.close()
         server.close()

@@ -10,9 +10,20 @@ const LIGHT = ["#1f5fa8", "#b05f00", "#1b7f4b", "#a02c78", "#5b46b2", "#0b7285",
 const DARK = ["#7db7f5", "#f2b25c", "#6fd0a0", "#e894c8", "#c3b3f7", "#5fd0e0", "#d9b38c", "#ff8f86", "#b5d35c", "#9aa8b5"];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 
-// A value has the same colour and dash in every chart and at every time.
-export const colourOf = (value) => (document.documentElement.dataset.theme === "dark" ? DARK : LIGHT)[value % LIGHT.length];
-export const dashOf = (value) => DASHES[Math.floor(value / LIGHT.length) % DASHES.length];
+// Colour and dash of a curve, by its slot.
+export const colourOf = (slot) => (document.documentElement.dataset.theme === "dark" ? DARK : LIGHT)[slot % LIGHT.length];
+export const dashOf = (slot) => DASHES[Math.floor(slot / LIGHT.length) % DASHES.length];
+
+// The slots of these values, as a map: all different, and the same for the same values at every time. Ten curves have ten colours.
+export function slotsOf(values) {
+  const slots = new Map();
+  for (const value of [...values].sort((a, b) => a - b)) {
+    let slot = value % LIGHT.length;
+    for (let tried = 1; [...slots.values()].includes(slot); tried += 1) slot = ((value + tried) % LIGHT.length) + LIGHT.length * Math.floor(tried / LIGHT.length);
+    slots.set(value, slot);
+  }
+  return slots;
+}
 
 function axis(extra = {}) {
   return { stroke: colour("soft"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, ...extra };
@@ -195,17 +206,17 @@ function numberScale(lines) {
   return least > 0 && most > 20 * least ? { distr: 3 } : {};
 }
 
-// Lines of shares over time, with bands for the intervals. s: seconds (ends of the spans), lines (value, frequencies, low,
+// Lines of shares over time, with bands for the intervals. s: seconds (ends of the spans), lines (slot, frequencies, low,
 // high). view: [from, to] in seconds. list: the marks. numbers: true if the lines are numbers instead of shares.
 export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
   const data = [s.seconds];
   const series = [{}];
   const bands = [];
   s.lines.forEach((line, i) => {
-    const stroke = colourOf(line.value);
+    const stroke = colourOf(line.slot);
     data.push(line.frequencies, line.high, line.low);
     const edge = { stroke: "transparent", width: 0, points: { show: false } };
-    const dash = dashOf(line.value);
+    const dash = dashOf(line.slot);
     series.push({ stroke, width: 2, dash, points: { show: s.seconds.length < 30, size: 5, fill: stroke } }, edge, { ...edge });
     bands.push({ series: [3 * i + 2, 3 * i + 3], fill: `${stroke}2b` });
   });

@@ -1,6 +1,6 @@
-// The comparison of two times: differences with their intervals.
+// The comparison of two times or of two cohorts: differences with their intervals.
 import { barChart, colour } from "./charts.js";
-import { $, element, grouped, percent, points, table } from "./dom.js";
+import { $, capital, element, grouped, percent, points, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { MOST_ROWS, select } from "./histogram.js";
 import { about, asked, comparisonQuery, fileName, path, state, subject } from "./state.js";
@@ -10,11 +10,13 @@ const BASIS = {
   inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
   any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors, which is wide enough for any dependence, and often wider than necessary. Matrix inversion of an attribute with one level has a shorter interval.",
 };
+const COHORTS = "The interval adds both standard errors, which is wide enough also if people move between the cohorts, and often wider than necessary.";
 const MOST_LISTED = 8;
 let shown = null;
 let bars = null;
 
-const sides = (c) => `From ${periodOf(c.before)} to ${periodOf(c.after)}`;
+const sides = (c) => (c.before.cohort === c.after.cohort ? `From ${periodOf(c.before)} to ${periodOf(c.after)}`
+  : `${capital(state.survey.cohort.name)} ${c.after.cohort} minus ${c.before.cohort}, ${periodOf(c.after)}`);
 
 // The values of the comparison, chosen and ordered as in the histogram h.
 function pick(c, h) {
@@ -33,20 +35,23 @@ export function drawComparison(c, h) {
   const clear = c.differences.map((_, i) => i).filter((i) => c.clear[i]).sort((a, b) => Math.abs(c.differences[b]) - Math.abs(c.differences[a]));
   const known = c.differences.some((x) => x !== null);
   const box = $("comparison-summary");
+  const times = c.before.cohort === c.after.cohort; // else two cohorts
+  const two = times ? "two times" : "two cohorts";
+  $("comparison-title").textContent = `Difference between ${two}`;
   box.replaceChildren(`${sides(c)}, ${about(c.estimator).label}${about(c.estimator).post_processed && state.post !== "none" ? " without post-processing" : ""}. `);
-  if (!known) box.append("There is no estimate of one of the two times.");
+  if (!known) box.append(`There is no estimate of one of the ${two}.`);
   else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
   else {
     const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the largest differences` : `${grouped(c.values.length)} values`;
-    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} changed `, explained("clearly", "clear"), ". ", BASIS[c.basis]);
-    if (c.overlap) box.append(" The two windows share steps, so the difference is usually smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
+    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} ${times ? "changed" : clear.length === 1 ? "differs" : "differ"} `, explained("clearly", "clear"), ". ", times ? BASIS[c.basis] : COHORTS);
+    if (c.overlap && times) box.append(" The two windows share steps, so the difference is usually smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   $("comparison-list").replaceChildren(...clear.slice(0, MOST_LISTED).map((i) => element("li", sentence(c, i))));
   if (clear.length > MOST_LISTED) $("comparison-list").append(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
-  $("differences").setAttribute("aria-label", `Differences of ${subject(c)} between two times. Arrow keys read single values.`);
+  $("differences").setAttribute("aria-label", `Differences of ${subject(c)} between ${two}. Arrow keys read single values.`);
   barChart($("differences"), bars, { view: null, read, zoom: () => {}, unit: "" });
-  $("comparison-readout").textContent = "Differences in percentage points. Arrow keys read single values. Bars in strong colour changed clearly.";
+  $("comparison-readout").textContent = "Differences in percentage points. Arrow keys read single values. Bars in strong colour differ clearly.";
   if ($("comparison-numbers").open) drawDifferences();
   const query = comparisonQuery();
   query.set("step", c.after.step);
@@ -73,7 +78,7 @@ export function drawDifferences() {
     cell.append(explained(text, why));
     return cell;
   };
-  const head = [element("th", "Value", { scope: "col" }), heading("Before", "share"), heading("After", "share"), heading("Difference", "difference"),
+  const head = [element("th", "Value", { scope: "col" }), ...(c.before.cohort === c.after.cohort ? ["Before", "After"] : [c.before.cohort, c.after.cohort]).map((name) => heading(name, "share")), heading("Difference", "difference"),
     heading("From", "interval"), heading("To", "interval"), heading("Clear", "clear"), ...(c.truth ? [heading("Truth", "truth")] : [])];
   table($("difference-values"), head, bars.kept.slice(0, MOST_ROWS).map((i) => {
     const size = c.differences[i] ?? 0;
@@ -89,8 +94,8 @@ export function drawDifferences() {
 export function caption() {
   return {
     title: `${state.survey.name}: ${subject(shown)}, differences in percentage points`,
-    lines: [sides(shown), `${about(shown.estimator).label}; 95 % intervals; bars in strong colour changed clearly`],
-    name: fileName(shown, shown.before.step, shown.after.step),
+    lines: [sides(shown), `${about(shown.estimator).label}; 95 % intervals; bars in strong colour differ clearly`],
+    name: fileName(shown, ...(shown.before.cohort === shown.after.cohort ? [shown.before.step] : ["minus", shown.before.cohort]), shown.after.step),
     keys: [],
   };
 }

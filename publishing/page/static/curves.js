@@ -1,6 +1,6 @@
 // The curves over time, the jumps, and the numbers of reports.
 import { jumpText } from "./alerts.js";
-import { colour, colourOf, dashOf, lineChart, stepsChart } from "./charts.js";
+import { colour, colourOf, dashOf, lineChart, slotsOf, stepsChart } from "./charts.js";
 import { $, capital, element, grouped, percent, points, silence, table } from "./dom.js";
 import { about, fileName, path, seriesQuery, state, subject } from "./state.js";
 import { opens, periodOf, stepAt, withZone } from "./times.js";
@@ -25,7 +25,7 @@ function steps(s, seconds) {
 // parts, so that no line connects them. `part` has the index of each step's part; null for this survey.
 function whole(s) {
   const parts = state.period ? [] : s.earlier.filter((part) => part.steps.length);
-  const all = { ...s, lines: s.lines.map((line) => ({ ...line })), part: s.steps.map(() => null), seconds: s.end_ms.map((ms) => ms / 1000) };
+  const all = { ...s, lines: s.lines.map((line) => ({ ...line, slot: state.slots.get(line.value) })), part: s.steps.map(() => null), seconds: s.end_ms.map((ms) => ms / 1000) };
   for (const part of parts.reverse()) {
     for (const key of ["steps", "start_ms", "end_ms", "reports"]) all[key] = [...part[key], part[key].at(-1), ...all[key]];
     all.seconds = [...part.end_ms.map((ms) => ms / 1000), part.end_ms.at(-1) / 1000 + 0.001, ...all.seconds];
@@ -43,13 +43,13 @@ const joints = (all) => all.seconds.filter((_, i) => all.part[i] !== null && all
 
 // Draws the curves. actions: toggle(value) removes a curve, period(steps) zooms.
 export function drawCurves(s, actions) {
+  state.slots = slotsOf(s.lines.map((line) => line.value));
   shown = whole(s);
-  state.curves = s.lines.map((line) => line.value);
   const known = s.lines.length > 0;
   const view = ends(s);
   if (shown.part[0] !== null) view[0] = shown.start_ms[0] / 1000 - 0.02 * (view[1] - shown.seconds[0]);
   const zoom = (seconds) => actions.period(seconds && steps(s, seconds));
-  const jumps = s.changes.filter((change) => state.curves.includes(change.value)).map((change) => [end(change.changed_at), colourOf(change.value)]);
+  const jumps = s.changes.filter((change) => state.slots.has(change.value)).map((change) => [end(change.changed_at), colourOf(state.slots.get(change.value))]);
   const here = [[state.step, "soft"], [state.before, "accent"]].filter(([step]) => step !== null && step !== s.steps.at(-1))
     .map(([step, name]) => [end(step), colour(name)]);
   const joined = joints(shown).map((seconds) => [seconds, colour("soft")]);
@@ -107,8 +107,8 @@ export function thinned(s) {
 
 function key(value) {
   const made = element("span", "", { class: "key line" });
-  const dash = dashOf(value);
-  made.style.background = dash.length ? `repeating-linear-gradient(90deg, ${colourOf(value)} 0 ${dash[0]}px, transparent ${dash[0]}px ${dash[0] + dash[1]}px)` : colourOf(value);
+  const [stroke, dash] = [colourOf(state.slots.get(value)), dashOf(state.slots.get(value))];
+  made.style.background = dash.length ? `repeating-linear-gradient(90deg, ${stroke} 0 ${dash[0]}px, transparent ${dash[0]}px ${dash[0] + dash[1]}px)` : stroke;
   return made;
 }
 
@@ -147,7 +147,7 @@ function drawJumps(s) {
   const items = s.changes.map((change, i) => {
     const { moved, interval, at } = jumpText(s.change_labels[i], change);
     const item = element("li");
-    item.append(state.curves.includes(change.value) ? key(change.value) : element("span", "", { class: "key line" }), `${moved} (${interval}) ${at}`);
+    item.append(state.slots.has(change.value) ? key(change.value) : element("span", "", { class: "key line" }), `${moved} (${interval}) ${at}`);
     return item;
   });
   if (s.span === "filtered" && !items.length) items.push(element("li", `No jump was detected in these steps.${detectable(s)}`));
@@ -166,14 +166,28 @@ export function drawRejected(rejected) {
   return table($("rejected"), [element("th", "Reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" })], rows);
 }
 
-export function caption() {
-  const s = shown;
-  const first = s.steps[s.part.indexOf(null)];
+// What the pictures of both charts share.
+function picture(hint) {
+  const [first, last] = [shown.steps[shown.part.indexOf(null)], shown.steps.at(-1)];
   const earlier = [...$("earlier").children].map((item) => item.textContent);
   return {
+    lines: [periodOf({ start_ms: shown.start_ms[0], end_ms: shown.end_ms.at(-1), step: `${first} to ${last}` }), $(hint).textContent, ...earlier],
+    steps: [first, last],
+  };
+}
+
+export function reportsCaption() {
+  const { lines, steps: both } = picture("reports-hint");
+  return { title: `${state.survey.name}: reports of ${subject(shown)}`, lines, name: fileName({ ...shown, estimator: "reports" }, ...both), keys: [] };
+}
+
+export function caption() {
+  const s = shown;
+  const { lines, steps: both } = picture("series-hint");
+  return {
     title: `${state.survey.name}: ${subject(s)} over time`,
-    lines: [`${periodOf({ start_ms: s.start_ms[0], end_ms: s.end_ms.at(-1), step: `${first} to ${s.steps.at(-1)}` })}`, $("series-hint").textContent, ...earlier],
-    name: fileName(s, first, s.steps.at(-1)),
-    keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.value), dashOf(line.value)]),
+    lines,
+    name: fileName(s, ...both),
+    keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.slot), dashOf(line.slot)]),
   };
 }

@@ -30,12 +30,15 @@ export function chance(x) {
   return percent(x, x < 0.1 ? Math.max(1, 1 - Math.floor(Math.log10(100 * x))) : 1);
 }
 
-// A chance of a right guess; an upper bound is marked and rounded up. Differences below 1e-5 of the last digit are rounding errors.
-export function guess(chances, key) {
-  const x = chances[key];
-  if (!chances.bounds.includes(key)) return chance(x);
+// An upper bound of a chance, rounded up. Differences below 1e-5 of the last digit are rounding errors.
+export function bound(x) {
   const scale = 10 ** (x < 0.1 ? Math.max(1, 1 - Math.floor(Math.log10(100 * x))) : 1);
-  return `at most ${chance(Math.min(1, Math.ceil(Number((100 * x * scale).toFixed(5))) / scale / 100))}`;
+  return chance(Math.min(1, Math.ceil(Number((100 * x * scale).toFixed(5))) / scale / 100));
+}
+
+// A chance of a right guess; an upper bound is marked and rounded up.
+export function guess(chances, key) {
+  return chances.bounds.includes(key) ? `at most ${bound(chances[key])}` : chance(chances[key]);
 }
 
 // Difference of two shares in percentage points, with its sign. A small reference size has more decimals.

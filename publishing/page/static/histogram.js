@@ -2,7 +2,7 @@
 import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { about, asked, fileName, histogramQuery, path, shownValues, state, subject } from "./state.js";
+import { about, asked, fileName, histogramQuery, order, path, shownValues, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const WITHHELD = {
@@ -25,8 +25,8 @@ export function select(h) {
   const known = h.frequencies.some((x) => x !== null);
   if (known && kept.length > n) kept = [...kept].sort((a, b) => h.frequencies[b] - h.frequencies[a] || a - b).slice(0, n);
   else if (kept.length > n) kept = kept.slice(0, n);
-  if (state.order === "frequency" && known) kept.sort((a, b) => h.frequencies[b] - h.frequencies[a] || a - b);
-  else if (state.order === "label") kept.sort((a, b) => h.labels[a].localeCompare(h.labels[b], "en", { numeric: true }));
+  if (order() === "frequency" && known) kept.sort((a, b) => h.frequencies[b] - h.frequencies[a] || a - b);
+  else if (order() === "label") kept.sort((a, b) => h.labels[a].localeCompare(h.labels[b], "en", { numeric: true }));
   else kept.sort((a, b) => h.values[a] - h.values[b]);
   const inside = new Set(kept);
   const left = asked().k - kept.length;
@@ -37,10 +37,9 @@ export function select(h) {
 function bars(h) {
   const { kept, others, left } = select(h);
   const pick = (numbers) => kept.map((i) => numbers[i]);
-  const lines = new Set(state.values ?? state.curves ?? []);
   const made = {
     kept, left, others, values: pick(h.values), labels: pick(h.labels), frequencies: pick(h.frequencies), low: pick(h.low), high: pick(h.high),
-    truth: h.truth && pick(h.truth), fills: kept.map((i) => (lines.has(h.values[i]) ? `${colourOf(h.values[i])}b0` : colour("bar"))),
+    truth: h.truth && pick(h.truth), fills: kept.map((i) => (state.slots.has(h.values[i]) ? `${colourOf(state.slots.get(h.values[i]))}b0` : colour("bar"))),
   };
   if (others !== null) {
     made.beyond = new Set([kept.length]);
@@ -175,10 +174,10 @@ function read(i) {
 // The table of the values shown, in the chart's order.
 export function drawNumbers(actions) {
   const h = shown;
-  const sortable = (text, order) => {
-    const cell = element("th", "", { scope: "col", "aria-sort": state.order === order ? (order === "frequency" ? "descending" : "ascending") : "none" });
+  const sortable = (text, by) => {
+    const cell = element("th", "", { scope: "col", "aria-sort": order() === by ? (by === "frequency" ? "descending" : "ascending") : "none" });
     const button = element("button", text, { type: "button", class: "link" });
-    button.addEventListener("click", () => actions.order(order));
+    button.addEventListener("click", () => actions.order(by));
     cell.append(button);
     return cell;
   };

@@ -1,10 +1,10 @@
 // The table of attributes: privacy first, then people and the most frequent values.
-import { $, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
+import { $, bound, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { state } from "./state.js";
+import { asked, state } from "./state.js";
 
 // The chance of a right guess from the attribute's reports, below it the chance from the whole device and the loss.
-function privacyCell(chances, key, loss, bound, name) {
+function privacyCell(chances, key, loss, exact, name) {
   const cell = element("td", "", { "data-name": name });
   cell.append(element("strong", guess(chances, key)), " ");
   if (state.survey.attributes.length > 1) {
@@ -12,17 +12,17 @@ function privacyCell(chances, key, loss, bound, name) {
     device.append(element("span", guess(chances, `${key}_device`)));
     cell.append(device, " ");
   }
-  cell.append(element("span", `${bound ? "≤ " : ""}${nats(chances[loss])}`, { class: "name" }));
+  cell.append(element("span", `${exact ? "" : "≤ "}${nats(chances[loss])}`, { class: "name" }));
   return cell;
 }
 
 // Two chances for each level: now, and in a year, for an unchanged value and for changing values.
 function privacyCells({ now, year }) {
   return [
-    privacyCell(now, "guess", "eps_t", false, "unchanged, now"),
-    privacyCell(year, "guess", "eps_t", false, "unchanged, in a year"),
-    privacyCell(now, "guess_any_values", "eps_sequence", !now.eps_sequence_exact, "changing, now"),
-    privacyCell(year, "guess_any_values", "eps_sequence", !year.eps_sequence_exact, "changing, in a year"),
+    privacyCell(now, "guess", "eps_t", true, "unchanged, now"),
+    privacyCell(year, "guess", "eps_t", true, "unchanged, in a year"),
+    privacyCell(now, "guess_any_values", "eps_sequence", now.eps_sequence_exact, "changing, now"),
+    privacyCell(year, "guess_any_values", "eps_sequence", year.eps_sequence_exact, "changing, in a year"),
   ];
 }
 
@@ -50,8 +50,10 @@ function rowsOf(overview, choose) {
     row.append(level, ...privacyCells(outlook));
     if (i === 0) {
       const people = element("td", grouped(overview.reports), { class: "number", rowspan: levels.length, "data-name": "reports" });
-      const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`).join(", ") : overview.reports ? "no estimate from these counts" : silence(overview.complete);
-      row.append(people, element("td", top, { class: "top", rowspan: levels.length, "data-name": "most frequent" }));
+      const top = element("td", "", { class: "top wraps", rowspan: levels.length, "data-name": "most frequent" });
+      if (overview.top.length) top.append(...overview.top.flatMap((share, j) => [j ? ", " : "", `${share.label} `, element("span", percent(share.frequency, 1))]));
+      else top.append(overview.reports ? "no estimate from these counts" : silence(overview.complete));
+      row.append(people, top);
     }
     return row;
   });
@@ -70,6 +72,18 @@ function sentences(overview) {
   });
 }
 
+// The privacy of an attribute in one line: over all levels, bounds of the chances of a guesser who sees the whole device.
+function line({ attribute, outlook }) {
+  const levels = Object.values(outlook);
+  const most = (when, key) => element("strong", bound(Math.max(...levels.map((of) => of[when][key]))));
+  const both = (key) => [most("now", key), " now and ", most("year", key), " in a year"];
+  return [
+    element("strong", `Privacy of ${attribute}: `), "a right guess from a whole device has at most the chance ", ...both("guess_device"),
+    " if the value stays the same, ", ...both("guess_any_values_device"), ` if it changes${levels.length > 1 ? " (weakest level)" : ""}; `,
+    element("span", chance(1 / asked().k)), " without reports.",
+  ];
+}
+
 export function drawOverview(status, choose) {
   const box = $("attributes");
   table(box, [
@@ -81,4 +95,5 @@ export function drawOverview(status, choose) {
   if (!status.attributes.length) box.replaceChildren(element("caption", "No estimate yet: the first step is still open."));
   const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
   $("promise").replaceChildren(...(chosen ? sentences(chosen) : []));
+  $("privacy-line").replaceChildren(...(chosen ? line(chosen) : ["Attributes and privacy"]));
 }

@@ -8,12 +8,12 @@ import { keepFocus, startExplaining } from "./explain.js";
 import * as histogram from "./histogram.js";
 import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
-import { drawQuantiles } from "./quantiles.js";
+import * as quantiles from "./quantiles.js";
 import {
-  ORDERS, SPANS, about, address, asked, chooseStep, comparisonQuery, estimator, estimators, followLatest, histogramQuery, numbersQuery, path, readAddress, seriesQuery,
+  ORDERS, SPANS, aDay, about, address, asked, chooseStep, compareWith, comparisonQuery, estimator, estimators, followLatest, histogramQuery, numbersQuery, order, path, readAddress, seriesQuery,
   shownValues, spans, state, writeAddress,
 } from "./state.js";
-import { LOCAL, duration, moment, nextZone, opens, periodOfStep, useSurvey, zoneName } from "./times.js";
+import { LOCAL, duration, fieldText, fieldTime, moment, nextZone, opens, periodOfStep, stepAt, useSurvey, zoneName } from "./times.js";
 
 const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null };
 let problem = null; // what the address asks for and the survey does not have
@@ -32,7 +32,7 @@ const actions = {
     change(true);
   },
   toggle(value) {
-    const before = state.values ?? state.curves ?? [];
+    const before = state.values ?? [...state.slots.keys()];
     const after = before.includes(value) ? before.filter((v) => v !== value) : [...before, value].slice(-20);
     state.values = after.length ? after : null;
     change(true);
@@ -70,19 +70,23 @@ function offer(select, options, chosen) {
 }
 
 function offerControls() {
-  const { cohort } = state.survey;
+  const { attributes, cohort } = state.survey;
+  offer($("attribute"), attributes.map(({ name }) => [name, name]), state.attribute);
   $("cohort-label").hidden = !cohort;
   if (cohort) {
     $("cohort-name").textContent = capital(cohort.name);
     offer($("cohort"), [["", "all people"], ...cohort.values.map((name, i) => [`${i}`, name])], state.cohort === null ? "" : `${cohort.values.indexOf(state.cohort)}`);
+    const others = cohort.values.map((name, i) => [`${i}`, name]).filter(([, name]) => name !== state.cohort);
+    offer($("against"), [["", "no other"], ...others], state.against === null ? "" : `${cohort.values.indexOf(state.against)}`);
   }
+  $("against-label").hidden = state.cohort === null;
   offer($("span"), Object.entries(SPANS).filter(([span]) => spans().includes(span)), state.span);
   offer($("estimator"), estimators().map((name) => [name, about(name).label]), estimator());
   $("estimator").title = about(estimator()).meaning;
   $("estimator").disabled = estimators().length < 2;
   offer($("post"), state.survey.post_methods.map((name) => [name, name]), state.post);
   $("post").disabled = !about(estimator()).post_processed || state.survey.post_methods.length < 2;
-  offer($("order"), Object.entries(ORDERS), state.order);
+  offer($("order"), Object.entries(ORDERS), order());
   const counts = [10, 25, 50, 100, 500].filter((n) => n < asked().k);
   if (state.show && state.show !== Infinity && !counts.includes(state.show)) counts.push(state.show);
   const all = asked().k > 2000 ? "2,000 most frequent" : "all";
@@ -90,15 +94,20 @@ function offerControls() {
   if (document.activeElement !== $("find")) $("find").value = state.find;
   offer($("last"), [...new Set([12, 48, 168, 1000, state.survey.retention_steps, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${n} steps (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
   $("follow").checked = state.follow;
-  $("to-latest").hidden = state.step === null || state.step >= (state.latest ?? 0);
+  $("to-latest").hidden = state.step === null || state.follow;
+  $("to-latest").href = address(false);
   $("compare").disabled = !(state.step > state.first);
   $("compare").checked = state.before !== null;
-  $("before-label").hidden = $("comparison").hidden = state.before === null;
+  $("yesterday").hidden = state.survey.step_seconds > 86400;
+  $("yesterday").disabled = !(state.step - aDay() >= state.first);
+  $("before-label").hidden = $("before-date-label").hidden = state.before === null;
+  $("comparison").hidden = state.before === null && state.against === null;
   for (const [slider, text, step] of [["step", "step-text", state.step], ["before", "before-text", state.before]]) {
     Object.assign($(slider), { min: state.first, max: slider === "before" ? Math.max(state.first, state.step - 1) : state.latest ?? 0 });
     if (step === null) continue;
     $(slider).value = step;
     $(text).textContent = moment(opens(step + 1));
+    if (document.activeElement !== $(`${slider}-date`)) $(`${slider}-date`).value = fieldText(opens(step + 1));
     $(slider).setAttribute("aria-valuetext", periodOfStep(step));
   }
 }
@@ -108,12 +117,12 @@ function offerControls() {
 // Draws what depends on the choice of values and their order.
 function drawValues() {
   if (shown.histogram) histogram.drawHistogram(shown.histogram, actions);
-  if (shown.comparison && shown.histogram && state.before !== null) comparison.drawComparison(shown.comparison, shown.histogram);
+  if (shown.comparison && shown.histogram && (state.before !== null || state.against !== null)) comparison.drawComparison(shown.comparison, shown.histogram);
 }
 
 function drawCharts() {
   if (shown.series) curves.drawCurves(shown.series, actions);
-  if (shown.numbers) drawQuantiles(shown.numbers, state.period, actions.period);
+  if (shown.numbers) quantiles.drawQuantiles(shown.numbers, state.period, actions.period);
   drawValues();
 }
 
@@ -156,7 +165,7 @@ async function update() {
   if (shown.status !== status) ahead = status.now_ms - Date.now();
   [state.latest, state.first] = [status.latest_step, status.first_step ?? 0];
   followLatest();
-  const compares = state.before !== null && state.before !== state.step && kept(state.before);
+  const compares = state.against !== null || (state.before !== null && state.before !== state.step && kept(state.before));
   const numbers = asked().numbers.length > 0;
   const wanted = status.latest_step === null || !kept(state.step) ? [] : [path("histogram", histogramQuery()), path("series", seriesQuery()),
     ...(numbers ? [path("numbers", numbersQuery())] : []), ...(compares ? [path("comparison", comparisonQuery())] : [])];
@@ -229,15 +238,18 @@ function startHeader() {
   showZone();
   $("zone").hidden = LOCAL === "UTC";
   $("zone").addEventListener("click", () => { nextZone(); showZone(); offerControls(); refresh(); });
-  $("copy").addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(`${location.origin}${location.pathname}${address()}`);
-      $("copy").textContent = "Link copied";
-    } catch {
-      $("copy").textContent = "Copy the address above";
-    }
-    setTimeout(() => { $("copy").textContent = "Copy link"; }, 3000);
-  });
+  for (const [id, name, pinned] of [["copy", "Copy link", true], ["copy-latest", "Copy link to latest", false]]) {
+    $(id).addEventListener("click", async () => {
+      const link = `${location.origin}${location.pathname}${address(pinned)}`;
+      try {
+        await navigator.clipboard.writeText(link);
+        $(id).textContent = "Link copied";
+      } catch {
+        prompt("Copy this link:", link);
+      }
+      setTimeout(() => { $(id).textContent = name; }, 3000);
+    });
+  }
   addEventListener("beforeprint", () => theme("light"));
   addEventListener("afterprint", () => theme(remembered()));
 }
@@ -255,14 +267,29 @@ function slide(id, act) {
   $(id).addEventListener("change", () => { dragged = false; });
 }
 
+// The date field of a slider: chooses the last step that ended by then.
+function pickDate(id, act) {
+  const field = $(`${id}-date`);
+  field.addEventListener("change", () => {
+    const step = Math.floor(stepAt(fieldTime(field.value))) - 1;
+    if (!Number.isFinite(step)) return;
+    act(Math.max(Number($(id).min), Math.min(Number($(id).max), step)));
+    change(true);
+  });
+  field.addEventListener("blur", () => setTimeout(offerControls)); // shows the end of the chosen step
+}
+
 function startControls() {
   const on = (id, kind, act) => $(id).addEventListener(kind, act);
+  on("attribute", "change", () => actions.choose($("attribute").value));
   on("span", "change", () => { state.span = $("span").value; change(true); });
   on("cohort", "change", () => {
     state.cohort = state.survey.cohort.values[$("cohort").value] ?? null;
     if (!spans().includes(state.span)) state.span = "window";
+    if (state.cohort === null || state.cohort === state.against) state.against = null;
     change(true);
   });
+  on("against", "change", () => { compareWith({ against: state.survey.cohort.values[$("against").value] ?? null }); change(true); });
   on("estimator", "change", () => { state.estimator = $("estimator").value; change(true); });
   on("post", "change", () => { state.post = $("post").value; change(true); });
   on("order", "change", () => actions.order($("order").value));
@@ -271,10 +298,13 @@ function startControls() {
   on("last", "change", () => { Object.assign(state, { last: Number($("last").value), period: null }); change(true); });
   on("follow", "change", () => { if (!$("follow").checked) chooseStep(state.step); else state.follow = true; followLatest(); change(true); });
   slide("step", chooseStep);
-  slide("before", (step) => { state.before = step; });
+  slide("before", (step) => compareWith({ before: step }));
+  pickDate("step", chooseStep);
+  pickDate("before", (step) => compareWith({ before: step }));
+  on("yesterday", "click", () => { compareWith({ ago: aDay() }); change(true); });
   on("compare", "change", () => {
     const apart = state.span === "window" ? state.survey.window_steps : 1;
-    state.before = $("compare").checked ? Math.max(state.first, state.step - apart) : null;
+    compareWith($("compare").checked ? { before: Math.max(state.first, state.step - apart) } : {});
     change(true);
   });
   on("numbers", "toggle", () => { if ($("numbers").open && shown.histogram) histogram.drawNumbers(actions); });
@@ -286,11 +316,19 @@ function startControls() {
   on("whole-period", "click", () => actions.period(null));
   on("default-curves", "click", () => { state.values = null; change(true); });
   for (const id of ["notice-latest", "to-latest"]) {
-    on(id, "click", () => { Object.assign(state, { follow: true, before: null, period: null }); followLatest(); change(true); });
+    on(id, "click", (event) => {
+      event.preventDefault();
+      Object.assign(state, { follow: true, period: null });
+      compareWith();
+      followLatest();
+      change(true);
+    });
   }
   on("histogram-png", "click", () => download($("histogram"), histogram.caption()));
   on("series-png", "click", () => download($("series"), curves.caption()));
   on("comparison-png", "click", () => download($("differences"), comparison.caption()));
+  on("quantiles-png", "click", () => download($("quantiles"), quantiles.caption()));
+  on("reports-png", "click", () => download($("reports"), curves.reportsCaption()));
 }
 
 function readState() {
@@ -316,7 +354,7 @@ async function start() {
     .filter(Boolean).map((text) => element("span", text)));
   const steps = `steps of ${duration(1000 * state.survey.step_seconds)}, windows of ${state.survey.window_steps} steps`;
   $("about").textContent = `${title === null ? "" : `${name} · `}${state.survey.simulated ? "Simulated participants · " : ""}${steps} · fingerprint ${state.survey.fingerprint}`;
-  $("numbers").open = innerWidth >= 1100;
+  $("numbers").open = $("settings").open = innerWidth >= 1100;
   startControls();
   readState();
   addEventListener("popstate", () => { histogram.unread(); readState(); refresh(); });

@@ -3,7 +3,7 @@ import { colourOf, lineChart } from "./charts.js";
 import { thinned } from "./curves.js";
 import { $, capital, element, silence } from "./dom.js";
 import { explained } from "./explain.js";
-import { numbersQuery, path, state, subject } from "./state.js";
+import { fileName, numbersQuery, path, state, subject } from "./state.js";
 import { opens, periodOf, withZone } from "./times.js";
 
 const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
@@ -29,7 +29,7 @@ export function drawQuantiles(s, view, period) {
     item.append(key, explained(NAMES[line.name], line.name === "mean" ? "mean" : "percentile"), " ", element("span", "", { class: "now" }));
     return item;
   }));
-  const lines = s.lines.map((line, i) => ({ value: i, frequencies: line.values, low: line.low, high: line.high }));
+  const lines = s.lines.map((line, i) => ({ slot: i, frequencies: line.values, low: line.low, high: line.high }));
   const steps = ([first, last]) => s.steps.filter((step) => opens(step + 1) / 1000 >= first && opens(step + 1) / 1000 <= last);
   lineChart($("quantiles"), { seconds: s.steps.map((step) => opens(step + 1) / 1000), lines }, {
     view: [from - pad, to + pad], list: [], numbers: true, read: (i) => read(i ?? here()),
@@ -56,4 +56,15 @@ function read(i) {
     box.textContent = value(line.values[i]) + (line.low[i] === null ? "" : ` (${value(line.low[i])} to ${value(line.high[i])})`);
   });
   $("quantiles-period").textContent = periodOf({ start_ms: shown.start_ms[i], end_ms: shown.end_ms[i], step: shown.steps[i] });
+}
+
+export function caption() {
+  const s = shown;
+  const [start_ms, end_ms] = [s.start_ms[0], s.end_ms.at(-1)];
+  return {
+    title: `${state.survey.name}: mean and percentiles of ${subject(s)}`,
+    lines: [periodOf({ start_ms, end_ms, step: `${s.steps[0]} to ${s.steps.at(-1)}` }), $("quantiles-hint").textContent],
+    name: fileName({ ...s, estimator: "numbers" }, s.steps[0], s.steps.at(-1)),
+    keys: s.lines.map((line, i) => [`${NAMES[line.name]} ${value(line.values.at(-1))}`, colourOf(i), []]),
+  };
 }

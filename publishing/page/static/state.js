@@ -1,16 +1,18 @@
 // The state of the page, and its address: a link shows what the sender saw.
 //
-// The address always names the step. Only the history of this tab knows whether the page follows the latest step, so a link
-// to another person shows the step that the sender saw, and a reload goes on following.
+// The address names the step only if the reader chose one; without a step it shows the latest. "Copy link" names the step always.
 
 export const state = {
   survey: null, latest: null, first: 0, // from the API
   attribute: null, span: "window", estimator: null, post: "none", // null: the default
   cohort: null, // null: all people
   step: null, until: null, follow: true, // until: last step of the curves
-  order: "value", show: null, find: "", zoom: null, // of the histogram; zoom: [first, last] position
+  order: null, show: null, find: "", zoom: null, // of the histogram; zoom: [first, last] position
   values: null, last: 48, period: null, // of the curves; null: the five most frequent values; period: [first, last] step
+  slots: new Map(), // value of each curve: its colour and dash, see charts.js
   before: null, // earlier step of the comparison; null: no comparison
+  ago: null, // distance of `before`, in steps, that stays the same when the step changes; null: `before` stays
+  against: null, // cohort that is compared with this one at the same step; null: none
 };
 
 export const ORDERS = { value: "as in the survey", frequency: "most frequent first", label: "by name" };
@@ -52,8 +54,8 @@ export function readAddress() {
   state.post = state.survey.post_methods.includes(query.get("post")) ? query.get("post") : state.survey.post_methods[0];
   state.step = whole(query.get("step"));
   state.until = state.step === null ? null : Math.max(state.step, whole(query.get("until")) ?? state.step);
-  state.follow = history.state?.follow ?? state.step === null;
-  state.order = Object.hasOwn(ORDERS, query.get("order")) ? query.get("order") : "value";
+  state.follow = state.step === null;
+  state.order = Object.hasOwn(ORDERS, query.get("order")) ? query.get("order") : null;
   state.show = query.get("show") === "all" ? Infinity : whole(query.get("show")) || null;
   state.find = query.get("find") ?? "";
   state.zoom = pair(query.get("zoom"));
@@ -61,18 +63,23 @@ export function readAddress() {
   state.values = values.length && values.length <= 20 && values.every((v) => v !== null && v < asked().k) ? values : null;
   state.last = Math.min(100_000, whole(query.get("last")) || 48);
   state.period = pair(query.get("period"));
+  const against = query.get("against");
+  state.against = against !== cohort && state.cohort !== null && state.survey.cohort.values.includes(against) ? against : null;
+  state.ago = whole(query.get("before")?.match(/^-(\d+)$/)?.[1]) || null;
   state.before = whole(query.get("before"));
   const same = state.before !== null && state.before === state.step;
-  if (same) state.before = null;
+  if (same || state.against !== null) state.before = state.ago = null;
+  keepDistance();
   return [
     wanted !== null && wanted !== state.attribute && `This survey has no attribute “${wanted}”.`,
     cohort !== state.cohort && `This survey has no cohort “${cohort}”.`,
+    against !== state.against && `This page cannot compare with the cohort “${against}”.`,
     same && "A comparison needs two different times.",
   ].filter(Boolean).join(" ") || null;
 }
 
-// The address of what the page shows now.
-export function address() {
+// The address of what the page shows now; with the step or, if not pinned, of the latest step.
+export function address(pinned = !state.follow) {
   const query = new URLSearchParams({ attribute: state.attribute, span: state.span });
   const set = (name, value) => { if (value !== null && value !== undefined && value !== "") query.set(name, value); };
   set("cohort", state.cohort);
@@ -80,16 +87,19 @@ export function address() {
     set("estimator", state.estimator);
     if (about(state.estimator).post_processed && state.post !== "none") set("post", state.post);
   }
-  set("step", state.step);
-  if (state.until !== state.step) set("until", state.until);
-  if (state.order !== "value") set("order", state.order);
+  if (pinned) {
+    set("step", state.step);
+    if (state.until !== state.step) set("until", state.until);
+  }
+  set("order", state.order);
   set("show", state.show === Infinity ? "all" : state.show);
   set("find", state.find);
   set("zoom", state.zoom?.join("-"));
   set("values", state.values?.join(","));
   if (state.last !== 48) set("last", state.last);
   set("period", state.period?.join("-"));
-  set("before", state.before);
+  set("before", state.ago === null ? state.before : -state.ago);
+  set("against", state.against);
   return `?${query}`;
 }
 
@@ -104,11 +114,11 @@ function flush() {
   waiting = null;
 }
 
-addEventListener("beforeunload", flush); // a later write, during a reload, would end the following of the latest step
+addEventListener("beforeunload", flush);
 
 // Writes the address, at most every quarter of a second. `push`: the Back button returns to the state before.
 export function writeAddress(push) {
-  const now = [{ follow: state.follow }, "", address()];
+  const now = [null, "", address()];
   if (push && address() !== location.search) {
     flush();
     history.pushState(...now);
@@ -123,17 +133,34 @@ export function writeAddress(push) {
 // Moves to the latest step, if the page follows it.
 export function followLatest() {
   if (state.follow || state.step === null) state.step = state.until = state.latest;
+  keepDistance();
 }
+
+function keepDistance() {
+  if (state.ago !== null) state.before = state.step === null ? null : state.step - state.ago;
+}
+
+// Compares with an earlier step, or with the step `ago` steps earlier, or with a cohort; with nothing by default.
+export function compareWith({ before = null, ago = null, against = null } = {}) {
+  Object.assign(state, { before, ago, against });
+  keepDistance();
+}
+
+export const aDay = () => Math.max(1, Math.round(86400 / state.survey.step_seconds)); // in steps
 
 export function chooseStep(step) {
   state.follow = false;
   state.step = step;
   state.until = Math.max(state.until ?? step, step);
-  if (state.before !== null && state.before >= step) state.before = step > state.first ? step - 1 : null;
+  if (state.ago !== null) keepDistance();
+  else if (state.before !== null && state.before >= step) state.before = step > state.first ? step - 1 : null;
 }
 
 // Number of values in the histogram; all values by default, if there are few.
 export const shownValues = () => state.show ?? (asked().k > 60 ? 25 : Infinity);
+
+// Order of the values: if not all are shown, the most frequent first by default.
+export const order = () => state.order ?? (shownValues() < asked().k ? "frequency" : "value");
 
 // ---- queries of the API
 
@@ -169,7 +196,8 @@ export function numbersQuery() {
 
 export function comparisonQuery() {
   const made = query();
-  made.set("before", state.before);
+  if (state.against === null) made.set("before", state.before);
+  else made.set("against", state.against);
   if (state.step !== null) made.set("step", state.step);
   if (asked().k > MOST) made.set("top", MOST);
   return made;

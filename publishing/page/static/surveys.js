@@ -1,6 +1,11 @@
 // The start page: reads its table again every five seconds.
 const EVERY_MS = 5000;
 
+try { // the theme that was chosen on the page of a survey
+  const theme = localStorage.getItem("theme");
+  if (["light", "dark"].includes(theme)) document.documentElement.dataset.theme = theme;
+} catch { /* without storage: the system's theme */ }
+
 // Replaces the sentence and the rows. The scrolled region stays, and so does the focus.
 function replace(shown, found) {
   const link = document.activeElement.closest("#surveys a")?.getAttribute("href");

@@ -23,6 +23,13 @@ export function nextZone() {
 export const opens = (step) => survey.start_ms + 1000 * survey.step_seconds * step;
 export const stepAt = (ms) => (ms - survey.start_ms) / (1000 * survey.step_seconds);
 
+// Text of a date field with this time, and the time of such a text; both in the chosen time zone.
+export function fieldText(ms) {
+  const shift = zoneName() === "UTC" ? 0 : 60_000 * new Date(ms).getTimezoneOffset();
+  return new Date(ms - shift).toISOString().slice(0, survey.step_seconds % 60 ? 19 : 16);
+}
+export const fieldTime = (text) => Date.parse(zoneName() === "UTC" ? `${text}Z` : text);
+
 const format = (options, at) => (ms) => new Intl.DateTimeFormat("en-GB", { timeZone: at ?? zoneName(), ...options }).format(ms);
 const clockParts = () => ({ hour: "2-digit", minute: "2-digit", ...(survey.step_seconds % 60 ? { second: "2-digit" } : {}) });
 
