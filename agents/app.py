@@ -60,17 +60,14 @@ STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for t
 UNUSABLE = 2  # exit code if the settings, the broker, a topic or Redis cannot be used
 
 
-def create_app(watch: SurveyWatch, settings: Settings) -> "AgentApp":
-    """Returns the Faust app that counts the surveys. The app connects to nothing until it starts."""
-    return AgentApp(watch, settings)
-
-
 class _WithoutWeb(BootStrategy):
     enable_web = False  # otherwise `faust worker` opens Faust's own server on all interfaces
 
 
 class AgentApp(faust.App):
     """A Faust app whose only Faust agent counts the records of the surveys' reports topics.
+
+    It connects to nothing until it starts.
 
     Args:
         watch: the survey files.
@@ -268,7 +265,7 @@ def run(watch: SurveyWatch, settings: Settings) -> NoReturn:
 
     Exits with status 2 and a one-line error if the broker, a topic or Redis cannot be used.
     """
-    _work(create_app(watch, settings))
+    _work(AgentApp(watch, settings))
 
 
 def _work(app: AgentApp) -> NoReturn:
@@ -287,7 +284,7 @@ def _from_environment() -> AgentApp:
         if settings.survey is None:
             raise SettingsError("LDPSTREAM_SURVEY must name the survey file")
         start_log(settings.log_level)
-        return create_app(SurveyWatch([Path(settings.survey)]), settings)
+        return AgentApp(SurveyWatch([Path(settings.survey)]), settings)
     except UserError as error:
         _exit_unusable(error)
 

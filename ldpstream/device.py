@@ -1,25 +1,20 @@
 """Names for an application that embeds a device: device, wallet for several surveys, sender to the gateway, errors."""
 
-from ldpstream.producers.device import (
-    Attempt,
-    Budget,
+from ldpstream.producers.device.device import Device, Spent, Waiting
+from ldpstream.producers.device.errors import (
     ClockWentBack,
-    Device,
     DeviceError,
-    Sender,
-    Spent,
     StepForgotten,
     StoreCleared,
     StoreFull,
     StoreHeld,
-    SurveySpent,
     UnknownSurvey,
-    Waiting,
-    Wallet,
     WalletFull,
-    WalletSpent,
     WrongSurvey,
 )
+from ldpstream.producers.device.sender import Attempt, Sender
+from ldpstream.producers.device.wallet import Wallet, WalletSpent
+from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
     "Attempt", "Budget", "ClockWentBack", "Device", "DeviceError", "Sender", "Spent", "StepForgotten", "StoreCleared",

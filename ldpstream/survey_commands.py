@@ -16,8 +16,7 @@ from ldpstream.surveys import Survey, SurveyError, load_survey
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.folder import survey_files
 from ldpstream.surveys.lineage import join, predecessors, state
-from ldpstream.tables import number
-from ldpstream.terminal import console, fail, say, tell
+from ldpstream.terminal import console, fail, number, say, tell
 
 app = typer.Typer()
 LONGEST = 60  # characters of a value in the table of `diff`

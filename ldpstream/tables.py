@@ -18,6 +18,7 @@ from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
 from ldpstream.mechanisms.solvers import largest_within
 from ldpstream.promise import HORIZONS
 from ldpstream.surveys import Attribute, Level, Survey
+from ldpstream.terminal import number
 
 if TYPE_CHECKING:  # see cli.py
     from ldpstream.advice.proposal import Plan, Proposal
@@ -25,11 +26,6 @@ if TYPE_CHECKING:  # see cli.py
 
 MOST_ROWS = 20
 MAX_BUDGET = 1e9  # in nats
-
-
-def number(x: float | None) -> str:
-    """Formats a loss in nats with four digits. Formats None and infinity as ∞."""
-    return "∞" if x is None or math.isinf(x) else f"{x:.4g}"
 
 
 def share(frequency: float) -> str:

@@ -1,5 +1,6 @@
 """Output of commands on the terminal: results on standard output, progress on standard error."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,6 +51,13 @@ def activity() -> Iterator[Callable[[str], None]]:
     """Shows one line with the current activity on standard error, if standard error is a terminal."""
     with Console(stderr=True).status("") as status:
         yield status.update
+
+
+def number(x: float | None) -> str:
+    """A number as text with four digits; None stands for infinity, as in JSON."""
+    if x is None or math.isinf(x):
+        return "∞"
+    return NONE if math.isnan(x) else f"{x:.4g}"
 
 
 def table(title: str, *columns: str, texts: int = 1) -> Table:

@@ -30,8 +30,8 @@ def produce_step(
     population: Population,
     sink: Sink,
     step: int,
-    envelope_bytes: int = ENVELOPE_BYTES,
     turn: int | None = None,
+    envelope_bytes: int = ENVELOPE_BYTES,
 ) -> dict[tuple[int, int, int], StepTruth]:
     """Sends all reports of a step; returns when the sink has acknowledged every report.
 
@@ -40,8 +40,8 @@ def produce_step(
         population: the devices.
         sink: receives the envelopes.
         step: the survey's time step, written in the envelopes.
-        envelope_bytes: approximate size of an envelope; larger if a single report needs more.
         turn: the population's step whose reports are sent; None if it equals the survey's step.
+        envelope_bytes: approximate size of an envelope; larger if a single report needs more.
 
     Returns:
         (attribute, level, cohort) -> number of reports, and true values of the people who answer. Contains only attributes
@@ -68,7 +68,6 @@ def produce_live(
     now_ms: Callable[[], int],
     sleep: Callable[[float], bool],
     told: Callable[[str], object],
-    envelope_bytes: int = ENVELOPE_BYTES,
 ) -> Iterator[tuple[int, dict[tuple[int, int, int], StepTruth]]]:
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
@@ -77,7 +76,7 @@ def produce_live(
     sent, the service rejects the late ones, and the next step follows. No step after the survey's last step is sent.
 
     Args:
-        survey, population, sink, envelope_bytes: as for `produce_step`.
+        survey, population, sink: as for `produce_step`.
         now_ms: the time, in milliseconds since 1970 UTC.
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
         told: called with a line about each step that closed too early.
@@ -103,7 +102,7 @@ def produce_live(
         else:
             return
         try:
-            sent = produce_step(survey, population, sink, step, envelope_bytes, turn)
+            sent = produce_step(survey, population, sink, step, turn)
         except TooLateError:
             sent = None
         left_s = (survey.closes_ms(step) - now_ms()) / 1000

@@ -103,17 +103,13 @@ class KafkaSink:
         with hearing(settings) as heard:
             try:
                 self._producer = Producer(
-                    **settings.kafka_options(),
-                    enable_idempotence=True,
-                    acks="all",
-                    allow_auto_create_topics=False,
+                    settings,
+                    CONNECT_MS,
+                    REQUEST_MS,
+                    DELIVERY_MS,
                     batch_size=BATCH_BYTES,
                     linger_ms=LINGER_MS,
                     max_request_size=2 * MAX_ENVELOPE_BYTES,
-                    bootstrap_timeout_ms=CONNECT_MS,
-                    max_block_ms=CONNECT_MS,
-                    request_timeout_ms=REQUEST_MS,
-                    delivery_timeout_ms=DELIVERY_MS,
                 )
             except KafkaError as error:
                 raise SinkError(f"{self._place} cannot be reached: {heard.why(error)}") from error

@@ -1,13 +1,10 @@
 """The compacted Kafka topic of estimates: written and read by one estimator at a time."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
+from kafka.errors import KafkaError, TransactionalIdAuthorizationFailedError
 
 from ldpstream.publishing.progress import PublicationSummary
 from ldpstream.publishing.publication import FORMAT, Publication
@@ -16,6 +13,7 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.kafka_errors import hearing
 from ldpstream.runtime.kafka_producer import Producer
 from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 
@@ -24,7 +22,6 @@ CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
 RETRY_MS = 20
-POLL_MS = 200
 CLOSE_S = 5.0
 
 _publication = msgspec.json.Decoder(Publication)
@@ -52,11 +49,11 @@ class KafkaPublisher:
     """
 
     def __init__(self, survey: Survey, settings: Settings, reader: StoredReader | None = None) -> None:
-        self._partition, self._reader = TopicPartition(survey.estimates_topic, 0), reader or StoredReader(survey)
+        self._topic, self._reader = survey.estimates_topic, reader or StoredReader(survey)
         self._fingerprint, self._settings = survey.fingerprint.hex(), settings
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
-        self._consumer: KafkaConsumer | None = None  # not None while publications are read
+        self._open: TopicReader | None = None  # not None while publications are read
         self._in_topic: dict[str, PublicationSummary] = {}
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
@@ -66,17 +63,13 @@ class KafkaPublisher:
         with hearing(self._settings) as heard:
             try:
                 producer = Producer(
-                    **self._settings.kafka_options(),
-                    bootstrap_timeout_ms=CONNECT_MS,
-                    max_block_ms=CONNECT_MS,
-                    request_timeout_ms=REQUEST_MS,
-                    delivery_timeout_ms=DELIVERY_MS,
+                    self._settings,
+                    CONNECT_MS,
+                    REQUEST_MS,
+                    DELIVERY_MS,
                     transaction_timeout_ms=DELIVERY_MS + REQUEST_MS,
                     retry_backoff_ms=RETRY_MS,
-                    acks="all",
-                    enable_idempotence=True,
                     transactional_id=transactional_id,
-                    allow_auto_create_topics=False,
                     max_request_size=MAX_PUBLICATION_BYTES,
                 )
                 producer.init_transactions()
@@ -102,11 +95,9 @@ class KafkaPublisher:
         self._check(still)
         self._producer = self._connect(self._transactional_id)
         with self._unavailable_on_error():
-            self._consumer = consumer = self._new_consumer()
-            end = consumer.end_offsets([self._partition])[self._partition]
-            begin = consumer.beginning_offsets([self._partition])[self._partition]
-            consumer.seek(self._partition, min(max(since, begin), end))
-            for record in self._records(consumer, end, still):
+            topic = self._open_topic()
+            end = topic.end()
+            for record in topic.records(min(max(since, topic.begin()), end), end, lambda: self._check(still)):
                 self._note(record.value, record.offset)
         return dict(self._in_topic)
 
@@ -117,8 +108,7 @@ class KafkaPublisher:
             LogUnavailable: if the broker does not answer.
         """
         with self._unavailable_on_error():
-            consumer = self._consumer = self._consumer or self._new_consumer()
-            return int(consumer.end_offsets([self._partition])[self._partition])
+            return self._open_topic().end()
 
     def _check(self, still: Callable[[], bool]) -> None:
         if not still():
@@ -134,7 +124,7 @@ class KafkaPublisher:
         except msgspec.DecodeError:
             return
         if summary.fingerprint == self._fingerprint:
-            check_format(f"{self._partition.topic}: a publication", summary.format, FORMAT, "run the version that wrote it")
+            check_format(f"{self._topic}: a publication", summary.format, FORMAT, "run the version that wrote it")
             self._in_topic[summary.key] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
@@ -148,9 +138,7 @@ class KafkaPublisher:
             return []
         found: dict[str, Publication] = {}
         with self._unavailable_on_error():
-            consumer = self._consumer = self._consumer or self._new_consumer()
-            consumer.seek(self._partition, min(wanted))
-            for record in self._records(consumer, max(wanted) + 1):
+            for record in self._open_topic().records(min(wanted), max(wanted) + 1):
                 if (key := wanted.get(record.offset)) is not None:
                     publication = self._reader.decode(_publication.decode, record.value, "kafka", key)
                     if publication is not None:
@@ -159,19 +147,6 @@ class KafkaPublisher:
             self._in_topic.pop(key, None)
         return list(found.values())
 
-    def _new_consumer(self) -> KafkaConsumer:
-        """Returns a consumer of committed records, without a consumer group."""
-        consumer = KafkaConsumer(
-            **self._settings.kafka_options(),
-            bootstrap_timeout_ms=CONNECT_MS,
-            request_timeout_ms=REQUEST_MS,
-            isolation_level="read_committed",
-            group_id=None,
-            enable_auto_commit=False,
-        )
-        consumer.assign([self._partition])
-        return consumer
-
     @contextmanager
     def _unavailable_on_error(self) -> Iterator[None]:
         try:
@@ -179,23 +154,6 @@ class KafkaPublisher:
         except KafkaError as error:
             self._stop_reading()
             raise self._unavailable(error) from None
-
-    def _records(self, consumer: KafkaConsumer, end: int, still: Callable[[], bool] = lambda: True) -> Iterator[Any]:
-        """Yields the records from the consumer's position up to offset `end`.
-
-        Raises:
-            KafkaTimeoutError: if records remain but none arrive in time.
-        """
-        position, moved_s = consumer.position(self._partition), time.monotonic()
-        while position < end:
-            self._check(still)
-            for records in consumer.poll(timeout_ms=POLL_MS).values():
-                yield from records
-            before, position = position, consumer.position(self._partition)
-            if position != before:
-                moved_s = time.monotonic()
-            elif time.monotonic() - moved_s > REQUEST_MS / 1000:
-                raise KafkaTimeoutError("no estimates were read in time")
 
     def publish(self, publications: list[Publication]) -> int:
         """See `progress.EstimatesTopic`. Publishes in one transaction, and returns when the broker has stored the publications.
@@ -208,7 +166,7 @@ class KafkaPublisher:
             raise self._unavailable("this estimator has not taken the topic over")
         try:
             self._producer.begin_transaction()
-            sent = [self._producer.send(self._partition.topic, msgspec.json.encode(p), record_key(p)) for p in publications]
+            sent = [self._producer.send(self._topic, msgspec.json.encode(p), record_key(p)) for p in publications]
             self._producer.commit_within((DELIVERY_MS + REQUEST_MS) / 1000)
             return max((future.get(timeout=0).offset + 1 for future in sent), default=0)
         except KafkaError as error:
@@ -216,7 +174,7 @@ class KafkaPublisher:
             raise self._unavailable(error) from error
 
     def _unavailable(self, why: object) -> TopicUnavailable:
-        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not accept estimates for {self._partition.topic}: {why}")
+        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not accept estimates for {self._topic}: {why}")
 
     def _drop(self) -> None:
         """Drops the producer and its unsent records, because another estimator may since have published the same keys."""
@@ -225,10 +183,14 @@ class KafkaPublisher:
         self._producer = None
         self._stop_reading()
 
+    def _open_topic(self) -> TopicReader:
+        self._open = self._open or TopicReader(self._settings, self._topic, REQUEST_MS)
+        return self._open
+
     def _stop_reading(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-        self._consumer = None
+        if self._open is not None:
+            self._open.close()
+        self._open = None
 
     def close(self) -> None:
         """Closes the connections."""

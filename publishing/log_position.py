@@ -49,16 +49,7 @@ class MarkerProducer:
             KafkaError: if a broker refuses a marker or does not acknowledge it in time.
         """
         if self._producer is None:
-            self._producer = Producer(
-                **self._settings.kafka_options(),
-                bootstrap_timeout_ms=ANSWER_MS,
-                max_block_ms=ANSWER_MS,
-                request_timeout_ms=ANSWER_MS // 2,
-                delivery_timeout_ms=ANSWER_MS,
-                acks="all",
-                enable_idempotence=True,
-                allow_auto_create_topics=False,
-            )
+            self._producer = Producer(self._settings, ANSWER_MS, ANSWER_MS // 2, ANSWER_MS)
         try:
             sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
             return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}

@@ -1,9 +1,12 @@
 """The producer of kafka-python, with two faults fixed: in `close` and in `commit_transaction`."""
 
 from contextlib import suppress
+from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
+
+from ldpstream.runtime.settings import Settings
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no types
@@ -11,7 +14,29 @@ class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type
 
     The library's `close` begins with a flush, also when the program ends. If the flush raised an error, the library's thread
     would continue. The thread would log tracebacks, and send abandoned records once the broker is reachable again.
+
+    Every producer is idempotent, waits for all in-sync replicas, and creates no topic.
+
+    Args:
+        settings: Kafka's address and our credentials.
+        connect_ms: longest wait for a broker or for the topic's partitions, in ms.
+        request_ms: longest wait for one answer.
+        delivery_ms: longest time from `send` until a record is acknowledged or given up.
+        options: further options of kafka-python's producer.
     """
+
+    def __init__(self, settings: Settings, connect_ms: int, request_ms: int, delivery_ms: int, **options: Any) -> None:
+        super().__init__(
+            **settings.kafka_options(),
+            bootstrap_timeout_ms=connect_ms,
+            max_block_ms=connect_ms,
+            request_timeout_ms=request_ms,
+            delivery_timeout_ms=delivery_ms,
+            acks="all",
+            enable_idempotence=True,
+            allow_auto_create_topics=False,
+            **options,
+        )
 
     def flush(self, timeout: float | None = None) -> None:
         with suppress(KafkaError):

@@ -13,19 +13,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from time import monotonic
 from tomllib import TOMLDecodeError, loads
 from typing import NamedTuple
 
 import structlog
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError
 
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.kafka_errors import hearing
 from ldpstream.runtime.kafka_producer import Producer
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
 from ldpstream.surveys import Survey, SurveyError, parse_survey
 from ldpstream.surveys.errors import UserError
@@ -37,7 +36,6 @@ log = structlog.get_logger("ldpstream.surveys")
 FORMAT = 1
 KEY = b"survey"
 ANSWER_MS = 10_000
-POLL_MS = 200
 
 
 class OpenSurveyChanged(UserError):
@@ -137,29 +135,13 @@ class TopicKeeper(SurveyKeeper):
         return survey.survey_topic
 
     def _read(self, survey: Survey) -> Kept | None:
-        where = TopicPartition(survey.survey_topic, 0)
         value: bytes | None = None
         with (
             self._unreachable_on_error(survey),
-            closing(
-                KafkaConsumer(
-                    **self._settings.kafka_options(),
-                    bootstrap_timeout_ms=ANSWER_MS,
-                    request_timeout_ms=ANSWER_MS,
-                    group_id=None,
-                    enable_auto_commit=False,
-                )
-            ) as consumer,
+            closing(TopicReader(self._settings, survey.survey_topic, ANSWER_MS)) as reader,
         ):
-            consumer.assign([where])
-            end = consumer.end_offsets([where])[where]
-            consumer.seek_to_beginning(where)
-            since_s = monotonic()
-            while consumer.position(where) < end:
-                for records in consumer.poll(timeout_ms=POLL_MS).values():
-                    value = records[-1].value
-                if monotonic() - since_s > ANSWER_MS / 1000:
-                    raise KafkaTimeoutError("the kept survey was not read in time")
+            for record in reader.records(reader.begin(), reader.end()):
+                value = record.value
         return _decode(survey.survey_topic, value) if value else None
 
     def _write(self, survey: Survey, kept: Kept | None) -> None:
@@ -168,13 +150,10 @@ class TopicKeeper(SurveyKeeper):
             self._unreachable_on_error(survey),
             closing(
                 Producer(
-                    **self._settings.kafka_options(),
-                    bootstrap_timeout_ms=ANSWER_MS,
-                    max_block_ms=ANSWER_MS,
-                    request_timeout_ms=ANSWER_MS,
-                    delivery_timeout_ms=2 * ANSWER_MS,
-                    acks="all",
-                    allow_auto_create_topics=False,
+                    self._settings,
+                    ANSWER_MS,
+                    ANSWER_MS,
+                    2 * ANSWER_MS,
                     compression_type="gzip",  # a survey that lists many values can have more bytes than a broker's own limit
                     max_request_size=MAX_SURVEY_BYTES,
                 )

@@ -13,9 +13,9 @@ a refusal:
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter, ge
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import structlog
 from aiokafka.consumer import fetcher
@@ -252,7 +252,16 @@ def _plain(raw: memoryview) -> bytes:
     return b"".join((header, records))
 
 
-def joined(batches: Sequence[ReadableBatch]) -> Records:
+def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
+    """Yields the last three fields of each chunk. Joins readable pieces; keeps each refused batch or control batch separate."""
+    for kind, run in groupby(pieces, type):
+        if kind is ReadableBatch:
+            yield _columns(cast(list[ReadableBatch], list(run))), None, 0
+        else:
+            yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[RefusedBatch | Markers], run))
+
+
+def _columns(batches: Sequence[ReadableBatch]) -> Records:
     """Joins the records of consecutive pieces into one sequence."""
     if len(batches) == 1:
         return Records(*batches[0][:3], batches[0].keys)

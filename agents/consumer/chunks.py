@@ -17,10 +17,9 @@ Only the partition that caused an error must be read again.
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Coroutine, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Any, TypeVar, cast
 
 import structlog
@@ -29,11 +28,10 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from ldpstream.agents.consumer.batches import CHUNK_BYTES, FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
+from ldpstream.agents.consumer.batches import CHUNK_BYTES, FetchedBatches, joined
 from ldpstream.agents.consumer.membership import Membership
 from ldpstream.agents.dispatcher import Dispatcher
-from ldpstream.agents.log import Chunk, Refusal
-from ldpstream.agents.tally import Record
+from ldpstream.agents.log import Chunk
 from ldpstream.runtime.errors import LogUnavailable
 
 T = TypeVar("T")
@@ -257,7 +255,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                 self._lose({partition}, wrong, AFTER_WRONG_TIME_S)
                 continue
             chunks[partition] = [
-                Chunk(partition.partition, placement.number, placement.chunks + i, *run) for i, run in enumerate(_runs(pieces))
+                Chunk(partition.partition, placement.number, placement.chunks + i, *run) for i, run in enumerate(joined(pieces))
             ]
             placement.chunks += len(chunks[partition])
         return chunks
@@ -309,15 +307,6 @@ async def _fetched(fetcher: Any, timeout_s: float) -> None:
         waiter.result()
     else:
         waiter.cancel()
-
-
-def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
-    """Yields the last three fields of each chunk. Joins readable pieces; keeps each refused batch or control batch separate."""
-    for kind, run in groupby(pieces, type):
-        if kind is ReadableBatch:
-            yield joined(cast(list[ReadableBatch], list(run))), None, 0
-        else:
-            yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[RefusedBatch | Markers], run))
 
 
 class ChunkProducer(driver.Producer):

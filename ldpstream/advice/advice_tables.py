@@ -13,7 +13,7 @@ from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.mechanisms.registry import LIKE_VARIANCE
 from ldpstream.plots import Curve, Panel
 from ldpstream.publishing.catalogue import INVERSION, find
-from ldpstream.terminal import table
+from ldpstream.terminal import number, table
 
 SHOWN = 15
 
@@ -66,13 +66,6 @@ def promise_table(advice: Advice) -> Table:
     )
     shown.caption_justify = "left"
     return shown
-
-
-def number(x: float | None) -> str:
-    """A number as text with four digits; None stands for infinity, as in JSON."""
-    if x is None or math.isinf(x):
-        return "∞"
-    return "–" if math.isnan(x) else f"{x:.4g}"
 
 
 def reasons(advice: Advice) -> list[str]:

@@ -9,11 +9,10 @@ import fcntl
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf, month_of, replace_durably, rows_of
@@ -21,6 +20,7 @@ from ldpstream.publishing.progress import PublicationSummary
 from ldpstream.publishing.publication import Publication, decode_publication
 from ldpstream.publishing.schedule import quality
 from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.runtime.topics import topic_id
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
@@ -31,7 +31,6 @@ FORMAT = 2  # of `export.json` and of the files; raise it if a field, a column o
 LOCK = "export.lock"
 CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written; about 200 MB
 REQUEST_MS = 10_000
-POLL_MS = 500
 
 
 class ExportError(UserError):
@@ -132,31 +131,13 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
 
 def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[int, bytes | None, int]]:
     """Yields offset and value of the topic's committed records from `start` to the end that the topic has now, and that end."""
-    where = TopicPartition(survey.estimates_topic, 0)
     try:
-        consumer = KafkaConsumer(
-            **settings.kafka_options(),
-            bootstrap_timeout_ms=REQUEST_MS,
-            request_timeout_ms=REQUEST_MS,
-            isolation_level="read_committed",
-            group_id=None,
-            enable_auto_commit=False,
-        )
-        try:
-            consumer.assign([where])
-            end = consumer.end_offsets([where])[where]
-            consumer.seek(where, max(start, consumer.beginning_offsets([where])[where]))
-            silent_ms = 0
-            while (position := consumer.position(where)) < end:
-                for records in consumer.poll(timeout_ms=POLL_MS).values():
-                    yield from ((record.offset, record.value, end) for record in records if record.offset < end)
-                silent_ms = 0 if consumer.position(where) > position else silent_ms + POLL_MS
-                if silent_ms > REQUEST_MS:
-                    raise ExportError(f"Kafka at {settings.kafka}: no records of {where.topic} arrive")
-        finally:
-            consumer.close()
+        with closing(TopicReader(settings, survey.estimates_topic, REQUEST_MS)) as reader:
+            end = reader.end()
+            for record in reader.records(max(start, reader.begin()), end):
+                yield record.offset, record.value, end
     except KafkaError as error:
-        raise ExportError(f"Kafka at {settings.kafka}: {where.topic} cannot be read: {error}") from None
+        raise ExportError(f"Kafka at {settings.kafka}: {survey.estimates_topic} cannot be read: {error}") from None
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Compares our reader of batches with aiokafka's reader, and tests the chunks and the thread of the consumer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +21,8 @@ from ldpstream.agents import Record
 from ldpstream.agents.consumer import batches, compression
 from ldpstream.agents.consumer.batches import FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
 from ldpstream.agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _retry_first_connection
+from ldpstream.agents.log import Refusal
+from ldpstream.agents.tally import Records
 from ldpstream.surveys.report_key import MALFORMED_KEY, REPORT_KEY_BYTES
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, Headers, batch, old_format, read, sealed, unread
@@ -42,6 +44,13 @@ def sample(offset: int = 0, codec: int = GZIP) -> bytes:
     return bytes(raw)
 
 
+def only(runs: Iterable[tuple[Sequence[Record], Refusal | None, int]]) -> Records:
+    """Returns the records of the only run, which is readable."""
+    [(records, refusal, markers)] = runs
+    assert (refusal, markers) == (None, 0)
+    return Records.of(records)
+
+
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
 def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
@@ -51,8 +60,8 @@ def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) 
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
     batches = read(ours)
     assert all(b.timestamp_types == {LOG_APPEND_TIME} for b in batches)
-    assert [record for b in batches for record in joined([b])] == expected
-    assert list(joined(batches) if batches else []) == expected
+    assert [record for b in batches for record in only(joined([b]))] == expected
+    assert list(only(joined(batches)) if batches else []) == expected
     assert ours.next_fetch_offset == theirs.next_fetch_offset == 150
     assert [record.offset for record in expected] == [o for o in range(offset, 150) if o != 109]
 
@@ -106,9 +115,9 @@ def test_the_key_header_of_each_record_is_read(codec: int, skip: int) -> None:
     headers, keys = zip(*HEADERS, strict=True)
     raw = bytes(batch(5, [b"value"] * len(headers), codec=codec, headers=headers))
     without = bytes(batch(13, [b"a", b"b"]))
-    assert [record.key for record in joined(read(unread(raw + without, 5 + skip)))] == [*keys[skip:], b"", b""]
-    assert [record.key for record in joined(read(unread(raw, 5 + skip)))] == list(keys[skip:])
-    assert joined(read(unread(without, 13))).keys is None
+    assert [record.key for record in only(joined(read(unread(raw + without, 5 + skip))))] == [*keys[skip:], b"", b""]
+    assert [record.key for record in only(joined(read(unread(raw, 5 + skip))))] == list(keys[skip:])
+    assert only(joined(read(unread(without, 13)))).keys is None
     assert len(MALFORMED_KEY) not in (0, REPORT_KEY_BYTES)
 
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 import structlog
 
-from ldpstream.agents.app import create_app
+from ldpstream.agents.app import AgentApp
 from ldpstream.agents.counted_surveys import CountedSurveys
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
@@ -149,7 +149,7 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
 
 
 async def test_an_agent_is_not_ready_before_it_has_joined_its_group() -> None:
-    app: Any = create_app(SurveyWatch([SAMPLE]), Settings())
+    app: Any = AgentApp(SurveyWatch([SAMPLE]), Settings())
     assert not app.ready
     app.dispatcher = SimpleNamespace(ready=True, n_partitions=0, store_answers=True)
     assert not app.ready

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ldpstream.device import Device, StepForgotten
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, Randomizer
 from ldpstream.mechanisms.finite_field import prime_powers
 from ldpstream.mechanisms.hash_randomizer import hashed
-from ldpstream.producers.device import Device, StepForgotten
 from ldpstream.producers.device.claims import claim
 from ldpstream.producers.device.device import value_index
 from ldpstream.producers.device.secure_random import SecureRandom

@@ -12,8 +12,8 @@ from ldpstream import service_commands
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector, watchdog
 from ldpstream.agents.consumer import batches, compression
+from ldpstream.device import Device
 from ldpstream.mechanisms import local_hashing, mechanism
-from ldpstream.producers.device import Device
 from ldpstream.producers.device.memo_file import MAX_DROPPED
 from ldpstream.producers.gateway import bodies, gateway_process, problems, record_batches
 from ldpstream.publishing import results

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from ldpstream.checks.audit import samplers
 from ldpstream.demo import Demo
-from ldpstream.producers.device import Device
+from ldpstream.device import Device
 from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api

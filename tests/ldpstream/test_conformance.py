@@ -14,8 +14,8 @@ from ldpstream.checks.audit.spaced import MEMORY
 from ldpstream.checks.conformance.calls import Call, ConformanceError
 from ldpstream.checks.conformance.conformance import check_device
 from ldpstream.checks.conformance.rules import read_key
+from ldpstream.device import Device
 from ldpstream.mechanisms import NAMES, Mechanism
-from ldpstream.producers.device import Device
 from ldpstream.surveys import Survey
 from tests.producers.samples import level, make_survey, one_question
 

@@ -22,6 +22,7 @@ from ldpstream.checks.audit.samplers import code_paths
 from ldpstream.checks.conformance.calls import Call
 from ldpstream.checks.conformance.conformance import check_device
 from ldpstream.demo import Demo
+from ldpstream.device import Device
 from ldpstream.estimators import Estimate, empirical_bayes, ibu, matrix_inversion, mle
 from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
@@ -38,7 +39,6 @@ from ldpstream.mechanisms.grr import (
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.ratios import SymbolRatios
 from ldpstream.mechanisms.terms import DenseTerm
-from ldpstream.producers.device import Device
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promise import promise
 from ldpstream.publishing.api.app import create_api

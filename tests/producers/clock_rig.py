@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ldpstream.producers.device import Device, StepForgotten
+from ldpstream.device import Device, StepForgotten
 from ldpstream.producers.device.memo_file import Transaction
 from ldpstream.surveys import Survey, parse_survey
 from tests.producers.wallet_rig import START

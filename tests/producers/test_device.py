@@ -25,8 +25,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from ldpstream.device import Device, DeviceError, Spent, StepForgotten, StoreCleared
 from ldpstream.mechanisms import LONGITUDINAL, Longitudinal
-from ldpstream.producers.device import Device, DeviceError, Spent, StepForgotten, StoreCleared
 from ldpstream.producers.device.memo_file import MemoFile, Transaction
 from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.producers.gateway.bodies import KEY

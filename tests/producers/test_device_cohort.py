@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.producers.device import Device, Wallet
+from ldpstream.device import Device, Wallet
 from ldpstream.surveys import check_envelope, parse_survey
 
 from .wallet_rig import Clock

@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.producers.device import Device
+from ldpstream.device import Device
 from ldpstream.surveys import Survey
 
 from .test_device import payload, rows, survey

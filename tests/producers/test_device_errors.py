@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.mechanisms.geometric import TruncatedGeometric
-from ldpstream.producers.device import (
+from ldpstream.device import (
     ClockWentBack,
     Device,
     DeviceError,
@@ -22,8 +21,9 @@ from ldpstream.producers.device import (
     StoreHeld,
     UnknownSurvey,
     WrongSurvey,
-    sqlite_file,
 )
+from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.producers.device import sqlite_file
 from ldpstream.surveys import Survey
 from tests.producers.samples import level, make_survey
 

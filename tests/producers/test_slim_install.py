@@ -40,7 +40,7 @@ level = [{ name = "a", mechanism = "GRR", eps = 1.0 }]
 """
 PROGRAM = """
 import json, sys
-from ldpstream.producers.device import Device, Wallet
+from ldpstream.device import Device, Wallet
 from ldpstream.surveys import load_survey
 
 imported = set(sys.modules)

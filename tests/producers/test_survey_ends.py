@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ldpstream.checks.conformance.calls import Call
 from ldpstream.checks.conformance.rules import check_rules
 from ldpstream.demo import Demo
-from ldpstream.producers.device import Device
+from ldpstream.device import Device
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_live
 from ldpstream.producers.sinks import MemorySink

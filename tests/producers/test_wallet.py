@@ -4,16 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.producers.device import (
-    Budget,
-    DeviceError,
-    StepForgotten,
-    StoreCleared,
-    SurveySpent,
-    Wallet,
-    WalletFull,
-    WalletSpent,
-)
+from ldpstream.device import Budget, DeviceError, StepForgotten, StoreCleared, SurveySpent, Wallet, WalletFull, WalletSpent
 
 from .test_device import rows
 from .wallet_rig import MEMO, ONCE, TWICE, Clock, survey

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.producers.device import ClockWentBack, Device, Wallet, WalletFull
+from ldpstream.device import ClockWentBack, Device, Wallet, WalletFull
 from ldpstream.producers.device.sqlite_file import SQLiteFile
 from ldpstream.producers.device.wallet_file import Accounts
 from tests.producers.clock_rig import Memory

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.producers.device import SurveySpent, Wallet, WalletFull
+from ldpstream.device import SurveySpent, Wallet, WalletFull
 from ldpstream.runtime import children
 
 from .test_device import rows
@@ -93,7 +93,7 @@ def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypat
 PROGRAM = """
 import sys
 from pathlib import Path
-from ldpstream.producers.device import Wallet, WalletFull
+from ldpstream.device import Wallet, WalletFull
 from ldpstream.surveys import load_survey
 home, first = Path(sys.argv[1]), int(sys.argv[2])
 wallet = Wallet(home / "wallet", per_window=1e6, window_s=60, for_ever=8.5)

@@ -10,18 +10,10 @@ from typing import Any
 
 import pytest
 
+from ldpstream.device import Device, DeviceError, StoreCleared, StoreFull, UnknownSurvey, Wallet, WalletFull
 from ldpstream.mechanisms import OneTime, mechanism
 from ldpstream.mechanisms.geometric import TruncatedGeometric
-from ldpstream.producers.device import (
-    Device,
-    DeviceError,
-    StoreCleared,
-    StoreFull,
-    UnknownSurvey,
-    Wallet,
-    WalletFull,
-    wallet_file,
-)
+from ldpstream.producers.device import wallet_file
 from ldpstream.producers.device.claims import touched_steps
 
 from .test_device import rows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldpstream.producers.device import Device, StepForgotten, Wallet, WalletFull, WalletSpent
+from ldpstream.device import Device, StepForgotten, Wallet, WalletFull, WalletSpent
 from ldpstream.producers.device.wallet_file import Accounts
 
 from .wallet_rig import ONCE, TWICE, Clock, survey

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from ldpstream.agents import startup
-from ldpstream.agents.app import create_app
+from ldpstream.agents.app import AgentApp
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_keeper import TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
@@ -87,7 +87,7 @@ def test_all_surveys_of_an_agent_share_one_client(
     monkeypatch.setattr(startup, "ensure_topics", lambda *_: None)
     monkeypatch.setattr(TopicKeeper, "check", lambda *_, **__: None)
     watch = SurveyWatch([SAMPLES])
-    app: Any = create_app(watch, Settings(redis=redis_node.url))
+    app: Any = AgentApp(watch, Settings(redis=redis_node.url))
     assert len(app.surveys.check()) == len(watch.surveys) > 1
     for text in watch.surveys.values():
         assert app._new_counting(text.survey)._store.positions() == {}

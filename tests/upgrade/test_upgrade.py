@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from ldpstream.agents import PartitionFold, Record
+from ldpstream.device import Device, Wallet
 from ldpstream.mechanisms import CountTable
-from ldpstream.producers.device import Device, Wallet
 from ldpstream.producers.device.errors import DeviceError, WrongSurvey
 from ldpstream.publishing.history.export import STATE, _state
 from ldpstream.publishing.results import RedisResults

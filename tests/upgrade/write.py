@@ -29,7 +29,7 @@ import numpy as np
 import redis
 
 from ldpstream.agents import PartitionFold, Record
-from ldpstream.producers.device import Device, Wallet
+from ldpstream.device import Device, Wallet
 from ldpstream.producers.device import wallet as wallets
 from ldpstream.producers.gateway.report_keys import batch_keys, request_hash
 from ldpstream.publishing.history.export import FORMAT, State

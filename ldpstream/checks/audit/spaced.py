@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.producers.device import Device
+from ldpstream.producers.device.device import Device
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.envelope import Envelope
 
