@@ -93,7 +93,7 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 def gateway_sink(url: str, settings: Settings) -> Sink:
     """Returns a sink to the gateway, with the first token of the tokens file."""
     from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
-    from ldpstream.producers.gateway.gateway_process import read_tokens
+    from ldpstream.producers.gateway.credentials import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 

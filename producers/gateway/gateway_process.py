@@ -1,16 +1,16 @@
 """The gateway process: sockets, signals, shutdown.
 
-uvicorn serves the gateway without an access log, so no address is logged. On SIGTERM or SIGINT the gateway refuses new
-requests, answers the requests in progress and exits within ten seconds, in any state of the broker. `/metrics` has a separate
-port, which devices need not reach. Non-HTTP input gets 400 `malformed request`. Connections beyond 2000 get 503
-`busy`. If an address has too many connections, the gateway closes any further connection.
+uvicorn serves the gateway without an access log, so no address is logged. Changed tokens and a changed certificate take effect
+without a restart (`credentials`). On SIGTERM or SIGINT the gateway refuses new requests, answers the requests in progress and
+exits within ten seconds, in any state of the broker. `/metrics` has a separate port, which devices need not reach. Non-HTTP
+input gets 400 `malformed request`. Connections beyond 2000 get 503 `busy`. If an address has too many connections, the gateway
+closes any further connection.
 """
 
 import asyncio
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
@@ -27,13 +27,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
+from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
 from ldpstream.producers.gateway.kafka_connection import KafkaConnection
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
+from ldpstream.runtime.settings import Settings, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.waiting import Stopped, wait_for
@@ -41,7 +42,6 @@ from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
 
-MIN_TOKEN = 16
 GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
@@ -70,49 +70,14 @@ def serve(
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
         UserError: if no survey's topic can be used at the start.
     """
-    tokens = read_tokens(settings)
-    _check_tls(settings)
+    credentials = Credentials(settings)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         if not settings.metrics_port:
-            _run(watch, settings, tokens, check, logs, front, None)
+            _run(watch, settings, credentials, check, logs, front, None)
             return
         with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
-            _run(watch, settings, tokens, check, logs, front, back)
-
-
-def read_tokens(settings: Settings) -> list[str]:
-    """Returns the bearer tokens of the tokens file; none if the setting names no file.
-
-    Raises:
-        SettingsError: if the file cannot be read, is empty, is not ASCII, or has a token of less than 16 characters.
-    """
-    path = settings.gateway_tokens_file
-    if path is None:
-        return []
-    try:
-        tokens = path.read_text(encoding="ascii").split()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not ASCII"
-        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: cannot be read: {reason}") from None
-    if not tokens or min(map(len, tokens)) < MIN_TOKEN:
-        raise SettingsError(
-            f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
-        )
-    return tokens
-
-
-def _check_tls(settings: Settings) -> None:
-    cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
-    if cert is None and key is None:
-        return
-    if cert is None or key is None:
-        raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
-    try:
-        # with an empty password, loading fails instead of asking for a password
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
+            _run(watch, settings, credentials, check, logs, front, back)
 
 
 @contextmanager
@@ -138,7 +103,7 @@ def _in_kafka(settings: Settings) -> KafkaConnection:
 def _run(
     watch: SurveyWatch,
     settings: Settings,
-    tokens: list[str],
+    credentials: Credentials,
     check: Callable[[Survey], None],
     make_logs: Callable[[], ProcessLogs] | None,
     front: socket.socket,
@@ -148,7 +113,7 @@ def _run(
     surveys = GatewaySurveys()
     served = ServedSurveys(watch, surveys, logs, check)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
-    intake = Intake(surveys, tokens, limits)
+    intake = Intake(surveys, credentials.tokens, limits)
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
     origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
@@ -159,6 +124,7 @@ def _run(
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
     )  # fmt: skip
+    config.load()  # makes the context of TLS
     operator_config = uvicorn.Config(
         operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
         timeout_graceful_shutdown=1,
@@ -169,7 +135,7 @@ def _run(
         server, operator = _GatewayServer(config), _GatewayServer(operator_config)
         loop, told_to_stop = asyncio.get_running_loop(), Event()
         starting: asyncio.Task[None] | None = None
-        following: asyncio.Task[None] | None = None
+        following: list[asyncio.Task[None]] = []
 
         def end(number: signal.Signals) -> None:
             log.info(TOLD_TO_END, signal=number.name)
@@ -188,13 +154,16 @@ def _run(
                 served.begin(await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning))
                 starting = asyncio.create_task(logs.start())
                 await starting
-                following = asyncio.create_task(served.follow())
-                _tell(surveys, settings, tokens, front.getsockname())
+                following = [
+                    asyncio.create_task(served.follow()),
+                    asyncio.create_task(credentials.follow(intake, config.ssl)),
+                ]
+                _tell(surveys, settings, credentials.tokens, front.getsockname())
                 await server.serve([front])
         finally:
             operator.should_exit = True
-            if following is not None:
-                following.cancel()
+            for task in following:
+                task.cancel()
             await logs.close()
             if operating is not None:
                 await operating

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from ldpstream.producers.gateway.gateway_process import read_tokens
+from ldpstream.producers.gateway.credentials import read_tokens
 from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.runtime.topics import RIGHTS, Role
 from ldpstream.surveys import Survey, parse_survey

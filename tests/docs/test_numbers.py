@@ -15,7 +15,7 @@ from ldpstream.agents.consumer import batches, compression
 from ldpstream.device import Device
 from ldpstream.mechanisms import local_hashing, mechanism
 from ldpstream.producers.device.memo_file import MAX_DROPPED
-from ldpstream.producers.gateway import bodies, gateway_process, problems, record_batches
+from ldpstream.producers.gateway import bodies, credentials, problems, record_batches
 from ldpstream.publishing import results
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
@@ -75,7 +75,7 @@ SAID = [
     ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
     ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
-    ("kubernetes.md", f"one of at least {gateway_process.MIN_TOKEN} characters a line"),
+    ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
     ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),

@@ -11,7 +11,8 @@ import pytest
 import trustme
 
 from ldpstream.producers.gateway import protocol
-from ldpstream.producers.gateway.gateway_process import operations, read_tokens, serve
+from ldpstream.producers.gateway.credentials import read_tokens
+from ldpstream.producers.gateway.gateway_process import operations, serve
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES

@@ -1,0 +1,132 @@
+"""The gateway's tokens and certificate, from files that may change while the gateway runs."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import structlog
+
+from ldpstream.producers.gateway.admission import Tokens
+from ldpstream.producers.gateway.intake import Intake
+from ldpstream.runtime.settings import Settings, SettingsError
+
+log = structlog.get_logger("ldpstream.gateway")
+
+LOOK_S = 1.0  # time between two looks
+MIN_TOKEN = 16
+
+Stamps = tuple[tuple[int, int, int] | None, ...]  # inode, size, time of change in ns; None for a missing file
+
+
+def read_tokens(settings: Settings) -> list[str]:
+    """Returns the bearer tokens of the tokens file; none if the setting names no file.
+
+    Raises:
+        SettingsError: if the file cannot be read, is empty, is not ASCII, or has a token of less than 16 characters.
+    """
+    path = settings.gateway_tokens_file
+    if path is None:
+        return []
+    try:
+        tokens = path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not ASCII"
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: cannot be read: {reason}") from None
+    if not tokens or min(map(len, tokens)) < MIN_TOKEN:
+        raise SettingsError(
+            f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
+        )
+    return tokens
+
+
+def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) -> None:
+    """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without TLS.
+
+    Raises:
+        SettingsError: if they cannot be used. `context` is then as before.
+    """
+    cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
+        raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
+    try:
+        # a failed load can leave a context with a certificate and the key of another one, so a fresh context goes first
+        for used in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *([] if context is None else [context])):
+            used.load_cert_chain(cert, key, password=lambda: "")  # with an empty password, loading fails instead of asking
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
+
+
+class Credentials:
+    """The tokens and the certificate, and the changes of their files. A change counts once two looks agree.
+
+    If a changed file cannot be used, the gateway logs one line and goes on with the last good tokens or certificate.
+
+    Args:
+        settings: names of the files.
+
+    Attributes:
+        tokens: the accepted tokens.
+
+    Raises:
+        SettingsError: if the tokens or the certificate cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._token_files = _Files([settings.gateway_tokens_file])
+        self._certificate_files = _Files([settings.gateway_tls_cert, settings.gateway_tls_key])
+        self.tokens = read_tokens(settings)
+        load_certificate(settings)
+
+    async def follow(self, intake: Intake, context: ssl.SSLContext | None) -> None:
+        """Looks every second, until the task is cancelled.
+
+        Args:
+            intake: gets new tokens.
+            context: gets a new certificate; None without TLS.
+        """
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look(intake, context)
+
+    def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
+        """Looks at the files, and reads those that changed."""
+        try:
+            if self._token_files.changed():
+                self.tokens = read_tokens(self._settings)
+                intake.tokens = Tokens(self.tokens)
+                log.info("tokens changed", tokens=len(self.tokens))
+            if self._certificate_files.changed():
+                load_certificate(self._settings, context)
+                log.info("certificate changed")
+        except SettingsError as error:
+            log.error("credentials not changed", error=str(error))
+
+
+class _Files:
+    """Files that are read together after a change."""
+
+    def __init__(self, paths: list[Path | None]) -> None:
+        self._paths = [path for path in paths if path is not None]
+        self._seen = self._read = self._stamps()
+
+    def changed(self) -> bool:
+        """True once for each change that two looks find."""
+        before, self._seen = self._seen, self._stamps()
+        if self._seen != before or self._seen == self._read:
+            return False
+        self._read = self._seen
+        return True
+
+    def _stamps(self) -> Stamps:
+        return tuple(_stamp(path) for path in self._paths)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_size, about.st_mtime_ns
