@@ -25,7 +25,6 @@ run measures:
 import asyncio
 import itertools
 import json
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +42,7 @@ from lab.bench.service_keys import measure_keys
 from lab.bench.service_load import ATTRIBUTES, SEED, Asked, Load, fill, make_load, random_reports
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
 from lab.bench.service_site import Agent, BenchError, Process, Site
+from ldpstream.processes import cores
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import ENVELOPE_BYTES, produce_step
 from ldpstream.producers.sinks import KafkaSink
@@ -146,7 +146,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
         BenchError: if a process fails, or the counts differ from the counts of the reports sent.
     """
-    result = ServiceBench(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    result = ServiceBench(cores())
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
         folder = Path(place)
         for kind in sizes.kinds:

@@ -33,7 +33,8 @@ import numpy as np
 from lab.bench.service_load import SEED, fill, make_load, random_reports
 from lab.bench.service_site import BenchError, Process
 from lab.bench.surveys_results import Role, Served, SimulatedAgent, SimulatedEstimator, SurveysBench
-from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, ask, cores, cpu_s
+from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, ask, cpu_s
+from ldpstream.processes import cores
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.kafka_producer import Producer
 from ldpstream.runtime.settings import Settings

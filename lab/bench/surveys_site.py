@@ -148,8 +148,3 @@ def ask(port: int, path: str) -> Answer:
             body = page.read()
         times.append(1000 * (time.perf_counter() - began))
     return Answer(len(body), *times)
-
-
-def cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -53,17 +53,16 @@ class Sender:
         device: the device whose reports to post.
         url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
         token: bearer token, if the gateway needs one.
-        answer_s: longest wait for an answer, in seconds.
 
     Raises:
         ValueError: if the URL is malformed. The message leaves out a user name and password.
     """
 
-    def __init__(self, device: Device, url: str, token: str | None = None, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, device: Device, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"a gateway's URL must be http[s]://host[:port][/path], got {url.rpartition('@')[2]!r}")
-        self._device, self._url, self._token, self._answer_s = device, url.rstrip("/") + "/v1/reports", token, answer_s
+        self._device, self._url, self._token = device, url.rstrip("/") + "/v1/reports", token
 
     def attempt(self) -> Attempt:
         """Posts every waiting report once, and settles the reports that are in the log or never count.
@@ -108,7 +107,7 @@ class Sender:
             headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self._url, report.envelope, headers)
         try:
-            with _opener.open(request, timeout=self._answer_s) as answer:
+            with _opener.open(request, timeout=ANSWER_S) as answer:
                 return answer.status, 0.0
         except urllib.error.HTTPError as error:
             error.close()
