@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -142,13 +143,13 @@ def _text(raw: bytes) -> str:
 def sqlite_files(survey: Survey, folder: Path) -> Files:
     """The files of a device and of a wallet that have reported three steps, as format and statements."""
     levels = {"zone": "cautious"}
-    wallets._now_ms = lambda: survey.start_ms
-    device = Device(survey, folder / "device", levels=levels)
-    wallet = Wallet(folder / "wallet", for_ever=1000.0)
-    for each in (device, wallet.device(survey, levels=levels)):
-        for step in range(3):
-            for attribute, value in (("mode", "bus"), ("zone", 7), ("speed", 12.5), ("set", 3)):
-                each.report(attribute, value, step)
+    with patch.object(wallets, "_now_ms", lambda: survey.start_ms):
+        device = Device(survey, folder / "device", levels=levels)
+        wallet = Wallet(folder / "wallet", for_ever=1000.0)
+        for each in (device, wallet.device(survey, levels=levels)):
+            for step in range(3):
+                for attribute, value in (("mode", "bus"), ("zone", 7), ("speed", 12.5), ("set", 3)):
+                    each.report(attribute, value, step)
     files = {}
     for name in ("device", "wallet"):
         with closing(sqlite3.connect(folder / name)) as connection:
