@@ -132,6 +132,7 @@ def init_command(
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
     from ldpstream.advice.proposal import plan_survey, propose_survey
+    from ldpstream.forecast_tables import growth_table
 
     if out.exists():
         raise OutputError(f"{out}: exists already; give another file with -o")
@@ -143,6 +144,7 @@ def init_command(
     with out.open("x", encoding="utf-8") as file:
         file.write(found.text)
     console.print(tables.proposal_table(plan, found))
+    console.print(growth_table(found.survey, n or plan.n_people))
     n_asked = "1 attribute" if len(found.asked) == 1 else f"{len(found.asked)} attributes"
     tell(f"{out}: {n_asked}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
@@ -150,5 +152,6 @@ def init_command(
     tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")
     tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
-    for command in (f"check {file_name}", f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
+    checks = (f"check {file_name}", f"check {file_name} --people {n or plan.n_people}")
+    for command in (*checks, f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
         tell(f"    ldpstream {command}")

@@ -14,21 +14,51 @@ from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import cohort_line, promise
 from ldpstream.rehearse import rehearse
-from ldpstream.surveys import load_survey
+from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, tell
 
 app = typer.Typer()
 
 
 @app.command()
-def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
-    """Validate a survey, and print its promise to a participant in plain words."""
+def check(
+    survey_file: SurveyFile,
+    people: Annotated[int | None, typer.Option(min=1, help="print only the accuracy that so many people give")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="with --people: wished half of a 95 % interval, as a share", show_default="0.01")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Validate a survey, and print its promise to a participant in plain words, or the accuracy with so many people."""
     survey = load_survey(survey_file)
+    if people is not None:
+        _print_forecast(survey, people, width, json)
+        return
+    if width is not None:
+        fail("--width needs --people")
     lines = promise(survey)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     write_json(json, {
         "survey": survey.name, "fingerprint": survey.fingerprint.hex(), "promise": lines, "false_reports": weights(survey),
     })  # fmt: skip
+
+
+def _print_forecast(survey: Survey, people: int, width: float | None, json: Path | None) -> None:
+    from ldpstream import forecast_tables
+    from ldpstream.forecast import WIDTH, forecast
+
+    wished = WIDTH if width is None else width
+    try:
+        rows = forecast(survey, people, wished)
+    except ValueError as error:
+        fail(str(error))
+    for line in forecast_tables.people_lines(survey, people, rows):
+        console.print(line, markup=False, highlight=False)
+    console.print(forecast_tables.forecast_table(survey, rows, wished))
+    for line in forecast_tables.LEGEND:
+        console.print(line, markup=False, highlight=False)
+    fingerprint = survey.fingerprint.hex()
+    write_json(json, {"survey": survey.name, "fingerprint": fingerprint, "people": people, "width": wished, "forecast": rows})
 
 
 @app.command()

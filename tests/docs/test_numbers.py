@@ -2,6 +2,7 @@
 
 import re
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +14,8 @@ from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector, watchdog
 from ldpstream.agents.consumer import batches, compression
 from ldpstream.device import Device
+from ldpstream.forecast import forecast
+from ldpstream.forecast_tables import points
 from ldpstream.mechanisms import local_hashing, mechanism
 from ldpstream.producers.device.memo_file import MAX_DROPPED
 from ldpstream.producers.gateway import bodies, credentials, problems, record_batches
@@ -22,7 +25,7 @@ from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
 from ldpstream.runtime import malloc, shutdown, topics
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import redis_connection
-from ldpstream.surveys import envelope, survey
+from ldpstream.surveys import envelope, parse_survey, survey
 from tests.agents.samples import make_survey
 
 ROOT = Path(__file__).parents[2]
@@ -243,3 +246,14 @@ def test_the_readmes_results_are_those_of_the_documents() -> None:
     assert f"have on average {min(errors)} to {max(errors)} times the squared error" in PLAIN["README.md"]
     assert "None of the 224 lower bounds" in PLAIN["privacy.md"]
     assert "[224 attacks]" in PLAIN["README.md"]
+
+
+def test_the_forecast_of_the_readmes_survey() -> None:
+    (toml,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    text = (ROOT / "docs" / "choose.md").read_text()
+    for row in forecast(parse_survey(tomllib.loads(toml), "README.md"), 5000, 0.02):
+        for span, name in (("step", "a step"), ("window", "8 steps"), ("filter", "the filter")):
+            found = row.spans[span]
+            jump = points(row.least_jump) if span == "filter" else "–"
+            numbers = (points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
+            assert f"| {row.attribute}, {name} | {' | '.join(numbers)} |" in text

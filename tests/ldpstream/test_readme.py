@@ -71,7 +71,7 @@ def test_the_readmes_survey_runs_with_simulated_and_with_own_data(tmp_path: Path
     Path("answers.csv").write_text("\n".join([columns, *people, ""]))
     others = ("now.toml", " try ", " serve ")  # other tests run them
     commands = [command for command in COMMANDS if "commute.toml" in command and not any(word in command for word in others)]
-    assert [command.split()[1] for command in commands] == ["check", "demo", "demo"]
+    assert [command.split()[1] for command in commands] == ["check", "check", "demo", "demo"]
     for command in commands:
         fast = command.replace("--users 50000", "--users 300").split()[1:]
         shown = CliRunner().invoke(app, fast, env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})

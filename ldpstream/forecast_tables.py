@@ -1,0 +1,66 @@
+"""The forecast of accuracy as text: how many people a step has, a table, and what the columns mean."""
+
+from rich.table import Table
+
+from ldpstream.estimators.changes import RUN_LENGTH
+from ldpstream.forecast import FILTER_STEPS, Forecast, forecast
+from ldpstream.surveys import Survey
+
+GROWTH = (1, 10, 100)
+LEGEND = (
+    "±: half of a 95 % interval of the unbiased estimate mi, for a share of 1/k. The default estimate is usually better.",
+    "least share: its interval lies above 0 in 9 of 10 cases. So does the interval of 1 in 40 values that nobody has.",
+    f"least jump: the filter finds it within five steps in about 9 of 10 cases, with a false alarm in {RUN_LENGTH:,.0f} steps.",
+    f"filter: after {FILTER_STEPS} steps with constant shares. All numbers assume that people's values do not change.",
+)
+
+
+def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]:
+    """Returns how the people divide among attributes and steps."""
+    d = len(survey.attributes)
+    split = f"a device answers one of {d} attributes, so about {rows[0].people:,.0f} answer each"
+    answer = split if survey.collection == "smp" and d > 1 else f"all answer {'the attribute' if d == 1 else 'all attributes'}"
+    lines = [f"Accuracy with {people:,} people: {answer}."]
+    for row in rows:
+        if row.every_steps > 1:
+            often = f"a device reports once in {row.every_steps} steps"
+            lines.append(f"{row.attribute}, {row.level}: {often}, so a step has about {row.reports:,.0f} reports.")
+    if len(rows) > d:
+        lines.append("If an attribute has several levels, each row assumes that all its people choose this level.")
+    return lines
+
+
+def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
+    """Table with three rows for every attribute and level: a step, the window, the filter."""
+    names = {"step": "step", "window": f"{survey.window_steps} steps", "filter": "filter"}
+    table = Table("attribute, level")
+    for column in ("share", "of a", "±", "least\nshare", "least\njump", f"people for\n± {points(width)}"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        for i, (span, found) in enumerate(row.spans.items()):
+            first = (f"{row.attribute}, {row.level}", points(1 / row.k)) if i == 0 else ("", "")
+            jump = points(row.least_jump) if span == "filter" else ""
+            table.add_row(*first, names[span], points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
+        table.add_section()
+    return table
+
+
+def growth_table(survey: Survey, people: int) -> Table:
+    """Table of the half-width of one step, for the number of people and for 10 and 100 times as many."""
+    counts, d = [people * factor for factor in GROWTH], len(survey.attributes)
+    each = f", each answers one of {d} attributes" if survey.collection == "smp" and d > 1 else ""
+    title = f"± of a share of 1/k in one step, by the number of devices{each}"
+    table = Table("attribute, level", title=title, title_justify="left")
+    for count in (*(f"{count:,}" for count in counts), "people for ± 1 %"):
+        table.add_column(count, justify="right", no_wrap=True)
+    for rows in zip(*(forecast(survey, count) for count in counts), strict=True):
+        widths = (points(row.spans["step"].half_width) for row in rows)
+        table.add_row(f"{rows[0].attribute}, {rows[0].level}", *widths, f"{rows[0].spans['step'].people:,}")
+    return table
+
+
+def points(share: float | None) -> str:
+    """Formats a share in per cent with two digits; a dash for None, and for a number that no share can have."""
+    if share is None:
+        return "–"
+    return "> 100 %" if share > 1 else f"{float(f'{100 * share:.2g}'):g} %"

@@ -1,0 +1,235 @@
+"""Compares the forecast of accuracy with simulated reports, read by the estimators that the service uses.
+
+All seeds are fixed. A mean over runs must be within five standard errors of its forecast: a right forecast fails with a
+probability of about 1e-6. Each comparison has a control: the forecast for other people or for a smaller effect must fail.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ldpstream.cli import app
+from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators.local_level import Filtered, LocalLevel
+from ldpstream.estimators.step_noise import step_noise
+from ldpstream.forecast import FILTER_STEPS, INTERVAL, Forecast, forecast
+from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.surveys import Survey, parse_survey
+
+SIGMAS, RUNS, PEOPLE = 5.0, 60, 4000
+WINDOW = 8
+LEVELS = {
+    "memoized symbols": 'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0',
+    "memoized hashes": 'mechanism = "L-OLH"\neps_inf = 2.0\neps_1 = 1.0',
+    "spaced symbols": 'mechanism = "GRR"\neps = 1.0\nevery_steps = 8',
+    "fresh bits": 'mechanism = "OUE"\neps = 1.0',
+    "waves": 'mechanism = "SW"\neps = 2.0\nevery_steps = 8',
+}
+
+
+def survey_of(level: str, k: int, attributes: int = 1, collection: str = "smp") -> Survey:
+    head = f'name = "f"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 3600\nwindow_steps = {WINDOW}\nlateness_steps = 1\n'
+    asked = [f'[[attribute]]\nname = "a{i}"\nsize = {k}\n[[attribute.level]]\nname = "l"\n{level}' for i in range(attributes)]
+    return parse_survey(tomllib.loads(f'{head}collection = "{collection}"\n' + "\n".join(asked)), "a test")
+
+
+def table_of(m: Mechanism, shares: FloatArray, people: int, steps: int, rng: np.random.Generator) -> CountTable:
+    """Reports of a random sample of people; at a spaced level, each person whose turn it is reports once."""
+    values = np.repeat(np.arange(m.k), rng.multinomial(people, shares))
+    if m.every_steps > 1:
+        values = rng.permutation(values)[: round(people * steps / m.every_steps)]
+        steps = 1
+    return m.tabulate(m.simulate(values, rng, steps))
+
+
+def near_one(numbers: FloatArray) -> bool:
+    """True if the mean of these runs is 1 to within five standard errors."""
+    return bool(abs(numbers.mean() - 1) < SIGMAS * numbers.std(ddof=1) / math.sqrt(numbers.size))
+
+
+@pytest.mark.parametrize("span", ["step", "window"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_half_width_is_that_of_the_published_interval_and_of_the_error(level: str, span: str) -> None:
+    k, steps = 6, WINDOW if span == "window" else 1
+    survey = survey_of(LEVELS[level], k)
+    ((m,),), (row,) = survey.mechanisms, forecast(survey, PEOPLE)
+    assert isinstance(m, Mechanism)
+    uniform, rng, half, errors = np.full(k, 1 / k), np.random.default_rng(1), [], []
+    worst = [int(m.inversion_variances(uniform, 1).argmax())] if level == "waves" else list(range(k))
+    runs = 400 if level == "waves" else RUNS  # a single value needs more runs
+    for _ in range(runs):
+        found = matrix_inversion(m, table_of(m, uniform, PEOPLE, steps, rng), steps=m.reports_in(steps))
+        low, high = found.interval(0.95)
+        half.append((high - low)[worst].mean() / 2)
+        errors.append((found.frequencies - uniform)[worst])
+    predicted = row.spans[span].half_width
+    assert np.mean(half) == pytest.approx(predicted, rel=0.03)
+    ratio = np.square(np.array(errors) * INTERVAL / predicted).mean(axis=1)
+    assert near_one(ratio)
+    assert not near_one(ratio * 2)  # control: the forecast for twice as many people
+
+
+@pytest.mark.parametrize("level", ["memoized symbols", "fresh bits", "spaced symbols"])
+def test_the_least_share_is_seen_in_nine_of_ten_cases(level: str) -> None:
+    k, runs = 6, 400
+    survey = survey_of(LEVELS[level], k)
+    ((m,),), (row,) = survey.mechanisms, forecast(survey, PEOPLE)
+    least = row.spans["window"].least_share
+    assert least is not None
+    seen = {}
+    for share in (0.0, least / 2, least):
+        shares, rng = np.full(k, (1 - share) / (k - 1)), np.random.default_rng(2)
+        shares[0] = share
+        seen[share] = 0
+        for _ in range(runs):
+            found = matrix_inversion(m, table_of(m, shares, PEOPLE, WINDOW, rng), steps=m.reports_in(WINDOW))
+            seen[share] += found.frequencies[0] > INTERVAL * found.standard_errors[0]
+    for share, chance in ((0.0, 0.025), (least, 0.9)):
+        assert abs(seen[share] / runs - chance) < SIGMAS * math.sqrt(chance * (1 - chance) / runs)
+    assert seen[least / 2] / runs < 0.9 - SIGMAS * math.sqrt(0.09 / runs)  # control: half of the share
+
+
+def filtered(
+    m: Mechanism, shares: list[FloatArray], people: int, rng: np.random.Generator, *, sample: bool = True
+) -> Iterator[Filtered]:
+    """The filter's estimates of steps with these shares; the people keep their memos while the shares stay the same.
+
+    Without `sample` the people have these shares exactly. Otherwise they are a random sample of a population with these shares.
+    """
+    level, k, t = LocalLevel(m.k), m.k, 0
+    while t < len(shares):
+        same = next((i for i in range(t, len(shares)) if shares[i] is not shares[t]), len(shares)) - t
+        exact = np.diff(np.round(people * np.cumsum(np.append(0, shares[t])))).astype(np.int64)
+        values = np.repeat(np.arange(k), rng.multinomial(people, shares[t]) if sample else exact)
+        reports = m.simulate(values, rng, same)
+        for i in range(same):
+            table = m.tabulate(reports[i * people : (i + 1) * people])
+            expected = level.predicted if level.observed else np.full(k, 1 / k)
+            noise = step_noise([(m, people)], np.clip(expected, 0, 1))
+            yield level.step(m.inversion(table), noise.fresh, noise.lasting, noise.skewness)
+        t += same
+
+
+@pytest.mark.parametrize("level", ["memoized symbols", "fresh bits"])
+def test_the_half_width_of_the_filter(level: str) -> None:
+    k, people, runs = 6, 1500, 30
+    survey = survey_of(LEVELS[level], k)
+    ((m,),), (row,) = survey.mechanisms, forecast(survey, people)
+    rng, shares, stated, errors = np.random.default_rng(3), np.full(k, 1 / k), [], []
+    for _ in range(runs):
+        *_, last = filtered(m, [shares] * FILTER_STEPS, people, rng)
+        stated.append(last.standard_errors.mean())
+        errors.append(np.square(last.frequencies - 1 / k).mean())
+    predicted = row.spans["filter"].half_width / INTERVAL
+    assert 0.85 * predicted < np.mean(stated) < 1.06 * predicted
+    ratio = np.array(errors) / predicted**2
+    error = ratio.std(ddof=1) / math.sqrt(runs)
+    assert 0.6 - SIGMAS * error < ratio.mean() < 1 + SIGMAS * error  # the filter may err less: `forecast.UNSURE`
+    assert not 2 * ratio.mean() < 1 + SIGMAS * error  # control: the forecast for twice as many people
+
+
+def test_the_filter_finds_the_least_jump_within_five_steps() -> None:
+    k, people, runs, before = 4, 4000, 60, 60
+    survey = survey_of('mechanism = "GRR"\neps = 1.0', k)
+    ((m,),), (row,) = survey.mechanisms, forecast(survey, people)
+    parts, rng = {}, np.random.default_rng(4)
+    for part in (0.0, 0.5, 1.0):
+        jump = part * row.least_jump
+        old, new = np.full(k, 1 / k), np.full(k, (1 - 1 / k - jump) / (k - 1))
+        new[0] = 1 / k + jump
+        steps = [old] * before + [new] * 5
+        alarms = [
+            any(found.change is not None for found in list(filtered(m, steps, people, rng, sample=False))[before:])
+            for _ in range(runs)
+        ]
+        parts[part] = np.mean(alarms)
+    assert parts[0.0] == 0  # 300 steps; at one false alarm in 10 000 steps, an alarm has a probability of 3 %
+    assert abs(parts[1.0] - 0.9) < SIGMAS * math.sqrt(0.09 / runs)
+    assert parts[0.5] < 0.9 - SIGMAS * math.sqrt(0.09 / runs)  # control: half of the jump
+
+
+# ---- people
+
+
+def rows_of(survey: Survey, people: int, width: float = 0.01) -> Forecast:
+    return forecast(survey, people, width)[0]
+
+
+def test_smp_divides_the_people_and_spl_does_not() -> None:
+    level = LEVELS["fresh bits"]
+    one, four = rows_of(survey_of(level, 6), 1000), rows_of(survey_of(level, 6, 4), 4000)
+    assert (four.people, four.spans["step"].half_width) == (1000, one.spans["step"].half_width)
+    assert four.spans["step"].people == pytest.approx(4 * one.spans["step"].people, rel=1e-3)
+    split = rows_of(survey_of(level, 6, 4, "spl"), 1000)
+    assert split.people == 1000
+    assert split.spans["step"].half_width > 3 * one.spans["step"].half_width  # each attribute has a quarter of ε
+    assert rows_of(survey_of(level, 6, 4, "rs+fd"), 1000).people == 1000
+
+
+def test_a_spaced_level_has_one_device_in_w_at_a_step_and_all_in_the_window() -> None:
+    spaced = rows_of(survey_of(LEVELS["spaced symbols"], 6), 8000)
+    every = rows_of(survey_of('mechanism = "GRR"\neps = 1.0', 6), 1000)
+    assert spaced.reports == 1000
+    assert spaced.spans["step"].half_width == pytest.approx(every.spans["step"].half_width)
+    assert spaced.spans["window"].half_width == pytest.approx(every.spans["step"].half_width / math.sqrt(8))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("span", ["step", "window", "filter"])
+def test_the_wished_width_needs_exactly_the_people(level: str, span: str) -> None:
+    survey = survey_of(LEVELS[level], 6)
+    needed = rows_of(survey, 1000, 0.03).spans[span].people
+    assert rows_of(survey, needed).spans[span].half_width <= 0.03 * (1 + 1e-9)
+    assert rows_of(survey, needed - 1).spans[span].half_width > 0.03 * (1 - 1e-9)
+
+
+def test_few_people_see_no_share() -> None:
+    row = rows_of(survey_of(LEVELS["fresh bits"], 6), 2)
+    assert row.spans["step"].least_share is None
+    assert row.spans["step"].half_width > 1
+
+
+# ---- the command
+
+
+def test_check_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
+    path, out = tmp_path / "s.toml", tmp_path / "f.json"
+    path.write_text(
+        'name = "f"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 3600\nwindow_steps = 8\nlateness_steps = 1\n'
+        'collection = "smp"\n[[attribute]]\nname = "how_they_come"\nsize = 4\n[[attribute.level]]\nname = "standard"\n'
+        'mechanism = "GRR"\neps = 1.0\nevery_steps = 8\n[[attribute]]\nname = "b"\nsize = 3\n[[attribute.level]]\n'
+        'name = "standard"\nmechanism = "auto"\neps_inf = 2.0\neps_1 = 1.0\n'
+    )
+    options = [str(path), "--people", "5000", "--width", "0.02", "--json", str(out)]
+    done = CliRunner().invoke(app, ["check", *options], env={"COLUMNS": "80"})
+    assert done.exit_code == 0, done.output
+    assert all(len(line) <= 80 for line in done.output.splitlines())
+    assert "…" not in done.output
+    words = " ".join(done.output.split())
+    assert "5,000 people: a device answers one of 2 attributes, so about 2,500 answer each" in words
+    assert "once in 8 steps, so a step has about 312 reports" in words
+    written = json.loads(out.read_text())
+    assert [row["people"] for row in written["forecast"]] == [2500, 2500]
+    assert set(written["forecast"][0]["spans"]) == {"step", "window", "filter"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--width", "0.1"], "--width needs --people"),
+        (["--people", "9", "--width", "2"], "width must be"),
+        (["--people", "0"], "equal to 1"),
+    ],
+)
+def test_wrong_options_get_one_line(options: list[str], message: str, tmp_path: Path) -> None:
+    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+    done = CliRunner().invoke(app, ["check", str(sample), *options])
+    assert done.exit_code == 2
+    assert message in done.output + (done.stderr or "")
