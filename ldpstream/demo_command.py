@@ -91,5 +91,6 @@ def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path |
     for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     sent = sum(p.reports for p in history if p.span == "step" and p.cohort is None)
-    console.print(f"{sent:,} reports counted in {last + 1} steps; rejected: {sum(pipeline.service.rejected().values())}.")
+    steps = f"{last + 1} step{'' if last == 0 else 's'}"
+    console.print(f"{sent:,} reports counted in {steps}; rejected: {sum(pipeline.service.rejected().values())}.")
     write_json(json, tables.as_json(survey, history, truths))

@@ -60,6 +60,12 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
     return sum(dearest) if survey.collection == "spl" else max(dearest)
 
 
+def nats(loss: float) -> str:
+    """Returns a privacy loss with four digits and its unit."""
+    text = f"{loss:.4g}"
+    return f"{text} nat{'' if text == '1' else 's'}"
+
+
 def device_line(survey: Survey) -> str:
     """Returns the losses of a device over all its attributes, in words."""
     t = survey.window_steps
@@ -68,8 +74,8 @@ def device_line(survey: Survey) -> str:
     eps_inf = device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime))
     forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
     return (
-        f"A device in all, at the levels of largest loss, while its values stay the same: {eps_1:.4g} nats a step, "
-        f"{eps_t:.4g} in {t} steps, {forever} in any number of steps. If its values change: at most {any_values:.4g} nats in "
+        f"A device in all, at the levels of largest loss, while its values stay the same: {nats(eps_1)} a step, "
+        f"{eps_t:.4g} in {t} steps, {forever} in any number of steps. If its values change: at most {nats(any_values)} in "
         f"{t} steps.{_device_window(survey)}"
     )
 
@@ -85,7 +91,7 @@ def _device_window(survey: Survey) -> str:
     if w == 1 or any(m.eps_window is None for m in every):
         return ""
     loss = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
-    return f" If its values change only within {w} consecutive steps: at most {loss:.4g} nats, for any number of reports."
+    return f" If its values change only within {w} consecutive steps: at most {nats(loss)}, for any number of reports."
 
 
 def promise(survey: Survey) -> list[str]:
@@ -177,14 +183,14 @@ def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
     stops = "" if limit is None else f", and stops for good after {limit:,} report{'s' if limit > 1 else ''}"
     loss = m.eps_sequence(m.reports_in(window)).value
-    total = "there is no bound for all reports" if limit is None else f"at most {m.eps_lifetime:.4g} nats in all reports"
+    total = "there is no bound for all reports" if limit is None else f"at most {nats(m.eps_lifetime)} in all reports"
     lines = [
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
         "The device's clock determines the steps.",
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
         f"of reports (eps_window = {m.eps_1:.4g}). Chance of a right guess of a value that hints at no value of this attribute "
         f"outside {steps}, from the reports of this attribute: {m.guess()}.{inside}",
-        f"Any two value sequences lose at most {loss:.4g} nats in {window} steps (eps_sequence), and {total} (eps_lifetime).",
+        f"Any two value sequences lose at most {nats(loss)} in {window} steps (eps_sequence), and {total} (eps_lifetime).",
     ]
     if limit is not None:
         lines.append(
@@ -213,13 +219,13 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
             + _whole_device(survey, attribute, m, (math.inf, False), (window, False)),
             f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
             "Memos do not hide when a value changed: between any two value sequences, "
-            f"{window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
+            f"{window} reports lose {exact}{nats(sequence.value)} (eps_sequence).",
         ]
     elif m.every_steps > 1 or m.lifetime_reports is not None:
         lines += _spaced(survey, attribute, m)
     else:
         lines.append(
-            f"Every further report costs the same: {window} reports lose {exact}{sequence.value:.4g} nats. "
+            f"Every further report costs the same: {window} reports lose {exact}{nats(sequence.value)}. "
             f"Chance of a right guess of one value from {window} reports of this attribute: {m.guess(window)}; "
             "with more reports it approaches certainty." + _whole_device(survey, attribute, m, (window, False))
         )

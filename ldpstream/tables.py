@@ -56,7 +56,11 @@ def numbers_lines(publication: "Publication") -> list[str]:
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
     """Table of a publication: every estimator, the default's 95 % interval, the truth if known; only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
-    spans = {"step": "step", "window": f"window of {publication.panes} steps up to", "filtered": "filtered curve at step"}
+    spans = {
+        "step": "step",
+        "window": f"window of {publication.panes} step{'' if publication.panes == 1 else 's'} up to",
+        "filtered": "filtered curve at step",
+    }
     late = "" if publication.complete else ", incomplete"
     silence = "nobody reported" if publication.complete else "no report counted"
     reports = f"{publication.reports:,} reports" if publication.reports else silence

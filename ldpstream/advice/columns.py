@@ -180,7 +180,7 @@ def _texts(column: Column, least: int) -> Domain | Dropped:
     if all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in column.cells) and any("," in text for text in column.cells):
         return Dropped("numbers with a comma; write a decimal point, and no separators of thousands")
     if 2 * rare > n or any(len(text) > MAX_LABEL for text in kept):
-        if column.n_texts < (1 - MOSTLY_NUMBERS) * n:
+        if 0 < column.n_texts < (1 - MOSTLY_NUMBERS) * n:
             return Dropped(f"numbers mixed with texts; the first text is in line {column.first_text}")
         return Dropped(f"fewer than {least} people share most of its values: names, identifiers, dates or free text")
     merged = "; texts that differ only in case are one value" if len(cells) < len(column.cells) else ""

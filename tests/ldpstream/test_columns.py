@@ -105,6 +105,10 @@ def test_a_postcode_is_no_number(tmp_path: Path) -> None:
         assert found.keys == {"values": ["10115", "20095", "80331"]}
     _, (column,) = read_columns(table(tmp_path, {"postcode": [10_000 + i // 2 for i in range(N)]}))
     assert isinstance(propose(column, 10), Dropped)
+    _, (column,) = read_columns(table(tmp_path, {"zip": range(10_000, 10_000 + N)}))
+    assert propose(column, 10) == Dropped(
+        "fewer than 10 people share most of its values: names, identifiers, dates or free text"
+    )
 
 
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:

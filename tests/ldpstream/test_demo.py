@@ -103,7 +103,7 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
         "reports once in 6 steps, from a random first step on, and stops for good after 10 reports",
         "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for any number of reports",
         "hints at no value of this attribute outside 6 consecutive steps, from the reports of this attribute: 35.2 %.",
-        "lose at most 1 nats in 6 steps (eps_sequence), and at most 10 nats in all reports (eps_lifetime)",
+        "lose at most 1 nat in 6 steps (eps_sequence), and at most 10 nats in all reports (eps_lifetime)",
         "After a year (10 reports of this attribute)",
         "about one device in 6 reports at the same steps",
     ):

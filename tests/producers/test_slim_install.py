@@ -184,7 +184,7 @@ def test_the_demo_runs_beside_foreign_packages(slim: Path, tmp_path: Path) -> No
     assert where.stdout.strip() == str(packages / "ldpstream" / "agents" / "__init__.py"), where.stderr
     done = ended("-m", "ldpstream", "demo", "--survey", survey, "--users", "100", "--steps", "1", "--json", "demo.json")
     assert done.returncode == 0, done.stderr
-    assert "100 reports counted in 1 steps; rejected: 0." in done.stdout
+    assert "100 reports counted in 1 step; rejected: 0." in done.stdout
     assert json.loads((tmp_path / "demo.json").read_text())["estimates"]
     control = ended("-c", "import agents")
     assert control.returncode == 1
