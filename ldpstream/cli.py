@@ -15,6 +15,7 @@ from ldpstream import (
     promise_commands,
     serve_command,
     service_commands,
+    signature_commands,
     survey_commands,
 )
 from ldpstream.runtime.waiting import Stopped
@@ -72,5 +73,6 @@ app.add_typer(serve_command.app)
 app.add_typer(local_commands.app)
 app.add_typer(advice_commands.app)
 app.add_typer(survey_commands.app)
+app.add_typer(signature_commands.app)
 app.add_typer(history_commands.app)
 app.add_typer(conformance_commands.app)

@@ -4,6 +4,7 @@ from ldpstream.producers.device.device import Device, Spent, Waiting
 from ldpstream.producers.device.errors import (
     ClockWentBack,
     DeviceError,
+    NotSigned,
     StepForgotten,
     StoreCleared,
     StoreFull,
@@ -17,6 +18,7 @@ from ldpstream.producers.device.wallet import Wallet, WalletSpent
 from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
-    "Attempt", "Budget", "ClockWentBack", "Device", "DeviceError", "Sender", "Spent", "StepForgotten", "StoreCleared",
-    "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+    "Attempt", "Budget", "ClockWentBack", "Device", "DeviceError", "NotSigned", "Sender", "Spent", "StepForgotten",
+    "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent",
+    "WrongSurvey",
 ]  # fmt: skip

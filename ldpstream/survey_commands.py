@@ -103,7 +103,7 @@ def diff_command(
     old, new = load_survey(old_file), load_survey(new_file)
     found = differences(old, new)
     if found:
-        console.print(_table(found))
+        console.print(differences_table(found))
     devices = _devices(old, new)
     histories = _histories(old, new)
     for line in (*devices, *(f"History of {attribute}: {said}." for attribute, said in histories.items())):
@@ -114,7 +114,8 @@ def diff_command(
     })  # fmt: skip
 
 
-def _table(found: list[Difference]) -> Table:
+def differences_table(found: list[Difference]) -> Table:
+    """Returns the differences of two surveys as a table."""
     table = Table(*(Column(head, overflow="fold") for head in ("key", "old", "new", "new fingerprint")))
     for one in found:
         table.add_row(escape(one.key), *(_short(value) for value in _shown(one)), "yes" if one.fingerprint else "no")

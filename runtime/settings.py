@@ -158,6 +158,8 @@ class Settings(BaseSettings):
     """web origins whose pages may report, such as `https://app.example`, separated by commas"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`debug`, `info`, `warning` or `error`"""
+    signing_passphrase: Secret | None = None
+    """passphrase of the key of `ldpstream sign`; default: the command asks at the terminal"""
 
     # ---- options for clients
 

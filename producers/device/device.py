@@ -21,7 +21,7 @@ No error message, `repr` or log contains a true value. The file contains true va
 
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -34,6 +34,7 @@ from ldpstream.mechanisms.devices import Parameters, Randomizer
 from ldpstream.producers.device.errors import (
     ClockWentBack,
     DeviceError,
+    NotSigned,
     StepForgotten,
     StoreCleared,
     UnknownSurvey,
@@ -43,6 +44,7 @@ from ldpstream.producers.device.memo_file import Enrolment, MemoFile, Store, Tra
 from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.envelope import seal_rows
+from ldpstream.surveys.signatures import SignatureError, public_keys, require_signature
 
 MAX_STEP = 2**62
 IDEMPOTENCY_KEY_BYTES = 16  # of an idempotency key
@@ -95,9 +97,14 @@ class Device:
         expect_enrolled: true if the application knows that this device has enrolled before.
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. Reports carry the cohort in
             clear, so it must never depend on a value. The file does not keep the cohort: a later object may have another one.
+        signed_by: the public key that must have signed the survey, or several of which one is enough; None for no check.
+        signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
 
     Raises:
-        ValueError: if `levels` names an attribute or level that the survey doesn't have, or the survey doesn't have the cohort.
+        ValueError: if `levels` names an attribute or level that the survey doesn't have, the survey doesn't have the cohort, or
+            `signed_by` is no public key.
+        NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
+        ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
         WrongSurvey: if the file belongs to another survey.
         StoreCleared: if `expect_enrolled` is true and the file is missing or has no enrolment.
@@ -115,7 +122,16 @@ class Device:
         *,
         expect_enrolled: bool = False,
         cohort: str | None = None,
+        signed_by: str | Sequence[str] | None = None,
+        signature: str | None = None,
     ) -> None:
+        if signed_by is not None:
+            try:
+                require_signature(survey, signature, public_keys(signed_by))
+            except SignatureError as error:
+                raise NotSigned(str(error)) from None
+        elif signature is not None:
+            raise ValueError("signature needs signed_by: without a public key it is not checked")
         self._survey, self._cohort = survey, survey.cohort_index(cohort)
         # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
         self._n_kept = survey.lateness_steps + 2

@@ -18,6 +18,10 @@ class WrongSurvey(DeviceError):
     """The file belongs to a survey with another fingerprint."""
 
 
+class NotSigned(DeviceError):
+    """The survey has no signature by a key that the application expects."""
+
+
 class StoreHeld(DeviceError):
     """Another process holds the file for longer than the device waits."""
 

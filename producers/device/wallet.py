@@ -10,7 +10,7 @@ admission and enrolment are one transaction, and so is each report. A device in 
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,21 +98,26 @@ class Wallet:
         *,
         expect_enrolled: bool = False,
         cohort: str | None = None,
+        signed_by: str | Sequence[str] | None = None,
+        signature: str | None = None,
     ) -> Device:
         """Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls.
 
         The device reports no step before the present step of its enrolment.
 
         Args:
-            survey, levels, cohort: as for `Device`.
+            survey, levels, cohort, signed_by, signature: as for `Device`.
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
             WalletFull: if the claim does not fit the budget. The wallet is as before.
-            ValueError, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
+            ValueError, NotSigned, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
             StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
         """
-        return Device(survey, Place(self._file, survey, _now_ms), levels, expect_enrolled=expect_enrolled, cohort=cohort)
+        place = Place(self._file, survey, _now_ms)
+        return Device(
+            survey, place, levels, expect_enrolled=expect_enrolled, cohort=cohort, signed_by=signed_by, signature=signature
+        )
 
     def leave(self, fingerprint: str) -> None:
         """Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same.

@@ -6,13 +6,14 @@ from typing import Protocol
 
 import structlog
 
+from ldpstream.producers.gateway.served_signatures import ServedSignatures
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.producers.gateway.topic_log import GatewayLog
 from ldpstream.runtime.survey_checks import SurveyChecks
 from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.folder import Changes
+from ldpstream.surveys.folder import Changes, SurveyText
 
 log = structlog.get_logger("ldpstream.gateway")
 
@@ -49,8 +50,10 @@ class ServedSurveys:
         self._watch, self._surveys, self._logs = watch, surveys, logs
         self._checks = SurveyChecks(watch, check, _report)
         self._open: dict[bytes, SurveyLog] = {}
+        self._signatures = ServedSignatures()
+        self._signatures.look(watch.surveys.values())
         for text in watch.surveys.values():
-            surveys.put(text.survey, text.text)
+            self._put(text)
         surveys.incomplete = watch.incomplete
 
     def check(self) -> list[Survey]:
@@ -67,7 +70,7 @@ class ServedSurveys:
         for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
             self._surveys.remove(fingerprint)
         for text in self._watch.surveys.values():
-            self._surveys.put(text.survey, text.text)
+            self._put(text)
         self._surveys.incomplete = self._watch.incomplete
         for survey in usable:
             self._begin(survey)
@@ -83,13 +86,13 @@ class ServedSurveys:
 
     async def look(self) -> None:
         """Looks at the survey files, ends removed surveys, and starts new surveys and those that had no usable topic."""
-        changes = await asyncio.to_thread(self._look_at_files)
+        changes, renewed = await asyncio.to_thread(self._look_at_files)
         for text in changes.removed:
             self._surveys.remove(text.survey.fingerprint)
             if (ended := self._open.pop(text.survey.fingerprint, None)) is not None:
                 ended.close()
-        for text in (*changes.added, *changes.updated):  # a new survey has no log yet: its reports get 503
-            self._surveys.put(text.survey, text.text)
+        for text in renewed:  # a new survey has no log yet: its reports get 503
+            self._put(text)
         self._surveys.incomplete = self._watch.incomplete
         self._checks.forget_others(self._surveys.by_fingerprint)
         for survey in list(self._surveys.by_fingerprint.values()):
@@ -100,11 +103,17 @@ class ServedSurveys:
             if await asyncio.to_thread(self._checks.usable, survey):
                 self._begin(survey)
 
-    def _look_at_files(self) -> Changes:
+    def _look_at_files(self) -> tuple[Changes, list[SurveyText]]:
+        """Returns the changes, and the surveys that devices get in another form: new, changed or newly signed ones."""
         changes = self._watch.look()
-        for text in (*changes.added, *changes.updated):
+        renewed = [*changes.added, *changes.updated]
+        for text in renewed:
             _ = text.survey.device_survey  # takes long for some mechanisms; the survey keeps the result
-        return changes
+        signed = self._signatures.look(self._watch.surveys.values())
+        return changes, list(self._watch.surveys.values()) if signed else renewed
+
+    def _put(self, text: SurveyText) -> None:
+        self._surveys.put(text.survey, text.text, self._signatures.of(text))
 
     def _begin(self, survey: Survey) -> None:
         opened = self._open[survey.fingerprint] = self._logs.add(survey)

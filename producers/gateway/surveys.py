@@ -9,12 +9,14 @@ from ldpstream.producers.gateway.problems import Problem, unknown_at_present
 from ldpstream.producers.gateway.topic_log import GatewayLog
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_survey import DeviceSurvey
+from ldpstream.surveys.signatures import Signature
 
 
 class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):
-    """The device survey, and the text of the survey's file (`toml`)."""
+    """The device survey, the text of the survey's file (`toml`), and the survey's signature, if it has one."""
 
     toml: str
+    signature: Signature | None
 
 
 class ListedSurvey(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,15 +61,16 @@ class GatewaySurveys:
 
     # ---- changes
 
-    def put(self, survey: Survey, toml: str) -> None:
+    def put(self, survey: Survey, toml: str, signature: Signature | None = None) -> None:
         """Adds a survey, without a log, or replaces the survey with the same fingerprint.
 
         Args:
             survey: the survey.
             toml: the text of its file.
+            signature: its signature, if there is one.
         """
         self.by_fingerprint[survey.fingerprint] = survey
-        served = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml)
+        served = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml, signature=signature)
         self._documents[survey.fingerprint] = msgspec.json.encode(served)
 
     def attach(self, survey: Survey, log: GatewayLog) -> None:

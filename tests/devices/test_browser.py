@@ -1,5 +1,6 @@
 """The TypeScript device in Chromium keeps its promises with two tabs, killed tabs and browsers, and cleared storage."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from tests.producers.samples import one_question
 from tests.services.rig import wait_until
 
 from .browser_rig import Chromium, PageServer, crash, tab
+from .vectors import VECTORS
 
 SURVEY = one_question("L-OSUE", k=40)  # a second memo of 40 bits certainly differs from the first
 DOCUMENT = msgspec.to_builtins(SURVEY.device_survey)
@@ -210,3 +212,16 @@ def test_a_page_of_another_origin_cannot_report(context: BrowserContext, server:
     )
     assert page.evaluate(tried, [f"{gateway.url}/v1/reports", ENVELOPE]) == "refused"
     assert gateway.rig.log.appended == []
+
+
+# ---- signatures
+
+
+def test_a_browser_checks_signatures(context: BrowserContext, server: PageServer) -> None:
+    cases, parameters = (json.loads((VECTORS / f"{name}.json").read_text()) for name in ("signatures", "parameters"))
+    given = next(known["mechanisms"] for known in parameters if known["canonical"] == cases[0]["canonical"])
+    page = tab(context, server)
+    for case in cases:
+        document = {**case, "mechanisms": given}
+        error = page.evaluate("([document, signedBy]) => open_survey(document, { signedBy })", [document, case["signed_by"]])
+        assert (error and error["error"]) == (None if case["accepted"] else "NotSigned"), case["case"]

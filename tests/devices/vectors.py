@@ -29,6 +29,7 @@ from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.envelope import VERSION, seal_rows
 from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
+from tests.devices.signatures import signatures
 
 EVERY = (*NAMES, *NUMERIC)
 VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
@@ -161,6 +162,11 @@ def claims() -> Iterator[Case]:
 
 def surveys() -> list[tuple[str, Survey]]:
     return [(path.read_text(encoding="utf-8"), load_survey(path)) for path in SURVEYS]
+
+
+def signed_surveys() -> Iterator[Case]:
+    path, other = (VECTORS / "surveys" / f"{name}.toml" for name in ("symbols", "fake"))
+    return signatures(load_survey(path), path.read_text(encoding="utf-8"), load_survey(other))
 
 
 def envelopes() -> Iterator[Case]:
@@ -303,6 +309,7 @@ def files() -> dict[str, str]:
             {"canonical": survey.canonical, "mechanisms": survey.device_survey.mechanisms} for _, survey in listed
         ),
         "forged.json": _lines(forged(load_survey(VECTORS / "surveys" / "refusing.toml"))),
+        "signatures.json": _lines(signed_surveys()),
         "hashes.json": _lines(hashes()),
         "draws.json": _lines(draws()),
         "envelopes.json": _lines(envelopes()),

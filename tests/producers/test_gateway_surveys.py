@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.folder import Changes, SurveyFolderError
+from ldpstream.surveys.signatures import statement
 from tests.agents.samples import make_survey
 
 from .gateway_rig import KEYS, NOW, SURVEY, TOKEN, FakeLog, Rig, envelopes, title
@@ -330,7 +332,8 @@ async def test_an_unexpected_error_of_a_check_stops_only_its_survey(tmp_path: Pa
             assert not following.done()
             await asyncio.sleep(0.01)
         folder.unusable.clear()
-        monkeypatch.setattr(folder.served, "_look_at_files", Mock(side_effect=chain([RuntimeError], repeat(NO_CHANGES))))
+        looks = chain([RuntimeError], repeat((NO_CHANGES, [])))
+        monkeypatch.setattr(folder.served, "_look_at_files", Mock(side_effect=looks))
         while not folder.states()["bad"]:
             assert not following.done()
             await asyncio.sleep(0.01)
@@ -374,3 +377,30 @@ def test_mistakes_in_the_files_are_one_error(tmp_path: Path) -> None:
     with pytest.raises(SurveyFolderError, match="two different surveys are named one"):
         Folder(tmp_path)
     assert folder.states() == {"one": False}
+
+
+async def test_the_signature_beside_the_files_is_served_and_followed(tmp_path: Path) -> None:
+    """A gateway serves the last signature of a survey, and checks none."""
+    folder = Folder(tmp_path, "one", "two")
+    folder.served.begin(folder.served.check())
+    one, path = folder.named("one"), tmp_path / "signatures.jsonl"
+
+    def served(name: str) -> Any:
+        return json.loads(folder.surveys.document(folder.named(name).fingerprint.hex()))["signature"]
+
+    def line(stated: str, signature: str) -> str:
+        return json.dumps({"statement": stated, "signature": signature, "toml": "x"}) + "\n"
+
+    stated = statement(one, "x", None, datetime(2026, 1, 5, tzinfo=UTC))
+    assert served("one") is None
+    path.write_text(line(stated, "first") + line(stated, "last"))
+    await folder.look()
+    assert (served("one"), served("two")) == ({"statement": stated, "signature": "last"}, None)
+    with structlog.testing.capture_logs() as logged:
+        path.write_text("broken")
+        await folder.look()
+    assert [entry["event"] for entry in logged] == ["signatures cannot be read"]
+    assert served("one")["signature"] == "last"
+    path.unlink()
+    await folder.look()
+    assert served("one") is None

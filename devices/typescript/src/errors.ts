@@ -15,6 +15,11 @@ export class UnsafeSurvey extends DeviceError {
   override readonly name = "UnsafeSurvey";
 }
 
+/** The survey has no signature by a key that the application expects. */
+export class NotSigned extends DeviceError {
+  override readonly name = "NotSigned";
+}
+
 /** The store, or the application's pin, belongs to a survey with another fingerprint. */
 export class WrongSurvey extends DeviceError {
   override readonly name = "WrongSurvey";

@@ -4,6 +4,7 @@ export { Device, type DeviceOptions, type Spent, type Waiting } from "./device.j
 export {
   ClockWentBack,
   DeviceError,
+  NotSigned,
   StepForgotten,
   StoreCleared,
   StoreFull,
@@ -18,4 +19,4 @@ export { fetchSurvey, Sender, type Attempt, type GatewayOptions } from "./send.j
 export type { Losses } from "./promise.js";
 export { MemoryStore, type Json, type Store, type Transaction } from "./store.js";
 export { Wallet, type SurveySpent, type WalletLimits, type WalletOptions, type WalletSpent } from "./wallet.js";
-export { openSurvey, stepAt, type Attribute, type Cohort, type Level, type Survey } from "./survey.js";
+export { openSurvey, stepAt, type Attribute, type Cohort, type Level, type OpenOptions, type Survey } from "./survey.js";

@@ -3,7 +3,7 @@
 import type { Device, Waiting } from "./device.js";
 import { DeviceError } from "./errors.js";
 import { below, systemBytes } from "./random.js";
-import { openSurvey, type Survey } from "./survey.js";
+import { openSurvey, type OpenOptions, type Survey } from "./survey.js";
 
 const NEVER_COUNTS = 422; // the only final refusal
 const ANSWER_MS = 15_000; // longer than the gateway's time-outs
@@ -31,14 +31,15 @@ export interface Attempt {
  * Returns a survey that a gateway serves.
  *
  * @param pin the fingerprint that the application expects: see `openSurvey`. A gateway with several surveys needs it.
+ * @param options what else the application requires of the survey.
  * @throws DeviceError if the gateway does not answer with a survey; `UnknownSurvey` and others as in `openSurvey`.
  */
-export async function fetchSurvey(gateway: GatewayOptions, pin?: string): Promise<Survey> {
+export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options: OpenOptions = {}): Promise<Survey> {
   const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${encodeURIComponent(pin)}`;
   const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => null);
   if (!answer?.ok) throw new DeviceError(`the gateway gave no survey: ${answer ? await problemOf(answer) : "no answer"}`);
   const document: unknown = await answer.json().catch(() => null);
-  return openSurvey(document, pin);
+  return openSurvey(document, pin, options);
 }
 
 /** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts once. */

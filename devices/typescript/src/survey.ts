@@ -7,6 +7,7 @@ import { integer, list, number, object, text, type Fields } from "./json.js";
 import { FAMILIES, width, type Family, type Mechanism, type Round } from "./mechanisms.js";
 import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
+import { requireSignature } from "./signatures.js";
 
 export const CANONICAL_FORMAT = 2; // of the canonical text
 const MAX_K = 2 ** 31 - 1;
@@ -78,6 +79,12 @@ export function cohortIndex(survey: Survey, cohort: string | undefined): number 
   throw new RangeError(`${allowed}, got ${JSON.stringify(cohort)}`);
 }
 
+/** What an application may require of a survey. */
+export interface OpenOptions {
+  /** The public key that must have signed the survey, or several of which one is enough: see `ldpstream sign`. Default: no check. */
+  readonly signedBy?: string | readonly string[];
+}
+
 /**
  * Checks a device survey and returns the survey.
  *
@@ -86,11 +93,13 @@ export function cohortIndex(survey: Survey, cohort: string | undefined): number 
  *
  * @param document the parsed JSON of the device survey.
  * @param pin the fingerprint that the application expects, as 16 hexadecimal digits; by default any survey is accepted.
+ * @param options what else the application requires.
+ * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
  * @throws UnknownSurvey if this device does not know how to answer the survey.
  * @throws UnsafeSurvey if the hash is wrong or a mechanism would lose more privacy than the canonical text states.
  * @throws WrongSurvey if the fingerprint differs from `pin`.
  */
-export async function openSurvey(document: unknown, pin?: string): Promise<Survey> {
+export async function openSurvey(document: unknown, pin?: string, { signedBy }: OpenOptions = {}): Promise<Survey> {
   const fields = object(document, "the device survey");
   const stated = text(fields["fingerprint"], "fingerprint");
   const canonical = text(fields["canonical"], "canonical");
@@ -99,6 +108,10 @@ export async function openSurvey(document: unknown, pin?: string): Promise<Surve
     throw new UnsafeSurvey(`the device survey states the fingerprint ${stated.slice(0, 60)}, its text has ${toHex(fingerprint)}`);
   }
   if (pin !== undefined && pin !== stated) throw new WrongSurvey(`the survey has the fingerprint ${stated}, expected ${pin}`);
+  if (signedBy !== undefined) {
+    const keys = typeof signedBy === "string" ? [signedBy] : signedBy;
+    await requireSignature(canonical, fields["signature"], keys, stated);
+  }
   return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), fingerprint);
 }
 

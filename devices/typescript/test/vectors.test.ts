@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fromHex, toHex } from "../src/bytes.js";
 import { claim } from "../src/claims.js";
 import { seal } from "../src/envelope.js";
-import { Device, MemoryStore, openSurvey, UnknownSurvey, UnsafeSurvey, type DeviceOptions } from "../src/index.js";
+import { Device, MemoryStore, NotSigned, openSurvey, UnknownSurvey, UnsafeSurvey, type DeviceOptions } from "../src/index.js";
 import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { lossOfReports } from "../src/promise.js";
 import { CANONICAL_FORMAT } from "../src/survey.js";
@@ -39,6 +39,24 @@ test("forged: a device survey with one fault is refused", async () => {
   for (const { fault, survey } of cases) {
     const refused = (error: unknown) => error instanceof UnknownSurvey || error instanceof UnsafeSurvey;
     await assert.rejects(openSurvey(survey), refused, fault);
+  }
+});
+
+test("signatures: a survey is refused unless one of the keys has signed its canonical text", async () => {
+  const [cases, parameters] = [read("signatures"), read("parameters")];
+  assert.ok(cases.length >= 15);
+  for (const { case: name, canonical, fingerprint, signature, signed_by, accepted } of cases) {
+    const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
+    const opened = openSurvey({ canonical, fingerprint, mechanisms, signature }, fingerprint, { signedBy: signed_by });
+    await (accepted ? opened : assert.rejects(opened, NotSigned, name));
+  }
+});
+
+test("signatures: a key that is none is the application's mistake", async () => {
+  const { canonical, fingerprint, signature } = read("signatures")[0];
+  const { mechanisms } = read("parameters").find((other: any) => other.canonical === canonical);
+  for (const signedBy of ["", "AAAA", [], `${read("signatures")[0].signed_by[0]} `]) {
+    await assert.rejects(openSurvey({ canonical, fingerprint, mechanisms, signature }, fingerprint, { signedBy }), RangeError);
   }
 });
 

@@ -9,6 +9,9 @@ const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2,
 const named = (error) => Object.keys(library).find((name) => library[name] === error.constructor) ?? error.constructor.name;
 const failure = (error) => ({ error: named(error), message: error.message });
 
+/** Opens a survey with options, as an application would. */
+window.open_survey = (document, options) => openSurvey(document, undefined, options).then(() => null, failure);
+
 /** Opens the device. `kind` is "indexeddb", or "memory" for a store that ends with the page. */
 window.open_device = async (document, kind = "indexeddb", options = {}) => {
   const store = kind === "memory" ? new MemoryStore() : new IndexedDBStore(NAME);

@@ -1,0 +1,129 @@
+"""The commands of whoever approves surveys: `key`, `sign` and `verify`."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ldpstream.arguments import SurveyFile
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.runtime.settings import load_settings
+from ldpstream.signing import (
+    Entry,
+    append,
+    draft,
+    entries,
+    is_encrypted,
+    load_key,
+    new_key,
+    public_text,
+    read_bytes,
+    read_file,
+    state_of,
+    unsigned,
+)
+from ldpstream.survey_commands import differences_table
+from ldpstream.surveys import SurveyError
+from ldpstream.surveys.folder import survey_files
+from ldpstream.surveys.signatures import FILE, public_keys, sha256
+from ldpstream.surveys.survey_file import read_survey
+from ldpstream.terminal import console, fail, say, tell
+
+app = typer.Typer()
+VARIABLE = "LDPSTREAM_SIGNING_PASSPHRASE"
+KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="private key, as `ldpstream key` writes it")]
+
+
+@app.command(name="key")
+def key_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write: the private key, encrypted")],
+) -> None:
+    """Make a key for signing surveys, and print its public key."""
+    if file.exists():
+        fail(f"{file}: exists; a key is never overwritten")
+    tell(new_key(file, _passphrase(file, twice=True)))
+
+
+@app.command(name="sign")
+def sign_command(survey_file: SurveyFile, key: KeyFile, json: JsonFile = None) -> None:
+    """Sign a survey: show what changed, and append the signature to signatures.jsonl in the survey's folder."""
+    survey, toml = read_survey(survey_file)
+    path = survey_file.parent / FILE
+    lines = read_file(path)
+    line = draft(survey, toml, lines, datetime.now(UTC))
+    *_, entry = entries([*lines, line])
+    _show_changes(entry)
+    owner = load_key(key, _passphrase(key) if is_encrypted(read_bytes(key)) else None)
+    append(path, lines, line, owner)
+    tell(f"Signed {survey.name} with the fingerprint {survey.fingerprint.hex()}: line {len(lines) + 1} of {path}.")
+    tell(f"Public key: {public_text(owner)}")
+    write_json(json, {"line": len(lines) + 1, "public_key": public_text(owner), "statement": entry.statement})
+
+
+@app.command(name="verify")
+def verify_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of survey files with signatures.jsonl")],
+    signed_by: Annotated[list[str], typer.Option("--signed-by", metavar="KEY", help="public key; several are allowed")],
+    json: JsonFile = None,
+) -> None:
+    """Check all signatures of a folder of surveys, and show the audit trail: what was signed when, and what changed."""
+    if not folder.is_dir():
+        fail(f"{folder}: is not a folder")
+    try:
+        keys = public_keys(signed_by)
+    except ValueError as error:
+        fail(f"--signed-by: {error}")
+    lines = read_file(folder / FILE)
+    trail, wrong = list(entries(lines)), unsigned(lines, keys)
+    table = Table(
+        "line", "signed (UTC)", Column("survey", overflow="fold"), Column("fingerprint", no_wrap=True), "changed keys"
+    )
+    for number, entry in enumerate(trail, 1):
+        stated, changed = entry.statement, ", ".join(one.key for one in entry.changes)
+        shown = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
+        at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        table.add_row(str(number), at, escape(stated.survey), stated.fingerprint, escape(shown))
+    console.print(table)
+    states, broken = {}, {}
+    for path in survey_files(folder):
+        try:
+            survey, toml = read_survey(path)
+        except SurveyError as error:
+            broken[path.name] = str(error)
+            continue
+        valid = [line for number, line in enumerate(lines, 1) if number not in wrong]
+        states[path.name] = state_of(survey, toml, valid)
+        tell(f"{path.name}: {states[path.name]}")
+    last = sha256(lines[-1].statement) if lines else None
+    if last is not None:
+        tell(f"The trail has {len(lines)} lines; the SHA-256 of its last statement is {last}.")
+    write_json(json, {
+        "trail": [{"statement": entry.statement, "changes": [one._asdict() for one in entry.changes]} for entry in trail],
+        "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last,
+    })  # fmt: skip
+    for number in wrong:
+        say(f"{folder / FILE}: line {number} has no valid signature by the given keys")
+    for why in broken.values():
+        say(why)
+    if wrong or broken or any(state != "signed" for state in states.values()):
+        raise typer.Exit(2)
+
+
+def _show_changes(entry: Entry) -> None:
+    if entry.changes and entry.earlier is not None:
+        tell(f"Changes since {entry.earlier.name} with the fingerprint {entry.earlier.fingerprint.hex()}:")
+        console.print(differences_table(entry.changes))
+
+
+def _passphrase(file: Path, twice: bool = False) -> str:
+    """Returns the passphrase of a key, from the settings or from the terminal."""
+    given = load_settings().signing_passphrase
+    if given is not None:
+        return given.get_secret_value()
+    if not sys.stdin.isatty():
+        fail(f"{file}: needs a passphrase: there is no terminal to ask at, and {VARIABLE} is not set")
+    return str(typer.prompt(f"Passphrase of {file}", hide_input=True, confirmation_prompt=twice, err=True))

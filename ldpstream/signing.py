@@ -1,0 +1,199 @@
+"""Signing keys, and the file of signatures of a folder of surveys. The module loads the package cryptography when needed."""
+
+import base64
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tomllib import TOMLDecodeError, loads
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ldpstream.surveys import Survey, SurveyError, parse_survey
+from ldpstream.surveys.differences import Difference, differences
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.signatures import Line, SignatureError, Statement, is_signed_by, read_lines, sha256, statement
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+MIN_PASSPHRASE = 12  # characters
+
+
+class SigningError(UserError):
+    """A key or a file of signatures cannot be used. The message is one line that names the file."""
+
+
+class Entry(NamedTuple):
+    """One line of the file, as `entries` reads it.
+
+    Attributes:
+        statement: what was signed.
+        line: the line.
+        survey: the signed survey; None if this version cannot read it.
+        earlier: the latest survey before it that it continues: of the same name, or which it replaces; None for a first one.
+        changes: what differs from `earlier`.
+    """
+
+    statement: Statement
+    line: Line
+    survey: Survey | None
+    earlier: Survey | None
+    changes: list[Difference]
+
+
+def new_key(path: Path, passphrase: str) -> str:
+    """Writes a new private key, encrypted, into a new file that only its owner may read. Returns the public key.
+
+    Raises:
+        SigningError: if the file exists or cannot be written, or the passphrase is too short.
+    """
+    if len(passphrase) < MIN_PASSPHRASE:
+        raise SigningError(f"{path}: the passphrase must have at least {MIN_PASSPHRASE} characters, got {len(passphrase)}")
+    _require_cryptography()
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(passphrase.encode()),
+    )  # fmt: skip
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(pem)
+    except OSError as error:
+        raise SigningError(f"{path}: cannot be written: {error.strerror}") from None
+    return public_text(key)
+
+
+def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
+    """Reads a private key, Ed25519 in PEM (PKCS #8), encrypted or not.
+
+    Raises:
+        SigningError: if the file is no such key, or the passphrase is wrong or missing.
+    """
+    _require_cryptography()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    pem = read_bytes(path)
+    try:
+        key = load_pem_private_key(pem, passphrase.encode() if passphrase and is_encrypted(pem) else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SigningError(f"{path}: is no Ed25519 private key (PEM), or the passphrase is wrong; `ldpstream key` makes one")
+    return key
+
+
+def is_encrypted(pem: bytes) -> bool:
+    """True if a private key needs a passphrase."""
+    return b"ENCRYPTED" in pem
+
+
+def public_text(key: "Ed25519PrivateKey") -> str:
+    """Returns the public key in base64, as devices need it."""
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def draft(survey: Survey, toml: str, before: Sequence[Line], now: datetime) -> Line:
+    """Returns the line after the lines `before`, without its signature."""
+    previous = before[-1].statement if before else None
+    text = statement(survey, toml, previous, now.astimezone(UTC).replace(microsecond=0))
+    return Line(statement=text, signature="", toml=toml)
+
+
+def append(path: Path, before: Sequence[Line], line: Line, key: "Ed25519PrivateKey") -> None:
+    """Signs a line, and writes it after the lines `before`, which are those of the file.
+
+    Raises:
+        SigningError: if the file cannot be written. It is then as before.
+    """
+    signature = base64.b64encode(key.sign(line.statement.encode())).decode()
+    part = path.with_name(path.name + ".part")
+    try:
+        signed = msgspec.structs.replace(line, signature=signature)
+        part.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in (*before, signed)))
+        part.replace(path)
+    except OSError as error:
+        raise SigningError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def read_file(path: Path) -> list[Line]:
+    """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
+
+    Raises:
+        SigningError: if a line is no signature, or is not about the text beside it, or does not follow the previous line.
+    """
+    if not path.exists():
+        return []
+    try:
+        lines = read_lines(read_bytes(path).decode(), Line)
+        previous = None
+        for number, line in enumerate(lines, 1):
+            stated = line.read()
+            if stated.previous != previous:
+                raise SigningError(f"{path}: line {number} does not follow the previous line: lines were changed")
+            if stated.toml_sha256 != sha256(line.toml):
+                raise SigningError(f"{path}: line {number} is not about the survey's text beside it")
+            previous = sha256(line.statement)
+    except (SignatureError, UnicodeDecodeError) as error:
+        raise SigningError(f"{path}: {error if isinstance(error, SignatureError) else 'is not text in UTF-8'}") from None
+    return lines
+
+
+def entries(lines: Sequence[Line]) -> Iterator[Entry]:
+    """Yields the lines of a file of signatures with the changes since the survey that each continues."""
+    known: list[Survey] = []
+    for line in lines:
+        survey, earlier = _survey(line.toml), None
+        if survey is not None:
+            named = [one for one in known if one.name == survey.name or one.fingerprint.hex() == survey.replaces]
+            earlier = named[-1] if named else None
+            known.append(survey)
+        yield Entry(line.read(), line, survey, earlier, differences(earlier, survey) if earlier and survey else [])
+
+
+def unsigned(lines: Sequence[Line], keys: Sequence[bytes]) -> list[int]:
+    """Returns the numbers, from 1, of the lines that none of the keys has signed.
+
+    Raises:
+        SigningError: if the package cryptography is missing.
+    """
+    _require_cryptography()
+    return [i for i, line in enumerate(lines, 1) if not any(is_signed_by(line, key) for key in keys)]
+
+
+def state_of(survey: Survey, toml: str, lines: Sequence[Line]) -> str:
+    """Returns "signed", or why devices or people cannot rely on the signature."""
+    found = [stated for stated in (line.read() for line in lines) if stated.canonical_sha256 == sha256(survey.canonical)]
+    if not found:
+        return "not signed"
+    if found[-1].toml_sha256 != sha256(toml):
+        return "signed for devices, but comments or keys for people changed since"
+    return "signed"
+
+
+def read_bytes(path: Path) -> bytes:
+    """Reads a file. Raises SigningError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SigningError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _survey(toml: str) -> Survey | None:
+    try:
+        return parse_survey(loads(toml))
+    except (SurveyError, TOMLDecodeError, RecursionError):
+        return None
+
+
+def _require_cryptography() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ModuleNotFoundError:
+        raise SigningError("signatures need the package cryptography: pip install 'ldpstream[signed]'") from None

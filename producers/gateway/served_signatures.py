@@ -1,0 +1,51 @@
+"""The signatures of the surveys of a gateway, from the file `signatures.jsonl` beside each survey file.
+
+The gateway checks no signature: it has no key that a device could trust. It serves the signature that states the survey's
+canonical text, the last one if there are several.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from ldpstream.surveys.folder import SurveyText
+from ldpstream.surveys.signatures import FILE, Signature, SignatureError, read_lines, sha256
+
+log = structlog.get_logger("ldpstream.gateway")
+
+
+class ServedSignatures:
+    """The signatures by canonical text. A broken file is one log line, and the last good signatures stay."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, tuple[int, int, int] | None] = {}
+        self._found: dict[Path, dict[str, Signature]] = {}
+
+    def look(self, texts: Iterable[SurveyText]) -> bool:
+        """Reads the files beside these surveys that changed. True if there was a change."""
+        seen = {path: _stamp(path) for path in {text.path.parent / FILE for text in texts}}
+        changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path)]
+        self._seen = seen
+        for path in changed:
+            self._read(path)
+        return bool(changed)
+
+    def of(self, text: SurveyText) -> Signature | None:
+        """Returns the signature of a survey; None if it has none."""
+        return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical))
+
+    def _read(self, path: Path) -> None:
+        try:
+            lines = read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []
+            self._found[path] = {line.read().canonical_sha256: line for line in lines}
+        except (SignatureError, OSError, UnicodeDecodeError) as error:
+            log.error("signatures cannot be read", file=str(path), error=str(error))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_size, about.st_mtime_ns

@@ -1,0 +1,186 @@
+"""The commands `key`, `sign` and `verify`: keys, the chain of signatures, and one line for each mistake."""
+
+import base64
+import io
+import json
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldpstream.cli import run
+from ldpstream.producers.device.device import Device
+from ldpstream.surveys import load_survey
+from ldpstream.surveys.signatures import sha256
+
+SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+PASSPHRASE = "a passphrase for tests"
+Ran = tuple[int, str, list[str]]
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line. Returns the exit status, the output, and the lines of standard error."""
+    monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setattr("ldpstream.terminal.console.width", 160)
+
+    def ran(*arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["ldpstream", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err.splitlines()
+
+    return ran
+
+
+class Office:
+    """A folder with one survey, and a key."""
+
+    def __init__(self, folder: Path, command: Command) -> None:
+        self.command, self.key, self.folder = command, folder / "officer.pem", folder / "surveys"
+        self.folder.mkdir()
+        self.file, self.trail = self.folder / "demo.toml", self.folder / "signatures.jsonl"
+        shutil.copy(SAMPLE, self.file)
+        status, out, _ = command("key", self.key)
+        assert status == 0
+        self.public = out.strip()
+
+    def change(self, old: str, new: str) -> None:
+        text = self.file.read_text()
+        assert old in text
+        self.file.write_text(text.replace(old, new))
+
+    def sign(self) -> str:
+        status, out, err = self.command("sign", self.file, "--key", self.key)
+        assert (status, err) == (0, [])
+        return out
+
+    def verify(self, *keys: str) -> Ran:
+        return self.command("verify", self.folder, *(f"--signed-by={key}" for key in keys or (self.public,)))
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.trail.read_text().splitlines()]
+
+    def write(self, lines: list[dict[str, Any]]) -> None:
+        self.trail.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def office(tmp_path: Path, command: Command) -> Office:
+    return Office(tmp_path, command)
+
+
+def test_a_signed_survey_is_one_that_a_device_answers(office: Office, tmp_path: Path) -> None:
+    assert stat.S_IMODE(office.key.stat().st_mode) == 0o600
+    assert PASSPHRASE not in office.key.read_text()
+    assert office.public in office.sign()
+    Device(load_survey(office.file), tmp_path, signed_by=office.public, signature=office.trail.read_text())
+    status, out, err = office.verify()
+    assert (status, err) == (0, [])
+    assert "demo.toml: signed" in out
+
+
+def test_each_signature_names_the_previous_and_the_trail_shows_what_changed(office: Office, tmp_path: Path) -> None:
+    office.sign()
+    office.change("lateness_steps = 1", "lateness_steps = 2")
+    assert "demo.toml: not signed" in office.verify()[1]
+    assert "lateness_steps" in office.sign()
+    office.change("lateness_steps = 2", 'lateness_steps = 2\npurpose = "Traffic"')
+    status, out, _ = office.verify()
+    assert (status, "demo.toml: signed for devices, but" in out) == (2, True)
+    office.sign()
+    first, second, third = (line["statement"] for line in office.lines())
+    assert [json.loads(text)["previous"] for text in (first, second, third)] == [None, sha256(first), sha256(second)]
+    out_file = tmp_path / "out.json"
+    status, out, err = office.command("verify", office.folder, "--signed-by", office.public, "--json", out_file)
+    assert (status, err) == (0, [])
+    document = json.loads(out_file.read_text())
+    assert [[one["key"] for one in entry["changes"]] for entry in document["trail"]] == [[], ["lateness_steps"], ["purpose"]]
+    assert (document["surveys"], document["last"]) == ({"demo.toml": "signed"}, sha256(third))
+    assert sha256(third) in out
+
+
+def test_openssl_verifies_a_signature(office: Office, tmp_path: Path) -> None:
+    """Another program agrees, with the public key that the command printed."""
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("no openssl")
+    office.sign()
+    der = bytes.fromhex("302a300506032b6570032100") + base64.b64decode(office.public)  # RFC 8410
+    (line,) = office.lines()
+    for name, content in [
+        ("key", der),
+        ("message", line["statement"].encode()),
+        ("changed", line["statement"].encode() + b" "),
+        ("signature", base64.b64decode(line["signature"])),
+    ]:
+        (tmp_path / name).write_bytes(content)
+    for message, verified in (("message", True), ("changed", False)):
+        arguments = ["-verify", "-pubin", "-keyform", "DER", "-inkey", "key", "-rawin", "-in", message, "-sigfile", "signature"]
+        done = subprocess.run([openssl, "pkeyutl", *arguments], cwd=tmp_path, capture_output=True, check=False)
+        assert (done.returncode == 0) is verified, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda lines: lines[1:], "line 1 does not follow the previous line"),
+        (lambda lines: [lines[0], lines[2]], "line 2 does not follow the previous line"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "line 1 does not follow"),
+        (lambda lines: [lines[0] | {"toml": "another"}, *lines[1:]], "line 1 is not about the survey's text beside it"),
+        (lambda lines: [{"statement": 1}, *lines], "line 1 of the signatures is no signature"),
+    ],
+)
+def test_a_changed_trail_is_one_line_and_cannot_be_continued(office: Office, damage: Any, said: str) -> None:
+    for i in range(3):
+        office.change("lateness_steps = 1", f"lateness_steps = 1{i}" if i else "lateness_steps = 1")
+        office.sign()
+        office.change(f"lateness_steps = 1{i}" if i else "lateness_steps = 1", "lateness_steps = 1")
+    office.write(damage(office.lines()))
+    before = office.trail.read_text()
+    for status, _, err in (office.verify(), office.command("sign", office.file, "--key", office.key)):
+        assert status == 2
+        assert len(err) == 1
+        assert said in err[0]
+    assert office.trail.read_text() == before
+
+
+def test_a_line_by_another_key_is_named(office: Office, tmp_path: Path) -> None:
+    office.sign()
+    office.change("lateness_steps = 1", "lateness_steps = 2")
+    other = office.command("key", tmp_path / "other.pem")[1].strip()
+    office.command("sign", office.file, "--key", tmp_path / "other.pem")
+    status, out, err = office.verify()
+    assert (status, err) == (2, [f"ldpstream: {office.trail}: line 2 has no valid signature by the given keys"])
+    assert "demo.toml: not signed" in out
+    assert office.verify(office.public, other)[0] == 0
+
+
+def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments, said in [
+        (("key", office.key), "exists; a key is never overwritten"),
+        (("key", tmp_path / "none" / "key"), "cannot be written: No such file"),
+        (("sign", office.file, "--key", SAMPLE), "is no Ed25519 private key"),
+        (("sign", office.file, "--key", tmp_path / "none"), "cannot be read: No such file"),
+        (("sign", tmp_path / "none.toml", "--key", office.key), "cannot be read"),
+        (("verify", office.file, "--signed-by", office.public), "is not a folder"),
+        (("verify", office.folder, "--signed-by", "short"), "--signed-by: a public key must have 44 characters of base64"),
+    ]:
+        status, _, err = command(*arguments)
+        assert (status, len(err)) == (2, 1), err
+        assert said in err[0]
+    monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", "another passphrase")
+    status, _, err = command("sign", office.file, "--key", office.key)
+    assert (status, "the passphrase is wrong" in err[0], "another" in err[0]) == (2, True, False)
+    monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", "short")
+    assert "at least 12 characters" in command("key", tmp_path / "short.pem")[2][0]
+    monkeypatch.delenv("LDPSTREAM_SIGNING_PASSPHRASE")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert "needs a passphrase" in command("sign", office.file, "--key", office.key)[2][0]
+    assert not office.trail.exists()

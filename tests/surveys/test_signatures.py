@@ -1,0 +1,96 @@
+"""Devices refuse surveys without a good signature. The vectors are those of `devices/vectors/signatures.json`."""
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldpstream.device import Device, NotSigned, Wallet
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.signatures import Signature, SignatureError, is_signed_by, public_keys, read_lines
+from tests.devices.vectors import SURVEYS, VECTORS
+
+CASES = json.loads((VECTORS / "signatures.json").read_text())
+KNOWN = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS)}
+
+
+def device(case: dict[str, Any], folder: Path, text: str | None = None) -> Device:
+    given = case["signature"] and json.dumps(case["signature"])
+    return Device(survey_of(case), folder, signed_by=case["signed_by"], signature=text or given)
+
+
+def survey_of(case: dict[str, Any]) -> Survey:
+    return KNOWN[case["fingerprint"]]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_a_device_answers_signed_surveys_alone_and_a_refused_one_leaves_no_file(case: dict[str, Any], tmp_path: Path) -> None:
+    if case["accepted"]:
+        device(case, tmp_path)
+        assert list(tmp_path.iterdir())
+        return
+    with pytest.raises(NotSigned) as caught:
+        device(case, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_vectors_have_both_answers() -> None:
+    assert {case["accepted"] for case in CASES} == {True, False}
+
+
+def test_the_file_of_all_signatures_will_do_and_a_broken_line_is_named(tmp_path: Path) -> None:
+    other = next(case for case in CASES if "another survey" in case["case"])
+    lines = "\n\n".join(json.dumps(case["signature"] | {"toml": "x"}) for case in (other, CASES[0]))
+    device(CASES[0], tmp_path, lines)
+    for broken in ("no JSON", "[]", '{"statement": 7}'):
+        with pytest.raises(NotSigned, match="line 4 of the signatures is no signature"):
+            device(CASES[0], tmp_path, f"{lines}\n{broken}\n")
+
+
+def test_a_wallet_checks_before_it_charges(tmp_path: Path) -> None:
+    wallet = Wallet(tmp_path / "wallet", per_window=100.0, window_s=60)
+    survey, keys = survey_of(CASES[0]), CASES[0]["signed_by"]
+    with pytest.raises(NotSigned, match=f"survey {survey.name} with the fingerprint {survey.fingerprint.hex()} is not signed"):
+        wallet.device(survey, signed_by=keys)
+    assert wallet.spent().surveys == ()
+    wallet.device(survey, signed_by=keys[0], signature=json.dumps(CASES[0]["signature"]))
+    assert len(wallet.spent().surveys) == 1
+
+
+@pytest.mark.parametrize("wrong", ["", "AAAA", [], CASES[0]["signed_by"][0] + " ", CASES[0]["signed_by"][0][:-1], "é" * 44])
+def test_a_wrong_public_key_is_the_applications_mistake(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="public key"):
+        Device(survey_of(CASES[0]), tmp_path, signed_by=wrong, signature=json.dumps(CASES[0]["signature"]))
+    with pytest.raises(ValueError, match="signature needs signed_by"):
+        Device(survey_of(CASES[0]), tmp_path, signature=json.dumps(CASES[0]["signature"]))
+
+
+def test_without_the_package_the_device_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ldpstream\[signed\]'"):
+        device(CASES[0], tmp_path)
+    Device(survey_of(CASES[0]), tmp_path)  # without signed_by the package is not needed
+
+
+def test_the_signature_is_that_of_rfc_8032() -> None:
+    """The second test of RFC 8032, section 7.1: the message is the byte 0x72."""
+    key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
+    raw = bytes.fromhex(
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+    )
+    good = Signature(statement="r", signature=base64.b64encode(raw).decode())
+    assert is_signed_by(good, key)
+    assert not is_signed_by(Signature(statement="s", signature=good.signature), key)
+
+
+def test_keys_and_lines_are_checked() -> None:
+    assert [len(key) for key in public_keys(CASES[1]["signed_by"])] == [32, 32]
+    with pytest.raises(SignatureError, match="line 1 "):
+        read_lines('{"statement": "x"}', Signature)
+    with pytest.raises(SignatureError, match="format"):
+        Signature(statement="{}", signature="").read()
