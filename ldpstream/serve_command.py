@@ -1,4 +1,4 @@
-"""The commands of the service on one machine: `serve` runs it, and `backup` copies its data."""
+"""The commands of the service on one machine: `serve` runs it, `backup` copies its data, and `move` moves them."""
 
 from functools import partial
 from pathlib import Path
@@ -46,3 +46,23 @@ def backup(
 
     copy(data / FILE, out)
     console.print(f"{out}: {out.stat().st_size:,} bytes", markup=False)
+
+
+@app.command()
+def move(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="data folder of `serve`, which must have ended")] = Path(
+        "ldpstream-data"
+    ),
+) -> None:
+    """Move the data of `serve` to Kafka and Redis, for the services. There is no way back.
+
+    The servers are those of LDPSTREAM_KAFKA and LDPSTREAM_REDIS. If the command fails, run it again."""
+    from ldpstream.serving.move import move as move_data
+
+    for one in move_data(data, load_settings()):
+        console.print(
+            f"{one.survey}: {one.open_tables:,} tables of open steps, {one.report_keys:,} report keys, "
+            f"{one.publications:,} publications",
+            markup=False,
+        )
+    console.print("The data were moved. Start the services where devices report.", markup=False)

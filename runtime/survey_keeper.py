@@ -78,7 +78,7 @@ class SurveyKeeper(ABC):
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)
         if kept is not None and kept.fingerprint not in (survey.fingerprint.hex(), survey.replaces):
-            earlier = _parse(self._place(survey), kept)
+            earlier = kept_survey(self._place(survey), kept)
             if changes_open(earlier, survey, now_ms()):
                 self._watch.keep(survey, SurveyText(earlier, Path(self._place(survey)), kept.toml))
                 raise OpenSurveyChanged(f"survey {survey.name}: the file {change_refused(earlier)}")
@@ -182,7 +182,7 @@ def _decode(topic: str, value: bytes) -> Kept:
     return kept
 
 
-def _parse(place: str, kept: Kept) -> Survey:
+def kept_survey(place: str, kept: Kept) -> Survey:
     """Returns the kept survey.
 
     Raises:

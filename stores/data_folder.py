@@ -10,6 +10,7 @@ write-ahead log by a checksum, so a torn write at a crash is undone, too.
     record        the logs (`stores.folder_log`)
     checkpoint, pane, report_key      the counts (`stores.folder_store`)
     progress, estimate, filter        the estimates (`publishing.folder_results`)
+    move          the Kafka topics of surveys that moved to Kafka and Redis (`ldpstream.serving.move`)
 
 Only one process may use a folder at a time. A lock on the file ``lock`` ensures this, and ends with the process.
 """
@@ -23,14 +24,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.formats import OtherFormat
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
-FORMAT: Final = 1  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
+FORMAT: Final = 2  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
 APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
 FILE, LOCK = "ldpstream.sqlite3", "lock"
 BUSY_S = 10.0  # longest wait for a program that reads the file, such as a backup
@@ -56,6 +57,7 @@ CREATE TABLE estimate (survey INTEGER NOT NULL, key TEXT NOT NULL, step INTEGER 
 CREATE INDEX estimate_of ON estimate (survey, step);
 CREATE TABLE filter (survey INTEGER NOT NULL, attribute TEXT NOT NULL, state BLOB NOT NULL,
     PRIMARY KEY (survey, attribute)) STRICT;
+CREATE TABLE move (survey INTEGER PRIMARY KEY, topic_id TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
 """
 
 
@@ -207,6 +209,12 @@ class DataFolder:
                     [row] = db.execute("SELECT id, log_id FROM survey WHERE fingerprint = ?", (survey.fingerprint,)).fetchall()
                 known = self._known[survey.fingerprint] = (int(row[0]), str(row[1]))
         return known
+
+    def moved(self) -> Literal["here", "moving", "moved"]:
+        """Returns whether the data are here alone, are being moved to Kafka and Redis, or have been moved."""
+        with self.read() as db:
+            found = db.execute("SELECT min(done) FROM move").fetchone()[0]
+        return "here" if found is None else "moved" if found else "moving"
 
     def close(self) -> None:
         """Closes the file and gives up the lock. Transactions in progress must have ended."""

@@ -17,7 +17,7 @@ from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.serving.keeper import FolderKeeper
-from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.data_folder import DataFolder, FolderError
 from ldpstream.surveys.folder import SurveyFolder
 
 
@@ -36,6 +36,9 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
     keep_freed_memory()
     watch = SurveyWatch(paths)
     with closing(DataFolder(data)) as folder:
+        if (moved := folder.moved()) != "here":
+            what = "the data were moved" if moved == "moved" else "a move of the data has begun"
+            raise FolderError(f'{folder.file}: {what} to Kafka and Redis (docs/serve.md, "The way up")')
         keeper = FolderKeeper(folder, watch)
         if watch.only_file is not None:  # a changed survey is refused before anything starts
             for text in list(watch.surveys.values()):

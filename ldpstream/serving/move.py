@@ -1,0 +1,190 @@
+"""Moves the data of `ldpstream serve` to Kafka and Redis: counts, report keys, and all results.
+
+The folder counts its whole log first, so no report depends on the log any more. Kafka's log begins empty:
+
+- **Records are not copied.** Kafka would give them new append times (LogAppendTime), and agents judge lateness by these times.
+  The counts that the folder has made stay as they are.
+- **All report keys go to partition 0.** Its first record, a marker, is deleted, so the partition is older than all others.
+  Gateways therefore send every report of a step that is open at the move to partition 0 (`producers.gateway.partitions`). An
+  agent finds the keys of counted reports there, and a report that is sent again counts once.
+- **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
+  are then published as incomplete, never as complete without their reports.
+- **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
+
+Every write can be repeated. The folder remembers the topic of each survey before the first write. So a move that was killed
+runs again, and anything that another folder or service wrote is refused.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import KafkaError
+
+from ldpstream.publishing.copies import REFILLING
+from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_keeper import Kept, kept_survey
+from ldpstream.runtime.topics import ensure_topics
+from ldpstream.serving.engine import FolderEngine
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.data_folder import FILE, DataFolder, FolderError, SurveyPart
+from ldpstream.stores.folder_log import PARTITION
+from ldpstream.stores.redis_connection import Client, connect
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
+
+AT_ONCE = 200  # publications in one write
+
+
+class MoveRefused(UserError):
+    """Kafka or Redis holds data of the survey that this folder did not write. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What was moved of one survey."""
+
+    survey: str
+    open_tables: int
+    report_keys: int
+    publications: int
+
+
+def move(data: Path, settings: Settings) -> list[Moved]:
+    """Moves all surveys of a data folder. Afterwards the folder refuses to be served. May be called again after any failure.
+
+    Args:
+        data: the data folder; no process may use it.
+        settings: the addresses of Kafka and Redis.
+
+    Raises:
+        FolderError: if the folder has no data, is in use, or was moved before.
+        MoveRefused: if Kafka or Redis holds data of a survey from elsewhere. Then nothing is moved.
+        UserError: if Kafka or Redis does not answer, or refuses us.
+    """
+    if not (data / FILE).exists():
+        raise FolderError(f"{data}: holds no data of ldpstream")
+    with ExitStack() as opened:
+        folder = opened.enter_context(closing(DataFolder(data)))
+        if folder.moved() == "moved":
+            raise FolderError(f"{folder.file}: the data were moved before; run the services")
+        surveys = list(_surveys(folder))
+        if not surveys:
+            raise FolderError(f"{folder.file}: holds no survey")
+        redis = opened.enter_context(closing(connect(settings)))
+        for survey in surveys:
+            ensure_topics(settings, survey)
+        admin = opened.enter_context(closing(connect_admin(settings)))
+        markers = opened.enter_context(closing(MarkerProducer(settings)))
+        engine = FolderEngine(folder, lambda _: None)
+        moves = [_Move(survey, folder, engine, settings, redis, admin, markers) for survey in surveys]
+        for one in moves:
+            one.check()
+        for one in moves:
+            one.begin()
+        done = [one.copy() for one in moves]
+        with folder.write() as db:
+            db.execute("UPDATE move SET done = 1")
+        return done
+
+
+def _surveys(folder: DataFolder) -> Iterator[Survey]:
+    with folder.read() as db:
+        found = db.execute("SELECT fingerprint, toml FROM kept ORDER BY name").fetchall()
+    for row in found:
+        yield kept_survey(str(folder.file), Kept(*row))
+
+
+class _Move:
+    """The move of one survey."""
+
+    def __init__(
+        self, survey: Survey, folder: DataFolder, engine: FolderEngine, settings: Settings, redis: Client,
+        admin: KafkaAdminClient, markers: MarkerProducer,
+    ) -> None:  # fmt: skip
+        self._survey, self._part, self._engine, self._settings = survey, SurveyPart(folder, survey), engine, settings
+        self._reader, self._admin = StoredReader(survey), admin
+        self._log = KafkaLogPosition(survey, settings, admin, markers)
+        self._store, self._to = RedisCountStore(survey, settings, client=redis), RedisResults(survey, redis, self._reader)
+        self._counts, self._results = engine.count_store(survey), engine.results(survey, self._reader)
+        self._topic_id = self._log.log_id()
+        self._writer = f"move-{self._part.log_id}"  # no other folder has this name
+
+    def check(self) -> None:
+        """Checks that Kafka and Redis hold nothing of the survey, or only what an earlier call of ours wrote."""
+        where, name = f"Redis at {self._settings.redis_url()}", self._survey.name
+        if any((head.writer, head.log_id) != (self._writer, self._topic_id) for head in self._store.heads().values()):
+            raise MoveRefused(f"{where} holds counts of survey {name} that this folder did not write")
+        saved, ours = self._to.progress(), self._results.progress()
+        if saved is not None and (ours is None or saved != msgspec.structs.replace(ours, topic_end=REFILLING)):
+            raise MoveRefused(f"{where} holds estimates of survey {name} that this folder did not write")
+        if not self._begun() and any(self._log.ends().values()):
+            topic = self._survey.reports_topic
+            raise MoveRefused(f"Kafka at {self._settings.kafka}: topic {topic} holds records that this folder did not write")
+
+    def _begun(self) -> bool:
+        with self._part.read() as db:
+            found = db.execute("SELECT topic_id FROM move WHERE survey = ?", (self._part.id,)).fetchone()
+        return bool(found == (self._topic_id,))
+
+    def begin(self) -> None:
+        """Counts the folder's log to its end, then notes the topic. From now on the folder refuses to be served."""
+        self._engine.open(self._survey, self._reader)
+        self._engine.count(self._survey, now_ms())
+        with self._part.write() as db:
+            db.execute("REPLACE INTO move VALUES (?, ?, 0)", (self._part.id, self._topic_id))
+
+    def copy(self) -> Moved:
+        counted = self._counts.load(PARTITION)
+        if counted is not None:
+            self._copy_counts(replace(self._counts.snapshot()[PARTITION], keys=counted.keys))
+        n_keys = 0 if counted is None else sum(counted.n_keys.values())
+        return Moved(self._survey.name, 0 if counted is None else len(counted.panes), n_keys, self._copy_results())
+
+    def _copy_counts(self, counted: Checkpoint) -> None:
+        if (written := self._store.heads().get(PARTITION)) is None:
+            written = self._write_counts(counted)
+        self._store.prune(counted.pruned_below, {PARTITION: written})
+
+    def _write_counts(self, counted: Checkpoint) -> Checkpoint:
+        marked_ms = self._log.mark([PARTITION])[PARTITION]
+        end = self._log.ends()[PARTITION]
+        with self._answers():
+            self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): end})
+        change = replace(
+            counted, next_offset=end, newest_ms=max(marked_ms, counted.newest_ms), log_id=self._topic_id, writer=self._writer,
+            pruned_below=0,
+        )  # fmt: skip
+        if not self._store.commit(PARTITION, None, change):
+            raise MoveRefused(f"Redis at {self._settings.redis_url()}: another process counts survey {self._survey.name}")
+        return change
+
+    def _copy_results(self) -> int:
+        progress = self._results.progress()
+        if progress is None:
+            return 0
+        history, before = self._results.history(), self._to.progress()
+        after, filters = msgspec.structs.replace(progress, topic_end=REFILLING), self._results.filters()
+        for first in range(0, max(1, len(history)), AT_ONCE):
+            if not self._to.save(history[first : first + AT_ONCE], before, after, filters):
+                raise MoveRefused(
+                    f"Redis at {self._settings.redis_url()}: another process estimates survey {self._survey.name}"
+                )
+            before = after
+        return len(history)
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            raise LogUnavailable(f"Kafka at {self._settings.kafka}: topic {self._survey.reports_topic}: {error}") from None

@@ -1,0 +1,258 @@
+"""`ldpstream move` with a real Kafka and a real Redis, while devices report and retry."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+
+from ldpstream.agents import Record, tally
+from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.log_position import MarkerProducer
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import RedisResults
+from ldpstream.runtime import children
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.serving import move as moving
+from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.folder_log import PARTITION, FolderLog
+from ldpstream.stores.redis_connection import connect
+from ldpstream.stores.redis_store import RedisCountStore
+from tests.conftest import Figures
+from tests.faults.invariant import numbers_of
+from tests.ldpstream.test_serve import Served
+
+from .retries import REPORTS, Devices
+from .rig import PATIENCE_S, wait_until
+
+STEP_S, CLIENTS, PARTITIONS = 20, 3, 4
+Published = list[Publication]
+
+
+class Site:
+    """`serve` with data, then Kafka, Redis and the services."""
+
+    def __init__(self, folder: Path, kafka: str, url: str, step_s: int) -> None:
+        self.served, self.folder, self._started = Served(folder, step_s), folder, ExitStack()
+        file = self.served.survey_file
+        file.write_text(file.read_text().replace("one-machine", f"moved-{time.time_ns()}"))
+        self.survey = self.served.survey
+        self.settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
+        self.environment = {
+            "LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_PARTITIONS": str(PARTITIONS),
+            "LDPSTREAM_SURVEY": str(file), "LDPSTREAM_COMMIT_INTERVAL_MS": "200", "LDPSTREAM_GATEWAY_RATE": "1000000",
+            "LDPSTREAM_GATEWAY_PORT": str(self.served.gateway), "LDPSTREAM_PAGE_PORT": str(self.served.page),
+        }  # fmt: skip
+
+    def start_services(self) -> None:
+        for command in ("agent", "estimate", "gateway"):
+            with (self.folder / f"{command}.log").open("ab") as log:
+                line = [sys.executable, "-m", "ldpstream", command, str(self.served.survey_file)]
+                process: subprocess.Popen[Any] = children.start(line, env=self.environment, stdout=log, stderr=log)
+            self._started.callback(process.wait)
+            self._started.callback(process.kill)
+
+    def said(self) -> str:
+        return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("*.log"))
+
+    def move(self) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "ldpstream", "move", "--data", str(self.served.data)]
+        return subprocess.run(line, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S)
+
+    def records(self) -> list[Record]:
+        with closing(DataFolder(self.served.data)) as folder:
+            found = FolderLog(folder, self.survey, now_ms).read(0, 10**6)
+        return [Record(*one) for one in zip(found.offsets, found.appended_ms, found.values, strict=True) if one[2]]
+
+    def history(self) -> Published:
+        with closing(DataFolder(self.served.data)) as folder:
+            return FolderResults(folder, self.survey).history()
+
+    def moved_history(self) -> Published:
+        with closing(connect(self.settings)) as redis:
+            return RedisResults(self.survey, redis).history()
+
+    def store(self) -> RedisCountStore:
+        return RedisCountStore(self.survey, self.settings)
+
+    def close(self) -> None:
+        self._started.close()
+        self.served.kill()
+
+
+@pytest.fixture
+def step_s() -> int:
+    return STEP_S
+
+
+@pytest.fixture
+def site(kernels: None, tmp_path: Path, kafka: str, redis_url: str, step_s: int) -> Iterator[Site]:
+    made = Site(tmp_path, kafka, redis_url, step_s)
+    made.served.start()
+    made.served.wait_until_ready()
+    yield made
+    made.close()
+
+
+def post_some(site: Site, n: int, seed: int = 1) -> list[bytes]:
+    """Posts envelopes with the keys 0 to n - 1. Returns them."""
+    device = Devices(site.survey, [site.served.gateway], seed)
+    bodies = [device._envelope() for _ in range(n)]
+    assert post_again(site, bodies) == [202] * n
+    return bodies
+
+
+def post_again(site: Site, bodies: list[bytes]) -> list[int]:
+    device = Devices(site.survey, [site.served.gateway], 0)
+    kind = "application/octet-stream"
+    return [device._post(body, {"Content-Type": kind, "Idempotency-Key": f"{i:016}"}) for i, body in enumerate(bodies)]
+
+
+@pytest.mark.parametrize("keys", ["moved", "forgotten"])
+@pytest.mark.parametrize("step_s", [3600])  # the step stays open
+def test_a_report_that_was_counted_before_the_move_counts_once(site: Site, keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control forgets the keys: then every report that is sent again counts twice."""
+    bodies = post_some(site, 30)
+    assert site.served.stop() == 0
+    if keys == "forgotten":
+        write = moving._Move._write_counts
+
+        def forgetful(self: moving._Move, counted: Checkpoint) -> Checkpoint:
+            counted.keys.clear()
+            counted.n_keys.clear()
+            return write(self, counted)
+
+        monkeypatch.setattr(moving._Move, "_write_counts", forgetful)
+    moving.move(site.served.data, site.settings)
+    site.start_services()
+    site.served.wait_until_ready()
+    wait_until(lambda: post_again(site, bodies) == [202] * len(bodies), site.said)
+    new = post_some(site, 5, seed=2)
+    times = 1 if keys == "moved" else 2
+    wanted = REPORTS * (times * len(bodies) + len(new))
+    with closing(site.store()) as store:
+        wait_until(lambda: sum(table.n for table in store.tables(range(10)).values()) >= wanted, site.said)
+        assert sum(table.n for table in store.tables(range(10)).values()) == wanted
+        assert store.positions()[PARTITION] > len(bodies)
+
+
+def test_devices_report_and_retry_while_the_data_move(site: Site, figures: Figures) -> None:
+    """The counts of all steps equal a tally of the acknowledged reports; the estimates before the move stay as they were."""
+    served, survey = site.served, site.survey
+    devices = [Devices(survey, [served.gateway], seed) for seed in range(CLIENTS)]
+    for device in devices:
+        device.start()
+    wait_until(lambda: (served.status()["latest_step"] or 0) >= 1, served.said)
+    assert served.stop() == 0
+    began_s = time.monotonic()
+    done = site.move()
+    took_s = time.monotonic() - began_s
+    assert done.returncode == 0, done.stderr
+    before = site.history()
+    assert before
+    assert site.moved_history() == before
+    site.start_services()
+    served.wait_until_ready()
+    seen = sum(device.answers[202] for device in devices)
+    wait_until(lambda: sum(device.answers[202] for device in devices) > seen + 300, site.said)
+    for device in devices:
+        device.finish()
+    for device in devices:
+        device.join(PATIENCE_S)
+        assert not device.is_alive()
+    last = survey.step_at(now_ms())
+    wait_until(lambda: (served.status()["latest_step"] or 0) >= last, site.said)
+    after = {p.key: p for p in site.moved_history()}
+    assert [after[p.key] for p in before] == before
+    accepted = set[bytes]().union(*(device.accepted for device in devices))
+    total = sum(p.reports for p in after.values() if (p.span, p.attribute) == ("step", "zone"))
+    steps = {p.step: p.complete for p in after.values() if p.span == "step"}
+    assert steps == dict.fromkeys(range(last + 1), True)
+    retried = sum(device.answers[202] for device in devices)
+    figures["a move under load"] = Counter(
+        {
+            "envelopes acknowledged": len(accepted),
+            "posts acknowledged": retried,
+            "publications": len(before),
+            "ms": round(took_s * 1000),
+        }
+    )
+    assert total == REPORTS * len(accepted)
+    old = {one.value for one in site.records()}
+    assert old < accepted
+
+
+@pytest.mark.parametrize("step_s", [3600])
+def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed before and after every write, and moved again."""
+    post_some(site, 10)
+    assert site.served.stop() == 0
+    wanted = {key: numbers_of(table) for key, table in tally(site.survey, site.records()).counts.items()}
+
+    class Killed(Exception): ...
+
+    writes: list[tuple[type, str]] = [
+        (moving._Move, "begin"), (KafkaAdminClient, "delete_records"), (RedisCountStore, "commit"), (RedisCountStore, "prune"),
+        (moving._Move, "copy"),
+    ]  # fmt: skip
+    for owner, name in writes:
+        for late in (False, True):
+            with monkeypatch.context() as patched:
+                real = getattr(owner, name)
+
+                def dying(*arguments: Any, real: Any = real, late: bool = late) -> Any:
+                    if late:
+                        real(*arguments)
+                    raise Killed
+
+                patched.setattr(owner, name, dying)
+                try:
+                    moving.move(site.served.data, site.settings)
+                except Killed:
+                    continue
+                pytest.fail(f"{name} was not called")
+    [done] = moving.move(site.served.data, site.settings)
+    assert (done.report_keys, done.publications) == (10, 0)
+    with closing(site.store()) as store:
+        assert {key: numbers_of(table) for key, table in store.tables(range(10)).items()} == wanted
+    again = site.move()
+    assert (again.returncode, again.stderr.count("were moved before; run the services")) == (2, 1)
+    site.served.start()
+    assert site.served.process.wait(PATIENCE_S) == 2
+    assert "the data were moved to Kafka and Redis" in site.served.said()
+
+
+@pytest.mark.parametrize("step_s", [3600])
+def test_what_others_wrote_is_refused_in_one_line(site: Site) -> None:
+    post_some(site, 3)
+    busy = site.move()
+    assert (busy.returncode, busy.stderr) == (
+        2, f"ldpstream: {site.served.data}: another ldpstream process uses this data folder\n",
+    )  # fmt: skip
+    assert site.served.stop() == 0
+    with closing(site.store()) as store:
+        store.commit(1, None, Checkpoint(5, log_id="another", writer="another"))
+        refused = site.move()
+        where = f"Redis at {site.settings.redis_url()}"
+        assert (refused.returncode, refused.stderr) == (
+            2, f"ldpstream: {where} holds counts of survey {site.survey.name} that this folder did not write\n",
+        )  # fmt: skip
+    with connect(site.settings) as redis:
+        redis.flushdb()
+    with closing(MarkerProducer(site.settings)) as markers:
+        markers.append(site.survey.reports_topic, [2])
+    refused = site.move()
+    where = f"Kafka at {site.settings.kafka}: topic {site.survey.reports_topic}"
+    assert (refused.returncode, refused.stderr) == (
+        2, f"ldpstream: {where} holds records that this folder did not write\n",
+    )  # fmt: skip
+    site.served.start()  # a refused move changes nothing
+    site.served.wait_until_ready()
