@@ -11,22 +11,13 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.surveys import Survey
 
 
-def weights(survey: Survey) -> list[dict[str, Any]]:
-    """Returns a row for every attribute and level: the number of honest people whom one liar outweighs.
+def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
+    """Returns the number of honest people whom one liar outweighs.
 
     `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
     `in_year` are for one share, and a liar who reports at every step. Under rs+fd a report is the part of an answer about the
     attribute.
     """
-    rows = []
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            rows.append({"attribute": attribute.name, "level": level.name, **weight(survey, m)})
-    return rows
-
-
-def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
-    """Returns the numbers of one row of `weights`."""
     one, half = m.outweighs(), m.k // 2
     spans = {"in_window": survey.window_steps, "in_year": survey.steps_a_year}
     return {

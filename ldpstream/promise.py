@@ -80,17 +80,24 @@ def device_line(survey: Survey) -> str:
     )
 
 
-def _device_window(survey: Survey) -> str:
+def device_window_loss(survey: Survey) -> float | None:
     """Returns the loss of a device whose values differ only within the longest `every_steps`.
 
-    Returns "" if no level has `every_steps` above 1, or if a level is memoized: a memo also links the reports of all other
+    Returns None if no level has `every_steps` above 1, or if a level is memoized: a memo also links the reports of all other
     steps.
     """
     every = [m for levels in survey.mechanisms for m in levels]
     w = max(m.every_steps for m in every)
     if w == 1 or any(m.eps_window is None for m in every):
+        return None
+    return device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
+
+
+def _device_window(survey: Survey) -> str:
+    """Returns `device_window_loss` in words; "" if there is none."""
+    loss, w = device_window_loss(survey), max(m.every_steps for levels in survey.mechanisms for m in levels)
+    if loss is None:
         return ""
-    loss = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
     return f" If its values change only within {w} consecutive steps: at most {nats(loss)}, for any number of reports."
 
 

@@ -9,7 +9,7 @@ import typer
 
 from ldpstream import tables
 from ldpstream.arguments import SurveyFile
-from ldpstream.false_reports import weights
+from ldpstream.check_document import check_document
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import cohort_line, promise
@@ -36,11 +36,9 @@ def check(
         return
     if width is not None:
         fail("--width needs --people")
-    lines = promise(survey)
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-    write_json(json, {
-        "survey": survey.name, "fingerprint": survey.fingerprint.hex(), "promise": lines, "false_reports": weights(survey),
-    })  # fmt: skip
+    console.print("\n".join(promise(survey)), markup=False, highlight=False, soft_wrap=True)
+    if json is not None:
+        write_json(json, check_document(survey))
 
 
 def _print_forecast(survey: Survey, people: int, width: float | None, json: Path | None) -> None:

@@ -1,0 +1,244 @@
+"""What `check` tells, as JSON for a program: the document of `check --json`. `docs/check.schema.json` is its schema.
+
+A loss is in nats; null stands for "no bound". Keys may be added; a key never changes its meaning without a new `format`.
+"""
+
+import math
+from datetime import UTC, datetime
+
+import msgspec
+
+from ldpstream.false_reports import weight
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.guessing import Chance
+from ldpstream.promise import device_loss, device_window_loss, promise
+from ldpstream.surveys import Survey
+from ldpstream.surveys.device_chance import device_chance
+
+FORMAT = 1
+
+
+class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
+    """A chance of a right guess: of 100 people, how many the best guesser gets right, divided by 100.
+
+    Attributes:
+        chance: the probability, or its upper bound.
+        exact: false for an upper bound.
+        text: as `check` prints it; an upper bound is marked, and rounded up.
+    """
+
+    chance: float
+    exact: bool
+    text: str
+
+
+class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
+    """Chances of a right guess by the reports that the guesser sees. `any_values`: of the value at one step, if values may
+    change; all others: of a value that never changes.
+
+    Attributes:
+        no_report, one_report: without any report, and from the reports of one step.
+        window, window_any_values: from the reports of `window_steps` steps.
+        year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
+        for_ever: from all reports that a device may ever make; None if more reports make a guess almost certain.
+        every_steps: of a value that hints at no value outside `every_steps` consecutive steps; None for memoized levels.
+    """
+
+    no_report: CheckedChance
+    one_report: CheckedChance
+    window: CheckedChance
+    window_any_values: CheckedChance
+    year: CheckedChance
+    year_any_values: CheckedChance
+    for_ever: CheckedChance | None
+    every_steps: CheckedChance | None
+
+
+class CheckedWeight(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of honest people whom one liar outweighs.
+
+    `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
+    `in_year` are for one share, and a liar who reports at every step.
+    """
+
+    one_value: float
+    set_size: int
+    set: float
+    in_window: float
+    in_year: float
+
+
+class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """A level. The losses are those of this attribute's reports.
+
+    Attributes:
+        mechanism: its name and parameters.
+        memoized: true if all reports of a value come from one memo.
+        every_steps, lifetime_reports: how often a device reports, and how many times in all; None for no limit.
+        reports_a_year: largest number of reports of a device in a year.
+        report_bytes: size of a report.
+        eps_1: loss of one report.
+        eps_t: loss of the reports of `window_steps` steps, if the value stays the same.
+        eps_inf: loss of any number of reports, if the value stays the same.
+        eps_sequence, eps_sequence_exact: loss of the reports of `window_steps` steps, for any values; false for an upper bound.
+        eps_window: loss between value sequences that differ only within `every_steps` consecutive steps.
+        eps_lifetime: loss of all reports, for any values.
+        max_memos: largest number of memos of a device.
+        hash_functions: number of hash functions of which a device repeats one in every report; 1 if it repeats none.
+        false_report: the weight of a false report.
+        attribute_chances: from the reports of this attribute.
+        device_chances: from all reports of the device, if other answers give the strongest possible hints.
+    """
+
+    name: str
+    mechanism: str
+    memoized: bool
+    every_steps: int
+    lifetime_reports: int | None
+    reports_a_year: int
+    report_bytes: int
+    eps_1: float
+    eps_t: float
+    eps_inf: float | None
+    eps_sequence: float
+    eps_sequence_exact: bool
+    eps_window: float | None
+    eps_lifetime: float | None
+    max_memos: int
+    hash_functions: int
+    false_report: CheckedWeight
+    attribute_chances: CheckedChances
+    device_chances: CheckedChances
+
+
+class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute. `domain` is in words, `n_values` its number of values."""
+
+    name: str
+    domain: str
+    n_values: int
+    levels: list[CheckedLevel]
+
+
+class CheckedDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """The losses of a device over all attributes, at the levels with the largest losses: see `CheckedLevel`.
+
+    `eps_for_ever` is the loss of all reports while the values stay the same. `eps_window` is the loss between values that
+    differ only within the longest `every_steps` consecutive steps.
+    """
+
+    eps_1: float
+    eps_t: float
+    eps_for_ever: float | None
+    eps_sequence: float
+    eps_window: float | None
+
+
+class CheckedCohort(msgspec.Struct, frozen=True, kw_only=True):
+    """The cohort that each report shows in clear. `least`: fewest reports for a published histogram of a cohort."""
+
+    name: str
+    values: list[str]
+    least: int
+
+
+class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of `check --json`.
+
+    Attributes:
+        format: of this document.
+        ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
+        promise: the lines that `check` prints.
+    """
+
+    format: int
+    survey: str
+    fingerprint: str
+    title: str | None
+    description: str | None
+    purpose: str | None
+    owner: str | None
+    contact: str | None
+    replaces: str | None
+    start: datetime
+    ends: datetime | None
+    n_steps: int | None
+    step_seconds: int
+    window_steps: int
+    lateness_steps: int
+    retention_steps: int
+    collection: str
+    cohort: CheckedCohort | None
+    device: CheckedDevice
+    attributes: list[CheckedAttribute]
+    promise: list[str]
+
+
+def check_document(survey: Survey) -> CheckedSurvey:
+    """Returns the document of a survey."""
+    t, cohort = survey.window_steps, survey.cohort
+    return CheckedSurvey(
+        format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), title=survey.title,
+        description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
+        replaces=survey.replaces, start=survey.start.astimezone(UTC), n_steps=survey.n_steps,
+        ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),
+        step_seconds=survey.step_seconds, window_steps=t, lateness_steps=survey.lateness_steps,
+        retention_steps=survey.retention_steps, collection=survey.collection,
+        cohort=None if cohort is None else CheckedCohort(name=cohort.name, values=list(cohort.values), least=cohort.least),
+        device=CheckedDevice(
+            eps_1=device_loss(survey, lambda m: m.eps_1),
+            eps_t=device_loss(survey, lambda m: m.eps_t(m.reports_in(t))),
+            eps_for_ever=_bound(device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime))),
+            eps_sequence=device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value),
+            eps_window=device_window_loss(survey),
+        ),
+        attributes=[
+            CheckedAttribute(
+                name=attribute.name, domain=attribute.domain, n_values=attribute.k,
+                levels=[_level(survey, i, level.name, m) for level, m in zip(attribute.levels, mechanisms, strict=True)],
+            )
+            for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
+        ],
+        promise=promise(survey),
+    )  # fmt: skip
+
+
+def _level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLevel:
+    t = survey.window_steps
+    sequence = m.eps_sequence(m.reports_in(t))
+    return CheckedLevel(
+        name=name, mechanism=m.signature, memoized=m.memoized, every_steps=m.every_steps,
+        lifetime_reports=m.lifetime_reports, reports_a_year=m.reports_in(survey.steps_a_year),
+        report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1, eps_t=m.eps_t(m.reports_in(t)), eps_inf=_bound(m.eps_inf),
+        eps_sequence=sequence.value, eps_sequence_exact=sequence.exact, eps_window=m.eps_window,
+        eps_lifetime=_bound(m.eps_lifetime), max_memos=m.max_memos, hash_functions=m.n_enrolments,
+        false_report=CheckedWeight(**weight(survey, m)),
+        attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),
+    )  # fmt: skip
+
+
+def _chances(survey: Survey, i: int, m: Mechanism, whole: bool) -> CheckedChances:
+    def chance(steps: float, any_values: bool = False) -> Chance:
+        if whole:
+            return device_chance(survey, i, m, steps, any_values=any_values)
+        reports = math.inf if math.isinf(steps) else m.reports_in(int(steps))
+        return m.guess_any_values(int(reports)) if any_values else m.guess(min(reports, m.lifetime_reports or math.inf))
+
+    t, year = survey.window_steps, survey.steps_a_year
+    ends = m.memoized or m.lifetime_reports is not None
+    fresh = m.eps_window is not None and (not whole or all(o.eps_window is not None for os in survey.mechanisms for o in os))
+    return CheckedChances(
+        no_report=_told(Chance(1 / m.k)), one_report=_told(m.guess() if not whole else chance(1)),
+        window=_told(chance(t)), window_any_values=_told(chance(t, True)),
+        year=_told(chance(year)), year_any_values=_told(chance(year, True)),
+        for_ever=_told(chance(math.inf)) if ends else None,
+        every_steps=_told(chance(m.every_steps, True) if whole else m.guess()) if fresh else None,
+    )  # fmt: skip
+
+
+def _told(chance: Chance) -> CheckedChance:
+    return CheckedChance(chance=float(chance), exact=chance.exact, text=str(chance))
+
+
+def _bound(loss: float) -> float | None:
+    return None if math.isinf(loss) else loss
