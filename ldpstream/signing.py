@@ -13,7 +13,7 @@ import msgspec
 from ldpstream.surveys import Survey, SurveyError, parse_survey
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.signatures import Line, SignatureError, Statement, is_signed_by, read_lines, sha256, statement
+from ldpstream.surveys.signatures import SignatureError, SignedLine, Statement, is_signed_by, read_lines, sha256, statement
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     """
 
     statement: Statement
-    line: Line
+    line: SignedLine
     survey: Survey | None
     earlier: Survey | None
     changes: list[Difference]
@@ -99,14 +99,14 @@ def public_text(key: "Ed25519PrivateKey") -> str:
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
-def draft(survey: Survey, toml: str, before: Sequence[Line], now: datetime) -> Line:
+def draft(survey: Survey, toml: str, before: Sequence[SignedLine], now: datetime) -> SignedLine:
     """Returns the line after the lines `before`, without its signature."""
     previous = before[-1].statement if before else None
     text = statement(survey, toml, previous, now.astimezone(UTC).replace(microsecond=0))
-    return Line(statement=text, signature="", toml=toml)
+    return SignedLine(statement=text, signature="", toml=toml)
 
 
-def append(path: Path, before: Sequence[Line], line: Line, key: "Ed25519PrivateKey") -> None:
+def append(path: Path, before: Sequence[SignedLine], line: SignedLine, key: "Ed25519PrivateKey") -> None:
     """Signs a line, and writes it after the lines `before`, which are those of the file.
 
     Raises:
@@ -122,7 +122,7 @@ def append(path: Path, before: Sequence[Line], line: Line, key: "Ed25519PrivateK
         raise SigningError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def read_file(path: Path) -> list[Line]:
+def read_file(path: Path) -> list[SignedLine]:
     """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
 
     Raises:
@@ -131,7 +131,7 @@ def read_file(path: Path) -> list[Line]:
     if not path.exists():
         return []
     try:
-        lines = read_lines(read_bytes(path).decode(), Line)
+        lines = read_lines(read_bytes(path).decode(), SignedLine)
         previous = None
         for number, line in enumerate(lines, 1):
             stated = line.read()
@@ -145,7 +145,7 @@ def read_file(path: Path) -> list[Line]:
     return lines
 
 
-def entries(lines: Sequence[Line]) -> Iterator[Entry]:
+def entries(lines: Sequence[SignedLine]) -> Iterator[Entry]:
     """Yields the lines of a file of signatures with the changes since the survey that each continues."""
     known: list[Survey] = []
     for line in lines:
@@ -157,7 +157,7 @@ def entries(lines: Sequence[Line]) -> Iterator[Entry]:
         yield Entry(line.read(), line, survey, earlier, differences(earlier, survey) if earlier and survey else [])
 
 
-def unsigned(lines: Sequence[Line], keys: Sequence[bytes]) -> list[int]:
+def unsigned(lines: Sequence[SignedLine], keys: Sequence[bytes]) -> list[int]:
     """Returns the numbers, from 1, of the lines that none of the keys has signed.
 
     Raises:
@@ -167,7 +167,7 @@ def unsigned(lines: Sequence[Line], keys: Sequence[bytes]) -> list[int]:
     return [i for i, line in enumerate(lines, 1) if not any(is_signed_by(line, key) for key in keys)]
 
 
-def state_of(survey: Survey, toml: str, lines: Sequence[Line]) -> str:
+def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
     """Returns "signed", or why devices or people cannot rely on the signature."""
     found = [stated for stated in (line.read() for line in lines) if stated.canonical_sha256 == sha256(survey.canonical)]
     if not found:

@@ -68,7 +68,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
             raise SignatureError(f"a signed statement must have the format {FORMAT!r}, got {self.statement[:60]!r}") from None
 
 
-class Line(Signature, frozen=True, kw_only=True):
+class SignedLine(Signature, frozen=True, kw_only=True):
     """A line of the file: the signature, and the text of the file that was signed."""
 
     toml: str
