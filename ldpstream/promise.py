@@ -116,6 +116,7 @@ def promise(survey: Survey) -> list[str]:
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
     ]
+    lines += [f"{attribute.name}: {attribute.rest}" for attribute in survey.attributes]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [
             "A participant must choose the level regardless of the value. If people with some values prefer a level, the "

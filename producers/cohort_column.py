@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.producers.table_file import OTHER, TableFile, attribute_name, find_column
+from ldpstream.producers.table_file import TableFile, attribute_name, find_column
 from ldpstream.producers.values import ValueSource
 from ldpstream.surveys import Cohort
+from ldpstream.surveys.questions import OTHER
 
 
 class PeopleInCohorts:

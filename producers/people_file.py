@@ -5,13 +5,14 @@ attribute's name. Other columns are ignored. A cell becomes a value of its attri
 
 - An empty cell, or a word such as NA, is no value: the person does not answer the attribute.
 - A number is the same in every spelling: 1, 1.0 and 1e0.
-- A number outside the bins, or outside 0 … size-1, becomes the nearest value. Otherwise silence would reveal the value.
-- A text that the survey does not list becomes "other" if the survey lists "other". If not, the person does not answer.
+- A text that differs from one listed value only in case is this value. A device compares texts exactly; the app must respell.
+- Other cells become what a device reports for them (`Attribute.find`). A number outside the bins or 0 … size-1 becomes the
+  nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none (`unlisted`).
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ import numpy as np
 from ldpstream.mechanisms.arguments import IntArray, integer
 from ldpstream.producers.cohort_column import with_cohorts
 from ldpstream.producers.table_file import (
-    OTHER,
     DataError,
     TableFile,
     find_column,
@@ -30,6 +30,14 @@ from ldpstream.producers.table_file import (
 )
 from ldpstream.producers.values import MAX_STEPS, ValueSource, load_values
 from ldpstream.surveys import Attribute, Survey
+
+CHANGED = {
+    "nearest": "{n:,} numbers outside the survey's {domain} became the nearest value, as on a device.",
+    "unlisted": "{n:,} texts that the survey does not list became {rest}, as on a device.",
+    "respelt": "{n:,} cells are listed values in another spelling. A device compares texts exactly: the app must respell them.",
+    "refused": "{n:,} cells are no value of the survey ({domain}); these people do not answer it. A device refuses such "
+    "values, and its silence can reveal them.",
+}
 
 
 class UnchangingValues:
@@ -58,13 +66,15 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
         survey: the survey with the attributes.
         first_step: the file's number for the survey's step 0; None for 0.
         n_steps: number of steps, for a file with one row for each person.
-        tell: receives lines about a file with one row for each person.
+        tell: receives lines about the people, and about the cells that were not used as they are.
 
     Raises:
         DataError: if the file cannot be used.
     """
     steps = first_step is not None or has_steps(TableFile(path).header())
-    source: ValueSource = load_values(path, survey, first_step or 0) if steps else load_people(path, survey, n_steps, tell)
+    source: ValueSource = (
+        load_values(path, survey, first_step or 0, tell) if steps else load_people(path, survey, n_steps, tell)
+    )
     return source if survey.cohort is None else with_cohorts(source, path, survey.cohort, steps, tell)
 
 
@@ -99,10 +109,9 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
         name, domain = column.attribute.name, column.attribute.domain
         if not column.people:
             raise DataError(f"{path}: no cell of column {column.place + 1} is a value of the attribute {name} ({domain})")
-        if column.nearest:
-            tell(f"{name}: {column.nearest:,} numbers outside the survey's {domain} became the nearest value.")
-        if column.left_out:
-            tell(f"{name}: {column.left_out:,} cells are no value of the survey ({domain}); these people do not answer it.")
+        for how, said in CHANGED.items():
+            if n := column.changed[how]:
+                tell(f"{name}: " + said.format(n=n, domain=domain, rest=column.attribute.catch_all))
     return UnchangingValues(n_people, n_steps, [(_int64(column.people), _int64(column.values)) for column in columns])
 
 
@@ -112,8 +121,8 @@ class _Column:
     def __init__(self, attribute: Attribute, place: int) -> None:
         self.attribute, self.place = attribute, place
         self.people, self.values = array("q"), array("q")
-        self.nearest = self.left_out = 0
-        self._known: dict[str, tuple[int | None, bool]] = {}
+        self.changed = Counter[str]()
+        self._known: dict[str, tuple[int | None, str]] = {}
 
     def add(self, person: int, cell: str) -> None:
         """Adds a person's cell."""
@@ -122,33 +131,31 @@ class _Column:
             return
         if cell not in self._known:
             self._known[cell] = value_of(self.attribute, cell)
-        value, nearest = self._known[cell]
+        value, how = self._known[cell]
+        self.changed[how] += 1
         if value is None:
-            self.left_out += 1
             return
-        self.nearest += nearest
         self.people.append(person)
         self.values.append(value)
 
 
-def value_of(attribute: Attribute, cell: str) -> tuple[int | None, bool]:
-    """Returns the index of the cell's value, or None if the cell is no value; and whether the value is only the nearest one."""
+def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
+    """Returns the index of the cell's value, or None if a device refuses the cell; and a key of `CHANGED`, or ""."""
     number = number_text(cell)
-    if attribute.values is not None:
+    given = cell if attribute.values is not None else number
+    if attribute.values is not None and cell not in attribute.values:
         spellings = [text for text in attribute.values if text.casefold() == cell.casefold()]
-        same = spellings[0] if len(spellings) == 1 else None
-        found = next((text for text in (cell, number, same, OTHER) if text in attribute.values), None)
-        return (None if found is None else attribute.index(found)), False
-    if number is None:
-        return None, False
-    if attribute.bins is not None:
-        lowest, highest = Decimal(repr(attribute.bins[0])), Decimal(repr(attribute.bins[-1]))
-    elif "." in number:
-        return None, False
-    else:
-        lowest, highest = Decimal(0), Decimal(attribute.k - 1)
-    inside = min(max(Decimal(number), lowest), highest)
-    return attribute.index(f"{inside:f}"), inside != Decimal(number)
+        known = [number] if number in attribute.values else spellings
+        given = known[0] if len(known) == 1 else cell
+    try:
+        if given is None:
+            return None, "refused"
+        index, inside = attribute.find(given)
+    except ValueError:
+        return None, "refused"
+    if not inside:
+        return index, "unlisted" if attribute.values is not None else "nearest"
+    return index, "respelt" if attribute.values is not None and given != cell else ""
 
 
 def _int64(numbers: "array[int]") -> IntArray:

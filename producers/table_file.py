@@ -17,7 +17,6 @@ from typing import NoReturn
 from ldpstream.surveys.errors import UserError, did_you_mean
 
 DELIMITERS = ",;\t"
-OTHER = "other"  # the value that stands for every text that a survey does not list
 MISSING = {"", "na", "n/a", "nan", "null", "none"}  # cells without a value, in lower case
 
 

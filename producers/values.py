@@ -9,14 +9,14 @@ integer), and each attribute of the survey has a column with the attribute's nam
     c071,1,bus,4
 
 For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
-survey: one of the attribute's texts, an integer below its size, or a number within its bins. An empty cell means that the
-person has no value of that attribute at that step. Columns with other names are ignored. A person has at most one row for a
-step.
+survey: one of the attribute's texts, an integer below its size, or a number within its bins. Other values become what a device
+reports for them (`Attribute.find`). An empty cell means that the person has no value of that attribute at that step. Columns
+with other names are ignored. A person has at most one row for a step.
 """
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.producers.randomness import Purpose, stream
 from ldpstream.producers.table_file import DataError, TableFile, find_column
-from ldpstream.surveys import Attribute, Survey
+from ldpstream.surveys import Survey
 
 MAX_STEPS = 1_000_000
 STAY = 0.9  # probability that a simulated value stays the same for another step
@@ -135,20 +135,28 @@ class _RecordedValues:
         return people[first:end], values[first:end]
 
 
-def load_values(path: str | Path, survey: Survey, first_step: int = 0) -> ValueSource:
+def load_values(
+    path: str | Path, survey: Survey, first_step: int = 0, tell: Callable[[str], None] = lambda _: None
+) -> ValueSource:
     """Reads and checks a whole file of values; the module's docstring gives the format.
 
     Args:
         path: the file.
         survey: the survey with the attributes.
         first_step: the file's number for the survey's step 0. The last step is the latest step in the file.
+        tell: receives a line for each attribute with values outside its domain.
 
     Raises:
         DataError: if the file cannot be read, is not CSV in UTF-8, is empty or lacks a column; if a step is not an integer,
-            is before `first_step` or a million or more steps after it; if a value is not in its attribute's domain; or if a
-            person has two rows for a step.
+            is before `first_step` or a million or more steps after it; if a device refuses a value; or if a person has two
+            rows for a step.
     """
-    return _Reader(Path(path), survey, first_step).read()
+    reader = _Reader(Path(path), survey, first_step)
+    source = reader.read()
+    for attribute, n in zip(survey.attributes, reader.outside, strict=True):
+        if n:
+            tell(f"{attribute.name}: {n:,} different values are not in the domain ({attribute.domain}). {attribute.rest}")
+    return source
 
 
 class _Reader:
@@ -159,6 +167,7 @@ class _Reader:
         self._person_ids: dict[str, int] = {}
         self._step_of: dict[str, int] = {}  # cache: each different text is parsed once
         self._value_of: list[dict[str, int]] = [{} for _ in self._attributes]
+        self.outside = [0] * len(self._attributes)  # number of different texts outside each attribute's domain
         # one entry per row: line, person, step, and for every attribute its value, or -1 for an empty cell
         self._lines, self._people, self._steps = array("q"), array("q"), array("q")
         self._values = [array("q") for _ in self._attributes]
@@ -180,7 +189,7 @@ class _Reader:
         header = next(rows)
         one = len(self._attributes) == 1 and len(header) == 3
         where = [2] if one else [find_column(self._table, header, attribute.name, first=2) for attribute in self._attributes]
-        cells = list(zip(where, self._attributes, self._value_of, self._values))
+        cells = list(zip(where, range(len(self._attributes)), self._value_of, self._values))
         for row in rows:
             person, step = row[0], self._step_of.get(row[1])
             if not person:
@@ -188,9 +197,9 @@ class _Reader:
             self._lines.append(self._table.line)
             self._people.append(self._person_ids.setdefault(person, len(self._person_ids)))
             self._steps.append(self._step(row[1]) if step is None else step)
-            for column, attribute, known, values in cells:
+            for column, a, known, values in cells:
                 value = known.get(row[column])
-                values.append(self._value(row[column], attribute, known) if value is None else value)
+                values.append(self._value(row[column], a, known) if value is None else value)
 
     def _step(self, text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
@@ -202,13 +211,14 @@ class _Reader:
         self._step_of[text] = step
         return step
 
-    def _value(self, text: str, attribute: Attribute, known: dict[str, int]) -> int:
+    def _value(self, text: str, a: int, known: dict[str, int]) -> int:
         if not text:
             return -1
         try:
-            known[text] = attribute.index(text)
+            known[text], inside = self._attributes[a].find(text)
         except ValueError as error:  # the error's text names the attribute and the domain, not the value
             self._table.refuse(str(error))
+        self.outside[a] += not inside
         return known[text]
 
     def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:

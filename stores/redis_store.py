@@ -38,7 +38,7 @@ from ldpstream.stores.formats import check_format
 from ldpstream.stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
 from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
-from ldpstream.surveys.canonical import former_fingerprint
+from ldpstream.surveys.canonical import former_fingerprints
 
 FORMAT = 2  # of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
@@ -259,12 +259,14 @@ class RedisCountStore(CountStore):
         """
         if self._alone:
             return
-        former = f"ldpstream:{self.survey.name}:{former_fingerprint(self.survey.canonical).hex()}:partitions"
-        if self._ask(self._redis.smembers, former):
-            rename = (
-                f'give survey {self.survey.name} a new name, or go on with the version that wrote it (docs/life.md, "Upgrades")'
-            )
-            check_format(f"{self._at(former)}: the canonical text", 1, CANONICAL_FORMAT, rename)
+        for number, fingerprint in former_fingerprints(self.survey.canonical).items():
+            former = f"ldpstream:{self.survey.name}:{fingerprint.hex()}:partitions"
+            if self._ask(self._redis.smembers, former):
+                rename = (
+                    f"give survey {self.survey.name} a new name, or go on with the version that wrote it "
+                    '(docs/life.md, "Upgrades")'
+                )
+                check_format(f"{self._at(former)}: the canonical text", number, CANONICAL_FORMAT, rename)
         self._alone = True
 
     def _partitions(self) -> list[int]:

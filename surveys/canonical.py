@@ -18,7 +18,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.devices import Coin
 from ldpstream.surveys.questions import Attribute, Level
 
-FORMAT = 2
+FORMAT = 3
 DERIVED = (
     "k",
     "row_bytes",
@@ -35,13 +35,24 @@ def text(survey: dict[str, Any]) -> str:
     return rfc8785.dumps({"format": FORMAT} | survey).decode()
 
 
-def former_fingerprint(canonical: str) -> bytes:
-    """The fingerprint of a canonical text in format 1, which lacks what decides how a report is read."""
-    document = json.loads(canonical)
+def former_fingerprints(canonical: str) -> dict[int, bytes]:
+    """The fingerprints of a canonical text in the earlier formats.
+
+    Format 2 lacks what a device does with values outside the domain, format 1 also what decides how a report is read.
+    """
+    document = json.loads(canonical) | {"format": 2}
+    for attribute in document["attribute"]:
+        attribute.pop("outside", None)
+        attribute.pop("unlisted", None)
+    second = _hash(document)
     del document["format"]
     for level in (level for attribute in document["attribute"] for level in attribute["level"]):
         for key in DERIVED:
             level.pop(key, None)
+    return {1: _hash(document), 2: second}
+
+
+def _hash(document: dict[str, Any]) -> bytes:
     return hashlib.sha256(rfc8785.dumps(document)).digest()[:8]
 
 
@@ -50,11 +61,14 @@ def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[s
 
     A level has the keys of the file and of `Parameters`. `eps`, `eps_inf` and `eps_1` are those of the file, before ``spl``
     divides them. `coins` has for each coin the smaller of its two probabilities, that of ``"yes"`` or of ``"no"``.
-    `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports` (no limit) are left out if they have their default.
+    `outside` is ``"nearest"``, and `unlisted` the value that a device reports for a text that is not listed. Both are left out
+    if a device refuses such values. `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports` (no limit) are left
+    out if they have their default.
     """
     levels = [_level(level, m) for level, m in zip(attribute.levels, built, strict=True)]
     domain = {"values": attribute.values, "size": attribute.size, "bins": attribute.bins}
-    return {"name": attribute.name, "level": levels} | _given(domain)
+    rest = {"unlisted": attribute.catch_all, "outside": "nearest" if attribute.nearest else None}
+    return {"name": attribute.name, "level": levels} | _given(domain | rest)
 
 
 def _level(level: Level, m: Mechanism) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The questions of a survey: attributes with their values, privacy levels with their mechanisms, and the cohort."""
 
 import math
+import re
 from bisect import bisect_right
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +18,10 @@ LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would
 Name = Annotated[str, Meta(pattern=NAME)]
 Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=LABEL)]
 Calibration = Literal["exact", "paper"]
+Outside = Literal["nearest", "refuse"]
+OTHER, REFUSE = "other", "refuse"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
 
 
 def distinct(what: str, names: list[str]) -> None:
@@ -99,6 +104,10 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     Attributes:
         name: unique within the survey.
         values, size, bins: the domain, by one of three keys.
+        unlisted: for `values`, the value that a device reports for a text that is not listed; ``"refuse"`` to report nothing.
+            Default: ``"other"`` if it is listed, else ``"refuse"``.
+        outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
+            ``"refuse"`` to report nothing.
         ordered: True if neighbouring values are similar.
         aliases: label in the survey that this survey replaces -> label of the same value here.
         levels: the privacy levels.
@@ -108,6 +117,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     values: tuple[Label, ...] | None = None
     size: Annotated[int, Meta(ge=2, le=MAX_LABELS)] | None = None
     bins: tuple[float, ...] | None = None
+    unlisted: Label | None = None
+    outside: Outside | None = None
     ordered: bool = False
     aliases: dict[Label, Label] = {}
     levels: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=32)] = field(name="level")
@@ -125,6 +136,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
         ):
             raise ValueError("bins must be at least 3 finite edges in ascending order")
+        self._check_rest()
         for old, new in self.aliases.items():
             if self.values is None or new not in self.values:
                 raise ValueError(f"aliases: {new!r} must be one of the values")
@@ -133,6 +145,38 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if len(set(self.aliases.values())) < len(self.aliases):
             raise ValueError("aliases must rename different values: two values cannot become one")
         distinct("level", [level.name for level in self.levels])
+
+    def _check_rest(self) -> None:
+        if self.values is not None and self.outside is not None:
+            raise ValueError("outside is for numbers (size or bins); for values give unlisted")
+        if self.values is None and self.unlisted is not None:
+            raise ValueError("unlisted is for values; for numbers (size or bins) give outside")
+        if self.unlisted == REFUSE and REFUSE in (self.values or ()):
+            raise ValueError(f"unlisted: {REFUSE!r} must not be one of the values, since it means that devices refuse a text")
+        if self.unlisted not in (None, REFUSE, *(self.values or ())):
+            raise ValueError(f"unlisted must be one of the values, or {REFUSE!r}, got {self.unlisted!r}")
+
+    @property
+    def catch_all(self) -> str | None:
+        """The value that a device reports for a text that is not listed; None if it refuses the text, and for numbers."""
+        if self.values is None or self.unlisted == REFUSE:
+            return None
+        return self.unlisted or (OTHER if OTHER in self.values else None)
+
+    @property
+    def nearest(self) -> bool:
+        """True if a device reports the nearest value for a number outside the domain."""
+        return self.values is None and self.outside != REFUSE
+
+    @property
+    def rest(self) -> str:
+        """A sentence about what a device does with a value outside the domain."""
+        if self.nearest:
+            return f"For a number outside {self.domain.split(' ', 1)[1]}, a device reports the nearest value."
+        if self.catch_all is not None:
+            return f"For a text that is not listed, a device reports {self.catch_all}."
+        what = "text that is not listed" if self.values is not None else f"number outside {self.domain.split(' ', 1)[1]}"
+        return f"A device makes no report of a {what}. Its silence can reveal such a value."
 
     @cached_property
     def k(self) -> int:
@@ -171,23 +215,36 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return {label: i for i, label in enumerate(self.values or ())}
 
     def index(self, raw: str) -> int:
-        """The index of a value given as a text.
+        """The index of the value that a device reports for a text, or for a number written as a text.
 
         Raises:
-            ValueError: if the value is not in the domain. The message does not show the value, which is private.
+            ValueError: if a device refuses the text. The message does not show it, since it is private.
         """
-        found: int | None = None
+        return self.find(raw)[0]
+
+    def find(self, raw: str) -> tuple[int, bool]:
+        """Like `index`, and also returns false if the text is outside the domain."""
+        found: tuple[int, bool] | None = None
         if self.values is not None:
-            found = self._index.get(raw)
-        elif self.bins is not None:
-            number = _number(raw)
-            if number is not None and self.bins[0] <= number <= self.bins[-1]:
-                found = min(bisect_right(self.bins, number) - 1, self.k - 1)
-        elif raw.isascii() and raw.isdigit() and int(raw) < self.k:
-            found = int(raw)
+            listed = raw if raw in self._index or self.catch_all is None else self.catch_all
+            found = (self._index[listed], listed == raw) if listed in self._index else None
+        elif (_INTEGER if self.bins is None else _NUMBER).fullmatch(raw if self.bins is None else raw.strip()):
+            found = self.of_number(float(raw))
         if found is None:
             raise ValueError(f"not a value of the attribute {self.name} ({self.domain})")
         return found
+
+    def of_number(self, number: float) -> tuple[int, bool] | None:
+        """The index that a device reports for a number (for `size` an integer), and true if the number is in the domain.
+
+        Returns None if a device refuses the number.
+        """
+        low, high = (0, self.k - 1) if self.bins is None else (self.bins[0], self.bins[-1])
+        inside = min(max(number, low), high)
+        if number != number or not (inside == number or self.nearest):
+            return None
+        index = inside if self.bins is None else min(bisect_right(self.bins, inside) - 1, self.k - 1)
+        return int(index), inside == number
 
     @property
     def domain(self) -> str:
@@ -202,10 +259,3 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 def _short(number: float) -> str:
     """The shortest text that parses to the same number."""
     return repr(number).removesuffix(".0")
-
-
-def _number(raw: str) -> float | None:
-    try:
-        return float(raw)
-    except ValueError:
-        return None

@@ -23,6 +23,10 @@
     [[attribute]]
     name = "mode"
     values = ["car", "bus", "bicycle"]  # or size = 100, or bins = [0, 10, 20, 50] for numbers
+    unlisted = "other"                  # the value that a device reports for a text that is not listed, or "refuse" to report
+                                        # nothing (default: "other" if it is one of the values, else "refuse")
+                                        # in place of unlisted, with size or bins: outside = "nearest" (default) to report the
+                                        # nearest value for a number outside, or "refuse"
                                         # also ordered = true for values or size, if neighbours are similar (bins always are)
     aliases = { bike = "bicycle" }      # for `replaces`: labels of the earlier survey that have another name here
     [[attribute.level]]                 # a participant picks one level

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from ldpstream.surveys.errors import did_you_mean
-from ldpstream.surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level
+from ldpstream.surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level, Outside
 from ldpstream.surveys.survey import HEX, Collection, Survey, SurveyError
 
 _PATTERNS = {
@@ -17,7 +17,7 @@ _PATTERNS = {
     LABEL: "must not contain control characters",
     HEX: "must be a fingerprint: 16 lower-case hexadecimal digits, as `ldpstream check` prints them",
 }
-_CHOICES = {"collection": get_args(Collection), "calibration": get_args(Calibration)}
+_CHOICES = {"collection": get_args(Collection), "calibration": get_args(Calibration), "outside": get_args(Outside)}
 _WORDS = {
     "int": "an integer",
     "float": "a number",

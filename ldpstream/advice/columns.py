@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from ldpstream.producers.table_file import (
-    OTHER,
     DataError,
     TableFile,
     attribute_name,
@@ -28,6 +27,7 @@ from ldpstream.producers.table_file import (
     number_text,
     require_names,
 )
+from ldpstream.surveys.questions import OTHER
 
 LEAST = 10  # default of the least count; a usual threshold of disclosure control
 MAX_LISTED, MAX_NUMBERS = 500, 24  # numbers of values in a list of texts, and of numbers
@@ -183,7 +183,9 @@ def _texts(column: Column, least: int) -> Domain | Dropped:
         if 0 < column.n_texts < (1 - MOSTLY_NUMBERS) * n:
             return Dropped(f"numbers mixed with texts; the first text is in line {column.first_text}")
         return Dropped(f"fewer than {least} people share most of its values: names, identifiers, dates or free text")
-    merged = "; texts that differ only in case are one value" if len(cells) < len(column.cells) else ""
+    merged = ""
+    if len(cells) < len(column.cells):
+        merged = "; texts that differ only in case are one value, which the app must write as here"
     return _listed(kept, rare, least, merged)
 
 
@@ -194,7 +196,7 @@ def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: boo
     values = kept if not rare or OTHER in kept else [*kept, OTHER]
     if len(values) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
-    rest = f'; "{OTHER}" stands for all others' if rare else ""
+    rest = f'; "{OTHER}" stands for all others' if OTHER in values else "; a device makes no report of any other text"
     said = f"{len(kept)} values, each of at least {least} people of the sample{rest}{more}"
     return Domain({"values": values} | ({"ordered": True} if ordered else {}), said + (ORDERED if ordered else ""))
 

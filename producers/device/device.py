@@ -173,12 +173,13 @@ class Device:
 
         Args:
             attribute: name of the attribute.
-            value: a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer below
-                the `size`, or a number within the `bins`.
+            value: a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a
+                `size`, or a number for `bins`. The survey decides about other values: the device reports the nearest value for
+                a number outside (`outside`) and one fixed value for a text that is not listed (`unlisted`), or refuses them.
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
-            ValueError: if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
+            ValueError: if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
             StepForgotten: if the step can be reported no more: its envelope was dropped, or later steps are settled.
             ClockWentBack: the same for the present step, as the default.
             StoreCleared: if the file is missing or has no enrolment.
@@ -364,10 +365,13 @@ def value_index(attribute: Attribute, value: Any) -> int:
         if isinstance(value, str):
             return attribute.index(value)
         if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
-            if attribute.bins is not None:
-                return attribute.index(repr(float(value)))
-            if isinstance(value, Integral) and 0 <= int(value) < attribute.k:
-                return int(value)
+            number = int(value) if isinstance(value, Integral) else float(value)
+            if attribute.values is not None:
+                found = (number, True) if isinstance(number, int) and 0 <= number < attribute.k else None
+            else:
+                found = attribute.of_number(number) if isinstance(number, int) or attribute.bins is not None else None
+            if found is not None:
+                return int(found[0])
     except (ValueError, OverflowError):
         pass  # the error's text or a chained exception could show the value
     raise ValueError(f"not a value of the attribute {attribute.name} ({attribute.domain})")

@@ -95,7 +95,7 @@ def check(survey: Json) -> Json:
     if hashlib.sha256(survey["canonical"].encode()).hexdigest()[:16] != survey["fingerprint"]:
         raise Refused("the fingerprint is not the canonical text's")
     canonical: Json = json.loads(survey["canonical"])
-    if canonical.get("format") != 2:
+    if canonical.get("format") != 3:
         raise Refused("another format of the canonical text")
     if canonical["collection"] not in ("smp", "spl", "rs+fd"):
         raise Refused("unknown collection")
@@ -103,6 +103,10 @@ def check(survey: Json) -> Json:
     if list(map(len, survey["mechanisms"])) != [len(a["level"]) for a in canonical["attribute"]]:
         raise Refused("other attributes or levels")
     for attribute, levels in zip(canonical["attribute"], survey["mechanisms"], strict=True):
+        if attribute.get("unlisted") not in (None, *attribute.get("values", ())):
+            raise Refused("the value for texts that are not listed is not listed")
+        if attribute.get("outside") not in (None, "nearest") or ("outside" in attribute and "values" in attribute):
+            raise Refused("unknown rule for numbers outside")
         for level, p in zip(attribute["level"], levels, strict=True):
             _check_level(size(attribute), level, p, share)
     return canonical
@@ -307,15 +311,19 @@ def _binary(raw: bytes) -> bytes:
 def index_of(attribute: Json, value: Any) -> int:
     """Returns the value's index. Raises ValueError, which does not show the value, if there is none."""
     k = size(attribute)
-    if "values" in attribute and isinstance(value, str):
-        if value in attribute["values"]:
-            return int(attribute["values"].index(value))
-    elif "bins" in attribute:
-        edges, number = attribute["bins"], float(value)
-        if edges[0] <= number <= edges[-1]:
-            return int(min(sum(edge <= number for edge in edges) - 1, k - 1))
-    elif str(value).isdecimal() and int(value) < k:
-        return int(value)
+    if "values" in attribute:
+        listed = value if value in attribute["values"] else attribute.get("unlisted")
+        if isinstance(value, str) and listed is not None:
+            return int(attribute["values"].index(listed))
+        if not isinstance(value, str) and 0 <= value < k:
+            return int(value)
+    else:
+        number = float(value) if "bins" in attribute else int(value)
+        low, *_, high = attribute.get("bins") or (0, k - 1)
+        if "outside" in attribute:
+            number = max(low, min(high, number))
+        if low <= number <= high:
+            return int(min(sum(edge <= number for edge in attribute["bins"]) - 1, k - 1) if "bins" in attribute else number)
     raise ValueError(f"not a value of {attribute['name']}")
 
 

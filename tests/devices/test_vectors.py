@@ -243,13 +243,20 @@ def canonical(toml: str, resolved: Json) -> str:
         document.pop(key, None)
     if isinstance(document.get("ends"), datetime):
         document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])
-    document["format"] = 2
+    document["format"] = 3
     document["start"] = round(document["start"].timestamp() * 1000)
     if document.get("skew_seconds") == min(60, document["step_seconds"]):
         del document["skew_seconds"]
     for attribute, chosen in zip(document["attribute"], resolved["attribute"], strict=True):
         for key in ("ordered", "aliases"):
             attribute.pop(key, None)
+        if "values" not in attribute:
+            attribute["outside"] = attribute.get("outside", "nearest")
+        elif "other" in attribute["values"]:
+            attribute["unlisted"] = attribute.get("unlisted", "other")
+        for key in ("outside", "unlisted"):
+            if attribute.get(key) == "refuse":
+                del attribute[key]
         for level, choice in zip(attribute["level"], chosen["level"], strict=True):
             if level["mechanism"] == "auto":
                 level["mechanism"] = choice["mechanism"]

@@ -209,6 +209,7 @@ LIVES: dict[str, list[dict[str, str]]] = {
     "window": [{}, {"page": "binary"}, {}],
     "ending": [{}, {}],
     "cohorts": [{}],
+    "rest": [{}],
     "refusing": [],
 }
 VALUES: dict[str, list[str | float]] = {
@@ -216,10 +217,15 @@ VALUES: dict[str, list[str | float]] = {
     "latency": [0.1, 1.5e300, -1e300, "0", -0.25], "colour": ["red", "blue", "red", 1, "green"],
     "hashed": [999, 0, 999, 12, 500], "set": [19, 0, 7, "19", 3], "bits": [8, 0, 8, 1, "4"],
     "screen": ["map", "home", "home", 1, "map"], "page": [99, 0, 50, 99, "7"],
+    "language": ["fr", "en", "EN", "other", ""], "shop": ["C", "B", "refuse", "other", " A"],
+    "strict": ["A", "C", "other", "a", 1],
+    "age": [103, -0.5, "1e3", 100, 64], "height": [99.5, 200, 200.5, 150, "1e3"], "rooms": [7, -1, "99", 4, "-3"],
+    "code": [5, -1, "4", 0, "99"],
 }  # fmt: skip
-WRONG: dict[str, str | float] = {
-    "city": "Zurich", "many": 70_000, "latency": 1.6e300, "colour": 3, "hashed": -1, "set": "x", "bits": 9, "screen": "Home",
-    "page": "100",
+WRONG: dict[str, str | float] = {  # values that a device refuses
+    "city": "Zurich", "many": "x", "latency": "x", "colour": 3, "hashed": "", "set": "x", "bits": "-", "screen": "Home",
+    "page": "x",
+    "language": 3, "shop": -1, "strict": "refuse", "age": "old", "height": 250, "rooms": "many", "code": 999,
 }  # fmt: skip
 STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, and with gaps
 

@@ -321,9 +321,9 @@ def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: p
 def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     caplog.set_level(logging.DEBUG)
     named = {"name": "city", "values": ["Ulm", "Bonn"], "level": [{"name": "a", **LONG}]}
-    binned = {"name": "age", "bins": [0, 20, 90], "level": [{"name": "a", **LONG}]}
+    binned = {"name": "age", "bins": [0, 20, 90], "outside": "refuse", "level": [{"name": "a", **LONG}]}
     head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1}
-    sized = {"name": "zone", "size": 7, "level": [{"name": "a", **LONG}]}
+    sized = {"name": "zone", "size": 7, "outside": "refuse", "level": [{"name": "a", **LONG}]}
     asked = parse_survey(head | {"lateness_steps": 1, "collection": "spl", "attribute": [named, binned, sized]})
     device = Device(asked, tmp_path / "file")
     secrets: list[Any] = ["SECRET", 4711, -4711, 4711.5, "4711", "4711.5", 10**4711, "9" * 4711, float("nan"), True, None]

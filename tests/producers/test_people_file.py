@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ldpstream.producers.device.device import value_index
 from ldpstream.producers.people_file import load_people, open_data, value_of
 from ldpstream.producers.table_file import DataError, number_text
 from ldpstream.surveys import Attribute, Survey, parse_survey
@@ -31,19 +32,31 @@ def attribute(domain: Mapping[str, object]) -> Attribute:
 
 
 @pytest.mark.parametrize(
-    ("domain", "cell", "value", "nearest"),
+    ("domain", "cell", "value", "how"),
     [
-        (CITY, "Köln", 1, False), (CITY, "1", 2, False), (CITY, "1.0", 2, False), (CITY, "Ulm", 3, False),
-        ({"values": ["yes", "no"]}, "maybe", None, False), ({"values": ["yes", "no"]}, "Yes", 0, False),
-        ({"values": ["Yes", "yes"]}, "yes", 1, False), ({"values": ["Yes", "yes"]}, "YES", None, False),
-        (SIZE, "3", 3, False), (SIZE, "3.00", 3, False),
-        (SIZE, "7", 3, True), (SIZE, "-1", 0, True), (SIZE, "1.5", None, False), (SIZE, "two", None, False),
-        (BINS, "10", 1, False), (BINS, "9.99", 0, False), (BINS, "20.5", 1, False), (BINS, "20.6", 1, True),
-        (BINS, "-1e9", 0, True), (BINS, "x", None, False), (BINS, "inf", None, False), (SIZE, "02", None, False),
+        (CITY, "Köln", 1, ""), (CITY, "1", 2, ""), (CITY, "1.0", 2, "respelt"), (CITY, "Ulm", 3, "unlisted"),
+        (CITY, "other", 3, ""), (CITY | {"unlisted": "refuse"}, "Ulm", None, "refused"),
+        (CITY | {"unlisted": "Berlin"}, "Ulm", 0, "unlisted"),
+        ({"values": ["yes", "no"]}, "maybe", None, "refused"), ({"values": ["yes", "no"]}, "Yes", 0, "respelt"),
+        ({"values": ["Yes", "yes"]}, "yes", 1, ""), ({"values": ["Yes", "yes"]}, "YES", None, "refused"),
+        (SIZE, "3", 3, ""), (SIZE, "3.00", 3, ""), (SIZE, "9" * 15, 3, "nearest"),
+        (SIZE, "7", 3, "nearest"), (SIZE, "-1", 0, "nearest"), (SIZE, "1.5", None, "refused"), (SIZE, "two", None, "refused"),
+        (SIZE | {"outside": "refuse"}, "7", None, "refused"), (SIZE | {"outside": "refuse"}, "3", 3, ""),
+        (BINS, "10", 1, ""), (BINS, "9.99", 0, ""), (BINS, "20.5", 1, ""), (BINS, "20.6", 1, "nearest"),
+        (BINS, "-1e9", 0, "nearest"), (BINS, "x", None, "refused"), (BINS, "inf", None, "refused"),
+        (SIZE, "02", None, "refused"), (BINS | {"outside": "refuse"}, "20.6", None, "refused"),
     ],
 )  # fmt: skip
-def test_a_cell_becomes_a_value(domain: Mapping[str, object], cell: str, value: int | None, nearest: bool) -> None:
-    assert value_of(attribute(domain), cell) == (value, nearest)
+def test_a_cell_becomes_a_value(domain: Mapping[str, object], cell: str, value: int | None, how: str) -> None:
+    asked = attribute(domain)
+    assert value_of(asked, cell) == (value, how)
+    if how != "respelt" and ("values" in domain or number_text(cell) == cell):
+        on_a_device: int | None
+        try:
+            on_a_device = value_index(asked, cell)
+        except ValueError:
+            on_a_device = None
+        assert on_a_device == value
 
 
 def write(folder: Path, content: str | bytes) -> Path:
@@ -63,9 +76,11 @@ def test_every_row_is_a_person_with_the_same_values_at_all_steps(tmp_path: Path)
         assert all(part.dtype == np.int64 for part in source.at(step, 0))
     assert said == [
         f"{path}: 3 people, one in each row, with the same values at all 3 steps.",
-        "kids: 1 numbers outside the survey's integers 0 … 3 became the nearest value.",
-        "h_cm: 1 numbers outside the survey's numbers 0 … 20.5 became the nearest value.",
-        "h_cm: 1 cells are no value of the survey (numbers 0 … 20.5); these people do not answer it.",
+        "City: 1 texts that the survey does not list became other, as on a device.",
+        "kids: 1 numbers outside the survey's integers 0 … 3 became the nearest value, as on a device.",
+        "h_cm: 1 numbers outside the survey's numbers 0 … 20.5 became the nearest value, as on a device.",
+        "h_cm: 1 cells are no value of the survey (numbers 0 … 20.5); these people do not answer it. A device refuses such "
+        "values, and its silence can reveal them.",
     ]
 
 

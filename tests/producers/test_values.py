@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy.stats import chisquare
 
 from ldpstream.producers.table_file import DataError
@@ -30,6 +31,7 @@ def one(**domain: object) -> Survey:
     })  # fmt: skip
 
 
+STRICT = replace(TWO, attributes=tuple(replace(a, outside="refuse") for a in TWO.attributes))
 ONE = one(values=("car", "bus", "on, foot"))
 
 # ---- simulated values
@@ -138,6 +140,17 @@ def test_csv_dialects_are_read(tmp_path: Path, content: str) -> None:
     assert entries(ONE, write(tmp_path, content), first_step=-2) == {(0, 0, 0): 0}
 
 
+def test_values_outside_become_what_a_device_reports(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = load_values(write(tmp_path, "p,s,mode,zone\na,0,-1,99\nb,0,6,99\nc,0,9,3\n"), TWO, 0, said.append)
+    assert [source.at(0, a)[1].tolist() for a in range(2)] == [[0, 6, 6], [19, 19, 3]]
+    nearest = "For a number outside 0 … {}, a device reports the nearest value."
+    assert said == [
+        f"mode: 2 different values are not in the domain (integers 0 … 6). {nearest.format(6)}",
+        f"zone: 1 different values are not in the domain (integers 0 … 19). {nearest.format(19)}",
+    ]
+
+
 def test_numbers_fall_into_bins(tmp_path: Path) -> None:
     path = write(tmp_path, "p,s,v\na,0,10\nb,0,9.99\nc,0,3e1\n")
     assert entries(one(bins=(0.0, 10.0, 20.0, 30.0)), path) == {(0, 0, 0): 1, (0, 0, 1): 0, (0, 0, 2): 2}
@@ -186,8 +199,8 @@ BAD = {
     "step is a date": (ONE, "p,s,v\na,20260105,car\n", "line 2: the step (second column) must be from 0"),
     "person is empty": (ONE, "p,s,v\n,0,car\n", "line 2: the person is empty"),
     "value not listed": (ONE, f"p,s,v\n{SECRET},0,{SECRET}\n", "line 2: not a value of the attribute mode"),
-    "value too large": (TWO, f"p,s,zone,mode\n{SECRET},0,20,1\n", "line 2: not a value of the attribute zone"),
-    "value negative": (TWO, "p,s,zone,mode\na,0,3,-1\n", "line 2: not a value of the attribute mode"),
+    "value too large": (STRICT, f"p,s,zone,mode\n{SECRET},0,20,1\n", "line 2: not a value of the attribute zone"),
+    "value negative": (STRICT, "p,s,zone,mode\na,0,3,-1\n", "line 2: not a value of the attribute mode"),
     "value not a number": (one(bins=(0.0, 1.0, 2.0)), "p,s,v\na,0,nan\n", "line 2: not a value of the attribute mode"),
     "line counted over quoted line ends": (ONE, f'p,s,v\n"a\nb",0,car\n{SECRET},0,x\n', "line 4: not a value of"),
     "same person twice": (

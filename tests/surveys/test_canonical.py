@@ -123,4 +123,4 @@ def test_the_last_digits_of_a_probability_do_not_change_the_fingerprint(monkeypa
 
 
 def test_the_text_has_its_format() -> None:
-    assert json.loads(EVERY[0].canonical)["format"] == ldpstream.surveys.canonical.FORMAT == 2
+    assert json.loads(EVERY[0].canonical)["format"] == ldpstream.surveys.canonical.FORMAT == 3

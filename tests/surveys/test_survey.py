@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as structs_replace
 
-from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
+from ldpstream.producers.device.device import value_index
+from ldpstream.surveys import Attribute, Survey, SurveyError, load_survey, parse_survey
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 DOCUMENT = tomllib.loads("""
@@ -235,7 +238,7 @@ def test_the_canonical_text_resolves_every_choice() -> None:
         '{"coins":{"report":{"with_value":{"no":0.377541}}},"eps":0.5,"k":2,"mechanism":"SS","name":"set","omega":1,'
         '"row_bytes":1}],"name":"a","values":["ü€😀","\\"\\\\"]},'
         '{"bins":[0,0.1,1e+21,1.5e+300],"level":[{"coins":{"memo":{"keep":{"no":0.213014}},"report":{"keep":{"no":0.309883}}},'
-        '"eps_1":1,"eps_inf":2,"k":3,"mechanism":"L-GRR","name":"auto","row_bytes":1}],"name":"b"}],'
+        '"eps_1":1,"eps_inf":2,"k":3,"mechanism":"L-GRR","name":"auto","row_bytes":1}],"name":"b","outside":"nearest"}],'
     )
     assert survey.canonical.startswith(expected)
     assert survey.fingerprint == hashlib.sha256(survey.canonical.encode()).digest()[:8]
@@ -273,13 +276,71 @@ def test_values_are_found_by_text_and_not_shown() -> None:
     fine = changed("attribute.1", {"name": "b", "bins": [1000000, 1000001, 1000002, 1000003], "level": LEVEL})
     assert len(set(parse_survey(fine).attributes[1].labels)) == 3
     assert sized.index("4") == 4
+    strict = structs_replace(binned, outside="refuse"), structs_replace(sized, outside="refuse")
     for attribute, raw in [
-        (listed, "secret"), (binned, "20.6"), (binned, "-1"), (binned, "nan"), (binned, "abc"),
-        (sized, "5"), (sized, "-1"), (sized, "1.0"), (sized, "٣"), (sized, ""),
+        (listed, "secret"), (strict[0], "20.6"), (strict[0], "-1"), (binned, "nan"), (binned, "abc"), (binned, "inf"),
+        (strict[1], "5"), (strict[1], "-1"), (sized, "1.0"), (sized, "٣"), (sized, ""),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match="not a value of the attribute") as caught:
             attribute.index(raw)
         assert not raw or raw not in str(caught.value).replace(attribute.domain, "").replace(attribute.name, "")
+
+
+def rest(**keys: Any) -> Attribute:
+    return parse_survey(changed("attribute.1", {"name": "b", "level": LEVEL} | keys)).attributes[1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked", "expected", "in_text"),
+    [
+        ({"values": ["a", "other"]}, ["x", "", "a"], [1, 1, 0], {"unlisted": "other"}),
+        ({"values": ["a", "other"], "unlisted": "a"}, ["x", "other"], [0, 1], {"unlisted": "a"}),
+        ({"values": ["a", "other"], "unlisted": "refuse"}, ["x", "other"], [None, 1], {}),
+        ({"values": ["a", "b"]}, ["x", "b"], [None, 1], {}),
+        (
+            {"bins": [0, 1, 2]},
+            [-1, 2.5, 1e400, -(10**400), "1e400", float("nan")],
+            [0, 1, 1, 0, 1, None],
+            {"outside": "nearest"},
+        ),
+        ({"bins": [0, 1, 2], "outside": "nearest"}, [-1, 2], [0, 1], {"outside": "nearest"}),
+        ({"bins": [0, 1, 2], "outside": "refuse"}, [-1, 2.5, 1e400, 2], [None, None, None, 1], {}),
+        ({"size": 3}, [-1, 3, 10**400, "9" * 5000, 2.0], [0, 2, 2, 2, None], {"outside": "nearest"}),
+        ({"size": 3, "outside": "refuse"}, [-1, 3, 2], [None, None, 2], {}),
+    ],
+)
+def test_a_device_reports_values_outside_as_the_survey_says(
+    keys: dict[str, Any], asked: list[Any], expected: list[int | None], in_text: dict[str, str]
+) -> None:
+    """By default no value is silent, if that is possible. The canonical text has what a device must know."""
+    attribute = rest(**keys)
+
+    def reported(value: Any) -> int | None:
+        try:
+            return value_index(attribute, value)
+        except ValueError:
+            return None
+
+    assert [reported(value) for value in asked] == expected
+    said = json.loads(parse_survey(changed("attribute.1", {"name": "b", "level": LEVEL} | keys)).canonical)["attribute"][1]
+    assert {key: said[key] for key in ("outside", "unlisted") if key in said} == in_text
+    assert ("reports" in attribute.rest) == bool(in_text)
+    assert ("silence" in attribute.rest) == (not in_text)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"size": 3, "unlisted": "other"}, "unlisted is for values; for numbers (size or bins) give outside"),
+        ({"values": ["a", "b"], "outside": "nearest"}, "outside is for numbers (size or bins); for values give unlisted"),
+        ({"values": ["a", "b"], "unlisted": "other"}, "unlisted must be one of the values, or 'refuse', got 'other'"),
+        ({"values": ["a", "refuse"], "unlisted": "refuse"}, "'refuse' must not be one of the values"),
+        ({"size": 3, "outside": "other"}, "must be one of 'nearest', 'refuse', got 'other'"),
+    ],
+)
+def test_an_impossible_rule_for_values_outside_is_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(SurveyError, match=re.escape(message)):
+        rest(**keys)
 
 
 @given(st.integers(-(10**6), 10**9))

@@ -131,9 +131,10 @@ export class Device {
    * see `waiting` and `settle`. A clock that ran ahead does not stop the device: it reports the true steps once the clock is right.
    *
    * @param attribute name of the attribute.
-   * @param value a text as the survey writes it, or a number: an index into `values`, an integer below `size`, or a number in `bins`.
+   * @param value a text as the survey writes it, or a number: an index into `values`, an integer for `size`, or a number for `bins`.
+   *   Other texts and numbers become one of the values if the survey says so: `Attribute.unlisted` and `Attribute.nearest`.
    * @param step time step; by default the present step of the device's clock.
-   * @throws RangeError if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
+   * @throws RangeError if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
    * @throws StepForgotten if the step can be reported no more: its envelope was dropped, or later steps are settled.
    * @throws ClockWentBack the same for the present step.
    * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is made.

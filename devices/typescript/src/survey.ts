@@ -9,7 +9,7 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const CANONICAL_FORMAT = 2; // of the canonical text
+export const CANONICAL_FORMAT = 3; // of the canonical text
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
 const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
@@ -22,6 +22,8 @@ export interface Attribute {
   readonly k: number; // number of values
   readonly values: readonly string[] | null;
   readonly edges: readonly number[] | null; // of the bins
+  readonly unlisted: string | null; // the value that the device reports for a text that is not listed; null: it refuses the text
+  readonly nearest: boolean; // true: for a number outside, the device reports the nearest value; false: it refuses the number
   readonly levels: readonly Level[];
 }
 
@@ -165,6 +167,12 @@ function parseAttribute(raw: unknown, parameters: unknown, where: string, share:
   if (given.length !== 1) throw new UnknownSurvey(`${where} must have one of values, size and bins, got ${given.length}`);
   const values = attribute["values"] === undefined ? null : list(attribute["values"], `${where}.values`);
   const edges = attribute["bins"] === undefined ? null : list(attribute["bins"], `${where}.bins`);
+  const unlisted = attribute["unlisted"] === undefined ? null : text(attribute["unlisted"], `${where}.unlisted`);
+  const outside = attribute["outside"];
+  if (outside !== undefined && (values || outside !== "nearest")) {
+    throw new UnknownSurvey(`${where}.outside must be absent, or "nearest" for numbers, got ${shown(outside)}`);
+  }
+  if (unlisted !== null && !values?.includes(unlisted)) throw new UnknownSurvey(`${where}.unlisted must be one of the values`);
   const k = values?.length ?? (edges ? edges.length - 1 : integer(attribute["size"], `${where}.size`, 2, MAX_K));
   if (k < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
   const levels = list(attribute["level"], `${where}.level`);
@@ -175,6 +183,8 @@ function parseAttribute(raw: unknown, parameters: unknown, where: string, share:
     k,
     values: values && values.map((value) => text(value, `${where}.values`)),
     edges: edges && edges.map((edge) => number(edge, `${where}.bins`)),
+    unlisted,
+    nearest: outside === "nearest",
     levels: levels.map((level, i) => parseLevel(level, ofLevels[i], `${where}.level[${i}]`, k, share)),
   };
 }

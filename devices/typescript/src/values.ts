@@ -5,24 +5,32 @@ import type { Attribute } from "./survey.js";
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 /**
- * Returns the index of a value.
+ * Returns the index that the device reports for a value.
  *
- * @param value a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer below the `size`,
- *   or a number within the `bins`.
- * @throws RangeError if the value is not in the domain. The message hides the value.
+ * @param value a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a `size`, or a
+ *   number for `bins`. The survey decides whether other texts and numbers become one of its values: `unlisted` and `nearest`.
+ * @throws RangeError if the survey refuses the value. The message hides the value.
  */
 export function valueIndex(attribute: Attribute, value: string | number): number {
-  const index = attribute.edges ? bin(attribute.edges, numeric(value)) : indexOf(attribute, value);
-  if (!(Number.isInteger(index) && index >= 0 && index < attribute.k)) {
+  const { values, edges, k } = attribute;
+  const index = values ? listed(attribute, value) : edges ? bin(attribute, edges, numeric(value)) : size(attribute, value);
+  if (!(Number.isInteger(index) && index >= 0 && index < k)) {
     throw new RangeError(`not a value of the attribute ${attribute.name} (${domain(attribute)})`);
   }
   return index;
 }
 
-function indexOf(attribute: Attribute, value: string | number): number {
+function listed({ values, unlisted }: Attribute, value: string | number): number {
   if (typeof value === "number") return value;
-  if (attribute.values) return attribute.values.indexOf(value);
-  return /^\d+$/.test(value) ? Number(value) : NaN;
+  const index = values!.indexOf(value);
+  return index < 0 && unlisted !== null ? values!.indexOf(unlisted) : index;
+}
+
+function size({ k, nearest }: Attribute, value: string | number): number {
+  if (typeof value === "string" && !/^-?\d+$/.test(value)) return NaN;
+  const number = Number(value);
+  // a text of many digits becomes an infinite number
+  return nearest && (Number.isInteger(number) || typeof value === "string") ? Math.min(Math.max(number, 0), k - 1) : number;
 }
 
 function numeric(value: string | number): number {
@@ -31,9 +39,10 @@ function numeric(value: string | number): number {
 }
 
 /** The bin of a number: from one edge up to, not including, the next; the last bin includes its upper edge. */
-function bin(edges: readonly number[], value: number): number {
+function bin({ nearest }: Attribute, edges: readonly number[], value: number): number {
   const last = edges.length - 2;
-  if (value === edges[last + 1]) return last;
+  if (value === edges[last + 1] || (nearest && value > edges[last + 1]!)) return last;
+  if (value < edges[0]!) return nearest ? 0 : NaN;
   return value >= edges[0]! ? edges.findIndex((edge) => value < edge) - 1 : NaN;
 }
 

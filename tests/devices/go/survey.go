@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 )
 
 // ErrUnknownSurvey means that the device does not know how to answer the survey, or that a check of the survey failed.
@@ -40,11 +41,13 @@ type Level struct {
 
 // Attribute has exactly one of Values, Size and Bins.
 type Attribute struct {
-	Name   string    `json:"name"`
-	Values []string  `json:"values"`
-	Size   int64     `json:"size"`
-	Bins   []float64 `json:"bins"`
-	Level  []Level   `json:"level"`
+	Name     string    `json:"name"`
+	Values   []string  `json:"values"`
+	Size     int64     `json:"size"`
+	Bins     []float64 `json:"bins"`
+	Unlisted *string   `json:"unlisted"`
+	Outside  *string   `json:"outside"`
+	Level    []Level   `json:"level"`
 }
 
 // Cohort is a public fact about a device, such as its version.
@@ -89,7 +92,7 @@ type Survey struct {
 	Mechanisms  [][]Parameters
 }
 
-// Index returns the index of an attribute's value; the value is a string, an int64 or a float64. An error never tells the value.
+// Index returns the index that a device reports for a value of an attribute; the value is a string, an int64 or a float64. An error never tells the value.
 func (a *Attribute) Index(value any) (int64, error) {
 	switch v := value.(type) {
 	case string:
@@ -98,12 +101,21 @@ func (a *Attribute) Index(value any) (int64, error) {
 				return int64(i), nil
 			}
 		}
+		if a.Unlisted != nil && v != *a.Unlisted {
+			return a.Index(*a.Unlisted)
+		}
 	case int64:
+		if a.Outside != nil && a.Size > 0 {
+			v = max(0, min(v, a.Size-1))
+		}
 		if v >= 0 && v < a.Size {
 			return v, nil
 		}
 	case float64:
 		last := len(a.Bins) - 1
+		if a.Outside != nil && last > 0 {
+			v = max(a.Bins[0], min(v, a.Bins[last]))
+		}
 		for i := 0; i < last; i++ {
 			if a.Bins[i] <= v && (v < a.Bins[i+1] || (i+1 == last && v == a.Bins[last])) {
 				return int64(i), nil
@@ -148,7 +160,7 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 		return nil, fmt.Errorf("%w: %v", ErrUnknownSurvey, err)
 	}
 	c := &survey.Canonical
-	if c.Format != 2 {
+	if c.Format != 3 {
 		return nil, fmt.Errorf("%w: canonical text of format %d", ErrUnknownSurvey, c.Format)
 	}
 	if c.Collection != "smp" && c.Collection != "spl" && c.Collection != "rs+fd" {
@@ -165,6 +177,9 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 		a := &c.Attribute[i]
 		if len(a.Level) == 0 || len(a.Level) != len(mechanisms[i]) {
 			return nil, fmt.Errorf("%w: attribute %q: number of levels", ErrUnknownSurvey, a.Name)
+		}
+		if a.Unlisted != nil && !slices.Contains(a.Values, *a.Unlisted) || a.Outside != nil && (*a.Outside != "nearest" || a.Values != nil) {
+			return nil, fmt.Errorf("%w: attribute %q: values outside the domain", ErrUnknownSurvey, a.Name)
 		}
 		for j := range a.Level {
 			if err := check(a, &a.Level[j], &mechanisms[i][j], share); err != nil {

@@ -34,7 +34,7 @@ func unhex(text string) []byte {
 func TestFormats(t *testing.T) {
 	var formats []struct{ Canonical, Envelope int }
 	read(t, "formats.json", &formats)
-	if len(formats) != 1 || formats[0].Canonical != 2 || formats[0].Envelope != 1 {
+	if len(formats) != 1 || formats[0].Canonical != 3 || formats[0].Envelope != 1 {
 		t.Errorf("the vectors have the formats %v", formats)
 	}
 }
