@@ -3,6 +3,7 @@
 from ldpstream.producers.device.device import Device, Spent, Waiting
 from ldpstream.producers.device.errors import (
     ClockWentBack,
+    CostlySurvey,
     DeviceError,
     NotSigned,
     StepForgotten,
@@ -18,7 +19,7 @@ from ldpstream.producers.device.wallet import Wallet, WalletSpent
 from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
-    "Attempt", "Budget", "ClockWentBack", "Device", "DeviceError", "NotSigned", "Sender", "Spent", "StepForgotten",
-    "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent",
-    "WrongSurvey",
+    "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Sender", "Spent",
+    "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet",
+    "WalletFull", "WalletSpent", "WrongSurvey",
 ]  # fmt: skip

@@ -59,6 +59,24 @@ def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
     return Claim(per_window, for_ever, losses)
 
 
+def largest_loss(survey: Survey, levels: Sequence[int]) -> float:
+    """Returns a bound of the loss of all reports while the values stay the same, in nats; infinite if nothing bounds it.
+
+    The bound is the one that the survey states: `eps_inf`, or `eps` times the largest number of reports. If the values of a
+    memoized level change, the loss can be larger.
+
+    Args:
+        levels: index of the chosen level, for each attribute.
+    """
+    last = math.inf if survey.n_steps is None else survey.n_steps
+    losses = []
+    for a, chosen in enumerate(levels):
+        level = survey.attributes[a].levels[chosen]
+        reports = _reports_in(survey.mechanisms[a][chosen].device, last)
+        losses.append((reports * level.eps if level.eps is not None else level.eps_inf or 0.0) / survey.share)
+    return together(losses, survey.collection == "spl")
+
+
 def touched_steps(window_s: int, step_seconds: int) -> int:
     """Returns the largest number of steps that a window of this length can touch."""
     return -(-window_s // step_seconds) + 1

@@ -1,6 +1,6 @@
 """The device: one person's client, which an application embeds. The device turns true values into reports.
 
-    device = Device(load_survey("commute.toml"), folder)      # the first use enrolls the device permanently
+    device = Device(load_survey("commute.toml"), "answers.device")  # the first use enrolls the device permanently
     device.report("mode", "bicycle")                          # None if this device does not answer "mode"
     for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
@@ -19,6 +19,7 @@ device returns the envelope. Therefore:
 No error message, `repr` or log contains a true value. The file contains true values: see docs/device.md.
 """
 
+import math
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -29,10 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from ldpstream.mechanisms.arguments import integer
+from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.mechanisms.devices import Parameters, Randomizer
+from ldpstream.producers.device.claims import largest_loss
 from ldpstream.producers.device.errors import (
     ClockWentBack,
+    CostlySurvey,
     DeviceError,
     NotSigned,
     StepForgotten,
@@ -47,6 +50,8 @@ from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.signatures import SignatureError, public_keys, require_signature
 
 MAX_STEP = 2**62
+MAX_EPS = 1e9  # nats
+TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16  # of an idempotency key
 AHEAD_REPORTS = 24  # by which a device's clock may be ahead without a loss
 
@@ -91,10 +96,14 @@ class Device:
 
     Args:
         survey: the survey. A file made for another survey is an error.
-        path: the device's file, or an existing folder for a file named after the survey. `Wallet.device` passes its own store.
+        path: the device's file. The application chooses the name, and not by the survey: a renamed survey is then refused, and
+            gets no fresh budget. `Wallet.device` passes its own store.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently, since a second level would be a second privacy budget.
         expect_enrolled: true if the application knows that this device has enrolled before.
+        pin: the fingerprint that the application expects, as 16 hexadecimal digits; None for any survey.
+        max_eps: the largest loss of all reports that the application allows while the values stay the same, in nats (`eps_inf`,
+            or `eps` times the number of reports); None for no limit. A `Wallet` also bounds the loss of changing values.
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. Reports carry the cohort in
             clear, so it must never depend on a value. The file does not keep the cohort: a later object may have another one.
         signed_by: the public key that must have signed the survey, or several of which one is enough; None for no check.
@@ -106,7 +115,8 @@ class Device:
         NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
         ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
-        WrongSurvey: if the file belongs to another survey.
+        WrongSurvey: if the file or the pin belongs to another survey.
+        CostlySurvey: if the survey may cost more than `max_eps`, at this device's levels.
         StoreCleared: if `expect_enrolled` is true and the file is missing or has no enrolment.
         StoreHeld, StoreFull: if another process holds the file for a minute; if the disk is full.
         DeviceError: if the file is damaged, has other levels or cannot be used for another reason.
@@ -121,10 +131,15 @@ class Device:
         levels: Mapping[str, str] | None = None,
         *,
         expect_enrolled: bool = False,
+        pin: str | None = None,
+        max_eps: float | None = None,
         cohort: str | None = None,
         signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
     ) -> None:
+        if pin is not None and pin != survey.fingerprint.hex():
+            raise WrongSurvey(f"{survey.name}: the survey has the fingerprint {survey.fingerprint.hex()}, expected {pin}")
+        allowed = math.inf if max_eps is None else real("max_eps", max_eps, 0, MAX_EPS)
         if signed_by is not None:
             try:
                 require_signature(survey, signature, public_keys(signed_by))
@@ -144,15 +159,16 @@ class Device:
             raise UnknownSurvey(f"{survey.name}: {error}") from None
         chosen = self._level_indices(levels or {})
         if isinstance(path, (str, Path)):
-            path = Path(path)
-            path = MemoFile(path / f"{survey.name}.device" if path.is_dir() else path, create=not expect_enrolled)
+            path = MemoFile(Path(path), create=not expect_enrolled)
         self._file, self._path = path, path.path
         with self._file.transaction() as memory:
             if memory.fingerprint() is None and not expect_enrolled:
+                self._require_at_most(allowed, [chosen.get(a, 0) for a in range(len(survey.attributes))])
                 memory.enroll(survey.fingerprint, self._choices(chosen))
             else:
                 self._require_this_survey(memory)
                 self._require_same_levels(memory, chosen)
+                self._require_at_most(allowed, [memory.enrolment(a).level for a in range(len(survey.attributes))])
 
     def __repr__(self) -> str:
         return "<Device>"
@@ -339,6 +355,11 @@ class Device:
                 f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self._survey.name}"
                 f" with {self._survey.fingerprint.hex()}; each survey needs its own file and its own budget"
             )
+
+    def _require_at_most(self, allowed: float, levels: list[int]) -> None:
+        asked = largest_loss(self._survey, levels)
+        if asked > allowed + TOLERANCE:
+            raise CostlySurvey(self._survey.name, asked, allowed)
 
     def _require_same_levels(self, memory: Transaction, chosen: dict[int, int]) -> None:
         for a, level in chosen.items():

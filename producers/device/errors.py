@@ -15,7 +15,23 @@ class UnknownSurvey(DeviceError):
 
 
 class WrongSurvey(DeviceError):
-    """The file belongs to a survey with another fingerprint."""
+    """The file, or the application's pin, belongs to a survey with another fingerprint."""
+
+
+class CostlySurvey(DeviceError):
+    """The survey may cost more privacy than the application allows. The device's file is as before the call.
+
+    Attributes:
+        survey: name of the survey.
+        asked: the largest loss of all reports while the values stay the same, in nats; infinite without a bound.
+        allowed: the application's maximum, in nats.
+    """
+
+    def __init__(self, survey: str, asked: float, allowed: float) -> None:
+        super().__init__(
+            f"{survey} may cost {asked:.6g} nats while the values stay the same; the maximum is {allowed:.6g} nats"
+        )
+        self.survey, self.asked, self.allowed = survey, asked, allowed
 
 
 class NotSigned(DeviceError):

@@ -97,6 +97,8 @@ class Wallet:
         levels: Mapping[str, str] | None = None,
         *,
         expect_enrolled: bool = False,
+        pin: str | None = None,
+        max_eps: float | None = None,
         cohort: str | None = None,
         signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
@@ -106,7 +108,7 @@ class Wallet:
         The device reports no step before the present step of its enrolment.
 
         Args:
-            survey, levels, cohort, signed_by, signature: as for `Device`.
+            survey, levels, pin, max_eps, cohort, signed_by, signature: as for `Device`.
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
@@ -116,8 +118,9 @@ class Wallet:
         """
         place = Place(self._file, survey, _now_ms)
         return Device(
-            survey, place, levels, expect_enrolled=expect_enrolled, cohort=cohort, signed_by=signed_by, signature=signature
-        )
+            survey, place, levels, expect_enrolled=expect_enrolled, pin=pin, max_eps=max_eps, cohort=cohort,
+            signed_by=signed_by, signature=signature,
+        )  # fmt: skip
 
     def leave(self, fingerprint: str) -> None:
         """Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same.

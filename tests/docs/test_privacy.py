@@ -3,6 +3,7 @@
 import math
 import re
 import tomllib
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,30 @@ def test_the_notices_examples_are_the_readmes_survey() -> None:
 def test_no_document_promises_too_much() -> None:
     words = " ".join(text.lower() for text in (README, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))))
     assert not any(claim in words for claim in ("never sees anybody", "nobody's own answer", "nobody but the device"))
+
+
+def test_the_chances_after_deletions_are_exact() -> None:
+    """Enumerates the numbers of memos that equal each value. The memos of GRR with ε∞ are independent."""
+    (table,) = re.findall(r"(?m)^\| deletions \|(.*)\n.*\n\| memos in all \|(.*)\n\| right \|(.*)$", TEXT)
+    deletions, memos, right = ([cell.strip() for cell in row.strip(" |").split("|")] for row in table)
+    k, eps_inf = 6, 2.0
+    p, q = math.exp(eps_inf) / (math.exp(eps_inf) + k - 1), 1 / (math.exp(eps_inf) + k - 1)
+
+    def chance(n: int) -> float:
+        found = 0.0
+        for counts in product(range(n + 1), repeat=k - 1):
+            if (last := n - sum(counts)) >= 0:
+                ways = math.factorial(n) / math.prod(map(math.factorial, (*counts, last)))
+                best = max(*counts, last)
+                found += ways * p**best * q ** (n - best) / k
+        return found
+
+    exact = {n: f"{100 * chance(n):.1f} %" for n in (1, 2, 3, 4, 5, 6, 10)}
+    exact[11] = f"{100 * mechanism('GRR', k, eps=eps_inf).guess(11):.1f} %"
+    assert mechanism("GRR", k, eps=eps_inf).guess(10) == pytest.approx(chance(10), rel=1e-9)
+    assert [int(n) for n in memos] == [int(n) + 1 for n in deletions] == list(exact)
+    assert right == list(exact.values())
+    said = ", ".join(exact[n].removesuffix(" %") for n in (3, 5, 10))
+    assert f"after [2, 4, 9] deletions the best guesser gets [{said}] right" in TEXT
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"{exact[1]} above become 72.1, 84.8 and 96.3 % after 2, 4 and 9 deletions" in readme

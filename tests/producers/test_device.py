@@ -76,7 +76,7 @@ def payload(asked: Survey, raw: bytes, step: int) -> bytes:
 @pytest.mark.parametrize("level", [LONG, HASHED, BITS, ONCE, SUBSET, WAVE], ids=lambda x: x["mechanism"])
 def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_path: Path) -> None:
     asked = survey((level,), k=40)
-    device = Device(asked, tmp_path)
+    device = Device(asked, tmp_path / "study.device")
     sent = {}
     for step in (0, 1, 7):
         raw = device.report("q0", 3, step)
@@ -84,7 +84,7 @@ def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_p
         payload(asked, raw, step)
         sent[step] = raw
     assert len(set(sent.values())) == 3
-    for again in (device, Device(asked, tmp_path)):
+    for again in (device, Device(asked, tmp_path / "study.device")):
         assert {step: again.report("q0", 3, step) for step in sent} == sent
         assert again.report("q0", 4, 7) == sent[7]  # another value for the same step: the first value decides
         assert again.spent("q0").reports == 3
@@ -107,7 +107,7 @@ def test_a_step_before_the_latest_settled_ones_is_refused(tmp_path: Path) -> Non
 
 
 def test_threads_share_a_device(tmp_path: Path) -> None:
-    device = Device(survey((BITS,), lateness_steps=30, k=40), tmp_path)
+    device = Device(survey((BITS,), lateness_steps=30, k=40), tmp_path / "study.device")
     with ThreadPoolExecutor(4) as pool:
         envelopes = list(pool.map(lambda i: device.report("q0", 3, i % 20), range(80)))
     assert len(set(envelopes)) == 20
@@ -122,7 +122,7 @@ SPACED = {"mechanism": "GRR", "eps": 1.0, "every_steps": 4, "lifetime_reports": 
 
 def test_a_device_reports_at_the_steps_of_its_phase_until_its_limit(tmp_path: Path) -> None:
     asked = survey((SPACED,), window_steps=4)
-    device = Device(asked, tmp_path)
+    device = Device(asked, tmp_path / "study.device")
     made = [step for step in range(40) if device.report("q0", 1, step) is not None]
     assert made == [made[0] + 4 * i for i in range(3)]
     assert made[0] < 4
@@ -141,7 +141,7 @@ def test_no_clock_history_gives_two_reports_within_w_steps(history: list[tuple[i
     made: dict[int, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for step, crash in history:
-            device = Device(asked, folder)
+            device = Device(asked, Path(folder) / "study.device")
             keep = Transaction.keep
 
             def crashing(*arguments: Any, crash: str = crash, keep: Any = keep) -> None:
@@ -156,7 +156,7 @@ def test_no_clock_history_gives_two_reports_within_w_steps(history: list[tuple[i
                 if envelope is not None:
                     assert made.setdefault(step, envelope) == envelope
         if history:
-            assert Device(asked, folder).spent("q0").reports == len(made)
+            assert Device(asked, Path(folder) / "study.device").spent("q0").reports == len(made)
     assert all(abs(a - b) >= 4 for a, b in combinations(made, 2))
     assert len(made) <= (3 if limited else 8)
 
@@ -165,7 +165,7 @@ def test_a_device_that_makes_up_for_missed_steps_breaks_the_distance(tmp_path: P
     """The control of the test above: the device reports at the first step after a missed one, whatever the phase."""
     asked = survey((SPACED,), window_steps=4)
     monkeypatch.setattr(SecureRandom, "below", lambda _, n: 0)
-    device = Device(asked, tmp_path)
+    device = Device(asked, tmp_path / "study.device")
     unchecked = msgspec.structs.replace(asked.device_survey.mechanisms[0][0], every_steps=1)  # ignores the step's phase
     monkeypatch.setattr(device, "_randomizers", ((asked.mechanisms[0][0].randomizer(unchecked),),))
     made = [step for step in (3, 5, 8) if device.report("q0", 1, step) is not None]
@@ -214,7 +214,7 @@ def test_a_key_has_one_memo_that_never_changes(level: dict[str, Any], tmp_path: 
 
 def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
     asked = survey((LONG,), (ONCE,), (BITS,), k=6)
-    device = Device(asked, tmp_path)
+    device = Device(asked, tmp_path / "study.device")
     grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
     for step, value in enumerate([0, 0, 0, 5, 5, 0]):
         for _ in range(2):  # a resend adds no loss
@@ -270,15 +270,15 @@ def test_spent_bounds_the_loss_of_every_value_sequence(name: str, tmp_path: Path
 
 def test_a_level_is_chosen_once(tmp_path: Path) -> None:
     asked = survey((LONG, HASHED), (LONG, BITS))
-    device = Device(asked, tmp_path, levels={"q1": "b"})
+    device = Device(asked, tmp_path / "study.device", levels={"q1": "b"})
     raw = device.report("q1", 0, 0)
     assert raw is not None
     assert open_envelope(asked, raw, asked.opens_ms(0)).level == 1
     for same in ({}, {"q1": "b"}, {"q0": "a"}):
-        assert Device(asked, tmp_path, levels=same).report("q1", 0, 0) == raw
+        assert Device(asked, tmp_path / "study.device", levels=same).report("q1", 0, 0) == raw
     for other in ({"q1": "a"}, {"q0": "b"}):
         with pytest.raises(DeviceError, match=r"permanently [ab], got [ab]; a second level would need a second privacy budget"):
-            Device(asked, tmp_path, levels=other)
+            Device(asked, tmp_path / "study.device", levels=other)
     for wrong in ({"q2": "a"}, {"q0": "c"}):
         with pytest.raises(ValueError, match="must be one of"):
             Device(asked, tmp_path / "new", levels=wrong)
@@ -352,7 +352,7 @@ def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
-    device = Device(survey((LONG,)), tmp_path)
+    device = Device(survey((LONG,)), tmp_path / "study.device")
     for step in list[Any]([-1, 0.5, True, 2**63]):
         with pytest.raises(ValueError, match="step must be an integer"):
             device.report("q0", 1, step)
@@ -369,7 +369,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
 def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
-        Device(survey((LONG,)), tmp_path)
+        Device(survey((LONG,)), tmp_path / "study.device")
         file = tmp_path / "study.device"
         with MemoFile(file).transaction() as memory:
             memory.memo(0, 0, lambda: b"\0")
@@ -382,7 +382,7 @@ def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
             }
         assert pragmas == {"synchronous": 3, "journal_mode": "delete", "secure_delete": 1}
         file.chmod(0o644)
-        Device(survey((LONG,)), tmp_path)
+        Device(survey((LONG,)), tmp_path / "study.device")
         assert file.stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(previous)

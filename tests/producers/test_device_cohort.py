@@ -27,10 +27,10 @@ def cohort_of(raw: bytes | None, step: int) -> int:
 
 
 def test_the_cohort_may_change_and_the_memo_stays(tmp_path: Path) -> None:
-    before = Device(SURVEY, tmp_path, cohort="1.0")
+    before = Device(SURVEY, tmp_path / "study.device", cohort="1.0")
     first = before.report("q", 3, 0)
     assert cohort_of(first, 0) == 0
-    after = Device(SURVEY, tmp_path, cohort="1.1")
+    after = Device(SURVEY, tmp_path / "study.device", cohort="1.1")
     assert after.report("q", 3, 0) == first  # the stored envelope stays as it is
     assert cohort_of(after.report("q", 3, 1), 1) == 1
     assert cohort_of(before.report("q", 3, 2), 2) == 0

@@ -2,6 +2,10 @@
 
 import { Device, fetchSurvey, IndexedDBStore, Sender } from "../build/ldpstream-device.js";
 
+/* People agreed to one survey, with this fingerprint and this largest privacy loss. The store has a fixed name: if the survey were
+ * renamed, the device would refuse it, and not enroll with a fresh budget. */
+const pin = document.querySelector('meta[name="ldpstream-survey"]').content;
+const MAX_EPS = 2; // nats
 const gateway = { url: document.querySelector('meta[name="ldpstream-gateway"]').content };
 const find = (id) => document.getElementById(id);
 
@@ -47,8 +51,8 @@ function showQuestion({ name, values }) {
 }
 
 async function start() {
-  const survey = await fetchSurvey(gateway);
-  const device = await Device.open(survey, new IndexedDBStore(survey.name));
+  const survey = await fetchSurvey(gateway, pin);
+  const device = await Device.open(survey, new IndexedDBStore("way-to-work"), { maxEps: MAX_EPS });
   const sender = new Sender(device, gateway);
   sender.sendAtPageEnd();
   const [question] = survey.attributes;

@@ -26,6 +26,19 @@ export function claim(survey: Survey, levels: readonly number[], windowSeconds: 
   return { perWindow: bound(Math.min(touched, survey.ends)), forEver: bound(survey.ends), losses };
 }
 
+/**
+ * Returns a bound of the loss of all reports while the values stay the same: `epsInf`, or `eps1` times the largest number of reports.
+ * Infinity if nothing bounds the loss. If the values of a memoized level change, the loss can be larger.
+ *
+ * @param levels index of the chosen level, for each attribute.
+ */
+export function largestLoss(survey: Survey, levels: readonly number[]): number {
+  return together(survey, survey.attributes.map((attribute, a) => {
+    const { losses, mechanism } = attribute.levels[levels[a]!]!;
+    return mechanism.memo ? losses.epsInf : losses.eps1 * reportsIn(mechanism, survey.ends);
+  })); // prettier-ignore
+}
+
 /** Returns the loss of all attributes together: the sum under spl, else the largest. */
 export function together(survey: Pick<Survey, "collection">, losses: readonly number[]): number {
   return survey.collection === "spl" ? losses.reduce((sum, loss) => sum + loss, 0) : Math.max(...losses);

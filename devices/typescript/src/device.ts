@@ -16,7 +16,8 @@
  */
 
 import { fromText, toHex, toText } from "./bytes.js";
-import { ClockWentBack, DeviceError, StepForgotten, StoreCleared, WrongSurvey } from "./errors.js";
+import { largestLoss } from "./claims.js";
+import { ClockWentBack, CostlySurvey, DeviceError, StepForgotten, StoreCleared, WrongSurvey } from "./errors.js";
 import { seal } from "./envelope.js";
 import { drawFunction, drawMemo, isMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "./mechanisms.js";
 import { lossOfReports } from "./promise.js";
@@ -27,6 +28,7 @@ import { valueIndex } from "./values.js";
 
 const FORMAT = 1; // of the records
 const KEY_BYTES = 16;
+const TOLERANCE = 1e-9; // nats; for the rounding of the split budgets
 const AHEAD_REPORTS = 24; // by which a device's clock may be ahead without a loss
 const MAX_DROPPED = 10_000; // steps of dropped envelopes that an attribute remembers
 
@@ -36,6 +38,12 @@ export interface DeviceOptions {
   readonly levels?: Readonly<Record<string, string>>;
   /** True if the application knows that this device has enrolled before: an empty store is then a `StoreCleared`. */
   readonly expectEnrolled?: boolean;
+  /**
+   * The largest loss of all reports that the application allows while the values stay the same, in nats; by default no limit. It is
+   * `epsInf` of a memoized level, and `eps1` times the number of reports of a one-time level. A `Wallet` also bounds the loss of
+   * changing values.
+   */
+  readonly maxEps?: number;
   /**
    * The device's present cohort, one of the survey's; absent for a survey without cohorts. Reports carry the cohort in clear, so it must
    * never depend on a value. The store does not keep the cohort: the device may be opened with another one later.
@@ -102,6 +110,7 @@ export class Device {
    *
    * @throws RangeError if `levels` names an attribute or level that the survey does not have, or the survey does not have the cohort.
    * @throws WrongSurvey if the store belongs to another survey.
+   * @throws CostlySurvey if the survey may cost more than `maxEps`, at this device's levels.
    * @throws StoreCleared if `expectEnrolled` is true and the store is empty.
    * @throws DeviceError if the store cannot be used or has other levels.
    */
@@ -113,10 +122,13 @@ export class Device {
       const id = await enrolledAs(records, survey);
       if (id !== null) {
         await requireSameLevels(records, survey, levels);
+        requireAtMost(survey, await Promise.all(survey.attributes.map(async (_, a) => (await read(records, a)).level)), options.maxEps);
         return id;
       }
       if (options.expectEnrolled) throw new StoreCleared(`the store of ${survey.name} is empty, but the device had enrolled`);
-      const forgotten = isAccount(records) ? await records.admit(survey.attributes.map((_, a) => levels.get(a) ?? 0)) : -1;
+      const chosen = survey.attributes.map((_, a) => levels.get(a) ?? 0);
+      requireAtMost(survey, chosen, options.maxEps);
+      const forgotten = isAccount(records) ? await records.admit(chosen) : -1;
       return enroll(records, survey, levels, random, forgotten);
     });
     return new Device(survey, store, enrolment, cohort, options.clock ?? Date.now, random);
@@ -363,6 +375,11 @@ function levelIndices(survey: Survey, levels: Readonly<Record<string, string>>):
       return [a, names.indexOf(level)];
     }),
   );
+}
+
+function requireAtMost(survey: Survey, levels: readonly number[], maxEps = Infinity): void {
+  const asked = largestLoss(survey, levels);
+  if (!(asked <= maxEps + TOLERANCE)) throw new CostlySurvey(survey.name, asked, maxEps);
 }
 
 async function requireSameLevels(records: Transaction, survey: Survey, levels: ReadonlyMap<number, number>): Promise<void> {

@@ -25,6 +25,24 @@ export class WrongSurvey extends DeviceError {
   override readonly name = "WrongSurvey";
 }
 
+/** The survey may cost more privacy than the application allows. The store is as before the call. */
+export class CostlySurvey extends DeviceError {
+  override readonly name = "CostlySurvey";
+
+  /**
+   * @param survey name of the survey.
+   * @param asked the largest loss of all reports while the values stay the same, in nats; Infinity if nothing bounds it.
+   * @param allowed the application's maximum, in nats.
+   */
+  constructor(
+    readonly survey: string,
+    readonly asked: number,
+    readonly allowed: number,
+  ) {
+    super(`${survey} may cost ${short(asked)} nats while the values stay the same; the maximum is ${short(allowed)} nats`);
+  }
+}
+
 /** Other processes or tabs hold the store. */
 export class StoreHeld extends DeviceError {
   override readonly name = "StoreHeld";

@@ -3,6 +3,7 @@
 export { Device, type DeviceOptions, type Spent, type Waiting } from "./device.js";
 export {
   ClockWentBack,
+  CostlySurvey,
   DeviceError,
   NotSigned,
   StepForgotten,

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { ClockWentBack, Device, DeviceError, MemoryStore, StepForgotten, StoreCleared, WrongSurvey } from "../src/index.js";
+import { ClockWentBack, CostlySurvey, Device, DeviceError, MemoryStore, StepForgotten, StoreCleared, WrongSurvey } from "../src/index.js";
 import { memoKey } from "../src/mechanisms.js";
 import { BITS, HASHED, LONG, ONCE, row, seeded, SPACED, survey, type Level } from "./fixtures.js";
 
@@ -222,4 +222,28 @@ test("a cohort that the survey does not have is refused, and nothing is stored",
   await assert.rejects(Device.open(asked, store), { name: "RangeError", message: allowed });
   await assert.rejects(Device.open(plain, store, { cohort: "1.0" }), { name: "RangeError", message: 'survey study has no cohort, got "1.0"' });
   await Device.open(plain, store); // the store is still empty
+});
+
+test("a survey that may cost more than maxEps is refused, and enrolls nothing", async () => {
+  const dear: Level = { ...LONG, eps_inf: 8, eps_1: 4 };
+  const spaced: Level = { mechanism: "GRR", eps: 0.5, every_steps: 2, lifetime_reports: 9 };
+  const once: Level = { mechanism: "GRR", eps: 0.5 };
+  const cheap: Level = { ...LONG, eps_inf: 2, eps_1: 1 };
+  const cases: [Level[], Record<string, unknown>, Record<string, string>, number, number][] = [
+    [[cheap], {}, {}, 1, 2], [[cheap, dear], {}, {}, 1, 2], [[cheap, dear], {}, { q0: "b" }, 1, 8],
+    [[spaced], {}, {}, 1, 4.5], [[spaced], { ends: 6 }, {}, 1, 1.5], [[once], {}, {}, 1, Infinity], [[once], { ends: 10 }, {}, 1, 5],
+    [[cheap], { collection: "spl" }, {}, 3, 2], [[once], { ends: 10, collection: "spl" }, {}, 3, 5], [[cheap], {}, {}, 3, 2],
+  ]; // prettier-ignore
+  for (const [levels, keys, chosen, n, loss] of cases) {
+    const asked = await survey(Array.from({ length: n }, () => ({ k: 6, levels })), keys);
+    const store = new MemoryStore();
+    const less = loss === Infinity ? 1e6 : loss - 1e-6;
+    const dearer = (error: Error) => error instanceof CostlySurvey && Math.abs(error.asked - loss) < 1e-9 !== (loss === Infinity);
+    await assert.rejects(Device.open(asked, store, { levels: chosen, maxEps: less }), dearer);
+    await assert.rejects(Device.open(asked, store, { levels: chosen, expectEnrolled: true }), StoreCleared);
+    if (loss === Infinity) continue;
+    await Device.open(asked, store, { levels: chosen, maxEps: loss });
+    await assert.rejects(Device.open(asked, store, { maxEps: less }), dearer); // the store has the levels
+    await assert.rejects(Device.open(asked, store, { maxEps: NaN }), CostlySurvey);
+  }
 });

@@ -1,0 +1,83 @@
+"""A device refuses another survey than the application expects: by its fingerprint, by its file, and by its largest loss."""
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldpstream.device import CostlySurvey, Device, DeviceError, Wallet, WrongSurvey
+from ldpstream.surveys import Survey, parse_survey
+
+MEMOIZED = {"name": "memoized", "mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
+DEAR = {"name": "dear", "mechanism": "L-GRR", "eps_inf": 30.0, "eps_1": 20.0}
+SPACED = {"name": "spaced", "mechanism": "GRR", "eps": 0.5, "every_steps": 2, "lifetime_reports": 9}
+ONCE = {"name": "once", "mechanism": "GRR", "eps": 0.5}
+
+
+def survey(*levels: dict[str, Any], name: str = "study", n: int = 1, **keys: Any) -> Survey:
+    questions = [{"name": f"q{i}", "size": 6, "level": list(levels)} for i in range(n)]
+    return parse_survey({
+        "name": name, "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 4, "lateness_steps": 1,
+        "collection": "smp", "attribute": questions,
+    } | keys)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "levels", "loss"),
+    [
+        (survey(MEMOIZED), {}, 2.0),
+        (survey(MEMOIZED, DEAR), {}, 2.0),
+        (survey(MEMOIZED, DEAR), {"q0": "dear"}, 30.0),
+        (survey(SPACED), {}, 4.5),
+        (survey(SPACED, ends=6), {}, 1.5),
+        (survey(ONCE), {}, math.inf),
+        (survey(ONCE, ends=10), {}, 5.0),
+        (survey(MEMOIZED, n=3), {}, 2.0),
+        (survey(MEMOIZED, n=3, collection="spl"), {}, 2.0),
+        (survey(ONCE, n=3, ends=10, collection="spl"), {}, 5.0),
+        (survey(MEMOIZED, n=3, collection="rs+fd"), {}, 2.0),
+    ],
+)
+def test_a_survey_that_may_cost_more_is_refused(asked: Survey, levels: dict[str, str], loss: float, tmp_path: Path) -> None:
+    file, less = tmp_path / "answers", 1e6 if loss == math.inf else loss - 1e-6
+    with pytest.raises(CostlySurvey, match=f"study may cost {loss:g} nats .* the maximum is ") as caught:
+        Device(asked, file, levels, max_eps=less)
+    assert caught.value.asked == pytest.approx(loss)
+    assert caught.value.allowed == less
+    wallet = Wallet(tmp_path / "wallet", for_ever=1e9, per_window=1e9, window_s=60)
+    with pytest.raises(CostlySurvey):
+        wallet.device(asked, levels, max_eps=less)
+    assert wallet.spent().surveys == ()
+    if loss < math.inf:
+        Device(asked, file, levels, max_eps=loss)  # the refusal has enrolled nothing
+        with pytest.raises(CostlySurvey):
+            Device(asked, file, max_eps=less)  # the file has the levels
+        Device(asked, file, max_eps=loss)
+
+
+def test_a_renamed_survey_gets_no_fresh_budget(tmp_path: Path) -> None:
+    """The control: without these three, each of the surveys enrolls."""
+    asked = survey(MEMOIZED)
+    Device(asked, tmp_path / "answers", pin=asked.fingerprint.hex(), max_eps=2.0)
+    for renamed in (survey(MEMOIZED, name="study-2"), survey(DEAR, name="study-3")):
+        with pytest.raises(WrongSurvey, match="belongs to a survey with fingerprint"):
+            Device(renamed, tmp_path / "answers")
+        with pytest.raises(
+            WrongSurvey, match=f"has the fingerprint {renamed.fingerprint.hex()}, expected {asked.fingerprint.hex()}"
+        ):
+            Device(renamed, tmp_path / "other", pin=asked.fingerprint.hex())
+        assert not (tmp_path / "other").exists()
+        Device(renamed, tmp_path / renamed.name)
+
+
+def test_a_folder_is_no_file_of_a_device(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError):
+        Device(survey(MEMOIZED), tmp_path)
+
+
+@pytest.mark.parametrize("max_eps", [-1.0, math.nan, math.inf, True, "2"])
+def test_a_maximum_that_is_no_number_of_nats_is_refused(max_eps: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_eps must be a number in"):
+        Device(survey(MEMOIZED), tmp_path / "answers", max_eps=max_eps)
