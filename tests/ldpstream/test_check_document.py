@@ -17,7 +17,7 @@ from tests.docs.check_schema import SCHEMA, check_schema
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 CHANCE = re.compile(r"(?:at most |> )?\d+(?:\.\d+)? %")
-LOSS = re.compile(r"\((?:[a-z]+ )?(eps_\w+) = ([\d.e+-]+|inf)\)|([\d.]+) nats")
+LOSS = re.compile(r"\((?:[a-z]+ )?(eps_\w+) = ([\d.e+-]+|inf)\)|([\d.]+) nats?")
 
 
 def document_of(path: Path) -> dict[str, Any]:
