@@ -26,12 +26,13 @@ Row = Any  # a symbol, a list of bits, or a pair of function and symbol
 class ForeignDevice:
     """A correct device. A subclass overrides one method and is a device with one fault."""
 
-    def __init__(self, survey: Survey, random: Random) -> None:
-        self.survey, self.random = survey, random
+    def __init__(self, survey: Survey, random: Random, levels: list[int] | None = None, identity: int = 0) -> None:
+        self.survey, self.random, self.identity = survey, random, identity
         self.memos: dict[tuple[int, int], Row] = {}
         self.sent: dict[tuple[int, int], tuple[bytes, str]] = {}
         self.made = [0] * len(survey.attributes)
-        self.level = [random.randrange(len(mechanisms)) for mechanisms in survey.mechanisms]
+        self.level = list(levels or [0] * len(survey.mechanisms))
+        self.cohort = 0 if survey.cohort is None else identity % len(survey.cohort.values)
         self.mechanisms = [m[level].device for m, level in zip(survey.mechanisms, self.level, strict=True)]
         self.sampled = self.sample(len(self.mechanisms))
         self.functions = [self.function(m) for m in self.mechanisms]
@@ -70,7 +71,7 @@ class ForeignDevice:
     def first(self, a: int, value: int, step: int) -> tuple[bytes, str]:
         self.made[a] += 1
         row = self.row(a, self.encoded(a, value), step)
-        envelope = seal(self.survey, a, self.level[a], step, _packed(self.mechanisms[a], row))
+        envelope = seal(self.survey, a, self.level[a], step, _packed(self.mechanisms[a], row), self.cohort)
         self.sent[a, step] = envelope, self.key(envelope)
         return self.sent[a, step]
 
@@ -149,13 +150,21 @@ def _packed(m: Mechanism, row: Row) -> Any:
 
 
 def calls(survey: Survey, kind: type[ForeignDevice], n: int, steps: int = 4, seed: int = 1) -> Iterator[Call]:
-    """The calls of n devices: all attributes at all steps. A value changes in the middle and returns in the last quarter."""
-    random = Random(seed)
+    """The calls of n devices, two runs of each identity: all attributes at all steps.
+
+    A value changes in the middle and returns in the last quarter. Both runs of an identity have the same values and levels.
+    """
+    random, levels = Random(seed), [0] * len(survey.mechanisms)
     for number in range(n):
-        device = kind(survey, random)
+        identity, run = divmod(number, 2)
+        if run == 0:
+            levels = [random.randrange(len(mechanisms)) for mechanisms in survey.mechanisms]
+        device = kind(survey, random, levels, identity)
+        cohort = device.cohort
         for step in range(steps):
             for a, attribute in enumerate(survey.attributes):
-                value = (number + (steps // 2 <= step < 3 * steps // 4)) % attribute.k
+                value = (identity + (steps // 2 <= step < 3 * steps // 4)) % attribute.k
                 made = device.report(a, value, step)
                 place = f"device {number} step {step}"
-                yield Call(place, str(number), a, value, step, *(made or (None, None)))
+                envelope, key = made or (None, None)
+                yield Call(place, str(identity), a, value, step, envelope, key, levels[a], cohort, run)

@@ -53,6 +53,7 @@ from .faulty_devices import (
     WrongStep,
 )
 from .foreign_device import ForeignDevice, Row, calls
+from .leaking_devices import LEAKS
 
 SPACED = {"name": "GRR", "mechanism": "GRR", "eps": 2.0, "every_steps": 3, "lifetime_reports": 2}
 
@@ -104,13 +105,14 @@ def test_our_own_device_passes(seeded_devices: None) -> None:
     survey = one_question("L-GRR", k=4, eps_inf=3.0, eps_1=2.2)
 
     def own(folder: str) -> Iterator[Call]:
-        for number in range(360):
+        for number in range(440):
             path = Path(folder) / "device"
             device = Device(survey, path)
             for step in range(2):
-                device.report("zone", number % 4, step)
+                device.report("zone", number // 2 % 4, step)
             for made in device.waiting():
-                yield Call(f"device {number}", number, 0, number % 4, made.step, made.envelope, made.key)
+                identity, run = divmod(number, 2)
+                yield Call(f"device {number}", identity, 0, identity % 4, made.step, made.envelope, made.key, run=run)
             path.unlink()
 
     with TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
@@ -188,6 +190,13 @@ def test_every_fault_is_found(kind: type[ForeignDevice], survey: Survey, finding
     found = check_device(survey, calls(survey, kind, n, 9 if survey is PHASES else steps))
     assert any(finding in failure for failure in found.failures), found.failures
     assert not found.passed
+
+
+@pytest.mark.parametrize(("kind", "survey", "finding"), LEAKS, ids=lambda x: x.__name__ if isinstance(x, type) else None)
+def test_every_leak_is_found(kind: type[ForeignDevice], survey: Survey, finding: str) -> None:
+    n = {"BiasedCoins": 5000, "CoinsBiasedByTenPercent": 2000}.get(kind.__name__, 800)
+    failures = check_device(survey, calls(survey, kind, n, 8)).failures
+    assert any(finding in failure for failure in failures), failures
 
 
 @pytest.mark.parametrize("kind", [FreshKeyAtARetry, FreshReportAtARetry])

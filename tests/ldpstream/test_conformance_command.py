@@ -44,6 +44,8 @@ def line(**changes: Any) -> str:
         (line(envelope="0g"), "line 1: envelope must be hexadecimal digits, or null for no report"),
         (line(key=None), "line 1: a call with an envelope needs its key"),
         (line(envelop="00"), "line 1: Object contains unknown field `envelop`"),
+        (line(level="b"), "line 1: level must be the level that the program chose, one of L-GRR, got 'b'"),
+        (line(cohort="b"), "line 1: survey"),
         (line(envelope=None, key=None) + "\n[]", "line 2: Expected `object`, got `array`"),
     ],
 )
@@ -88,6 +90,7 @@ def written(folder: Path, kind: type[ForeignDevice], n: int) -> list[str]:
         json.dumps({
             "device": call.device, "attribute": "zone", "value": call.value, "step": call.step,
             "envelope": None if call.envelope is None else call.envelope.hex(), **({"key": call.key} if call.key else {}),
+            "run": call.run,
         })
         for call in calls(survey, kind, n)
     ]  # fmt: skip

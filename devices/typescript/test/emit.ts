@@ -17,19 +17,23 @@ const STEPS = 8;
 async function calls(survey: Survey, devices: number, seed: string): Promise<void> {
   const random = seeded(seed);
   const lines: string[] = [];
+  let values: [number, number][] = [];
   for (let n = 0; n < devices; n++) {
-    const levels = Object.fromEntries(survey.attributes.map(({ name, levels }) => [name, levels[n % levels.length]!.name]));
+    const [identity, run] = [n >> 1, n & 1]; // both runs of an identity have the same values and levels
+    const levels = Object.fromEntries(survey.attributes.map(({ name, levels }) => [name, levels[identity % levels.length]!.name]));
     const store = new MemoryStore();
-    const options = { levels, random, ...cohortOf(survey, n) };
+    const cohort = cohortOf(survey, identity);
+    const options = { levels, random, ...cohort };
     let device = await Device.open(survey, store, options);
-    const values = survey.attributes.map(({ k }) => [below(k, random), below(k, random)]);
+    if (!run) values = survey.attributes.map(({ k }) => [below(k, random), below(k, random)]);
     for (let step = 0; step < STEPS; step++) {
       for (let repeat = step % 4 === 3 ? 1 : 0; repeat >= 0; repeat--) {
         for (const [a, { name }] of survey.attributes.entries()) {
           const value = values[a]![Number(step >= STEPS / 2 && step < STEPS - 2)]!;
           const envelope = await device.report(name, value, step);
           const kept = device.known().find((report) => report.attribute === name && report.step === step);
-          const call = { device: n, attribute: name, value, step, envelope: envelope && toHex(envelope) };
+          const chosen = { level: levels[name], ...cohort, run };
+          const call = { device: identity, attribute: name, value, step, envelope: envelope && toHex(envelope), ...chosen };
           lines.push(JSON.stringify(kept ? { ...call, key: kept.key } : call));
         }
         if (repeat) device = await Device.open(survey, store, options);

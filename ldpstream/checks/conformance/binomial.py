@@ -1,8 +1,8 @@
 """Exact binomial tests of many counts at once.
 
 Every test compares a count of successes with its binomial distribution under the claim. The two-sided p-value is twice the
-smaller tail, so a p-value of at most a has probability at most a. The error probability is divided evenly among all tests
-(Bonferroni). The tests may depend on one another.
+smaller tail, so a p-value of at most a has probability at most a. The error probability is divided evenly among all checks, and
+within a check among its tests (Bonferroni). The tests may depend on one another.
 """
 
 import math
@@ -17,6 +17,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 POWER = 0.9
 CELLS = 256  # a uniform number with more outcomes is tested in groups of outcomes
 GROUPS = 64
+VALUE_GROUPS = 16  # for the dependence of a number on a value, each of them in at most this number of groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,18 @@ def uniform(place: str, check: str, numbers: IntArray, n: int) -> BinomialCounts
     cells, sizes = np.diff(below), np.diff(edges)
     successes, shares = np.concatenate([cells, below[2:-1]]), np.concatenate([sizes, edges[2:-1]]) / n
     return counts(place, check, successes, np.full(successes.size, numbers.size), shares) if n > 1 else _none(place, check)
+
+
+def uniform_given(place: str, check: str, numbers: IntArray, n: int, values: IntArray, k: int) -> BinomialCounts:
+    """Counts of numbers that the claim makes uniform in [0, n), whatever the value in [0, k): of each number for each value.
+
+    Neighbouring numbers and values form at most `VALUE_GROUPS` groups.
+    """
+    columns, rows = min(n, VALUE_GROUPS), min(k, VALUE_GROUPS)
+    shares = np.bincount(np.arange(n) * columns // n) / n
+    seen = np.bincount(values * rows // k * columns + numbers * columns // n, minlength=rows * columns).reshape(rows, columns)
+    check = f"{check}, for each value"
+    return counts(place, check, seen, seen.sum(axis=1)[:, None], shares) if n > 1 else _none(place, check)
 
 
 def _none(place: str, check: str) -> BinomialCounts:

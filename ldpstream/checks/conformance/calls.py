@@ -29,6 +29,9 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     step: int
     envelope: str | None
     key: str | None = None
+    level: str | None = None
+    cohort: str | None = None
+    run: int = 0
 
 
 class Call(NamedTuple):
@@ -36,12 +39,14 @@ class Call(NamedTuple):
 
     Attributes:
         place: file and line.
-        device: name of the device, unique within the files.
+        device: name of the device; what the program gave to the device as its identity.
         attribute: index of the attribute in the survey.
         value: index of the true value.
         step: time step.
         envelope: the envelope that the device returned; None if the device made no report.
         key: the envelope's idempotency key.
+        level, cohort: the indices of the level and cohort that the program chose.
+        run: number of the run. The same device in another run has a fresh store.
     """
 
     place: str
@@ -51,6 +56,9 @@ class Call(NamedTuple):
     step: int
     envelope: bytes | None
     key: str | None
+    level: int = 0
+    cohort: int = 0
+    run: int = 0
 
 
 def read_calls(survey: Survey, path: Path) -> Iterator[Call]:
@@ -83,12 +91,23 @@ def _call(survey: Survey, place: str, line: _Line) -> Call:
         raise ValueError(f"value must be the index of a value of {line.attribute}, 0 to {k - 1}")
     if not 0 <= line.step <= MAX_STEP:
         raise ValueError(f"step must be 0 to {MAX_STEP}, got {line.step}")
+    chosen = _level(survey, attribute, line.level), survey.cohort_index(line.cohort), line.run
     if line.envelope is None:
-        return Call(place, line.device, attribute, line.value, line.step, None, None)
+        return Call(place, line.device, attribute, line.value, line.step, None, None, *chosen)
     if line.key is None:
         raise ValueError("a call with an envelope needs its key")
     try:
         envelope = bytes.fromhex(line.envelope)
     except ValueError:
         raise ValueError("envelope must be hexadecimal digits, or null for no report") from None
-    return Call(place, line.device, attribute, line.value, line.step, envelope, line.key)
+    return Call(place, line.device, attribute, line.value, line.step, envelope, line.key, *chosen)
+
+
+def _level(survey: Survey, attribute: int, name: str | None) -> int:
+    """The index of the chosen level, which a line may leave out if there is only one."""
+    names = [level.name for level in survey.attributes[attribute].levels]
+    if name is None and len(names) == 1:
+        return 0
+    if name not in names:
+        raise ValueError(f"level must be the level that the program chose, one of {', '.join(names)}, got {name!r}")
+    return names.index(name)

@@ -4,33 +4,67 @@ from itertools import pairwise
 
 import numpy as np
 
-from ldpstream.checks.conformance.binomial import BinomialCounts, by_probability, counts, uniform
+from ldpstream.checks.conformance.binomial import VALUE_GROUPS, BinomialCounts, by_probability, counts, uniform, uniform_given
+from ldpstream.checks.conformance.rows import pairs
 from ldpstream.checks.conformance.rules import CheckedCalls, Rows
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Survey
 
+SAMPLED, PHASE = "sampled attribute", "phase"
+
 
 def choice_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     """Compares the sampled attributes, phases, dependence between attributes, and the bits of keys with the claim."""
-    bits = np.unpackbits(observed.keys, axis=1)
     return [
-        uniform("all devices", "sampled attribute", observed.sampled, len(survey.attributes)),
+        *_sampled(survey, observed),
         *_phases(survey, observed),
         *_attributes_together(survey, observed.rows),
-        counts("all envelopes", "bits of keys, for each bit", bits.sum(axis=0), len(bits), 0.5),
+        *_keys(survey, observed),
     ]
+
+
+def _sampled(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
+    """The attribute that a device answers, also given the first value of each attribute."""
+    devices, sampled = observed.sampled.T
+    d = len(survey.attributes)
+    found = [uniform("all devices", SAMPLED, sampled, d)]
+    for a, attribute in enumerate(survey.attributes):
+        found.append(uniform_given(attribute.name, SAMPLED, sampled, d, observed.values[devices, a], attribute.k))
+    return found
+
+
+def _keys(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
+    """The bits of keys: alone, in two keys of a device, and given the value."""
+    bits = np.unpackbits(observed.keys, axis=1)
+    devices, attributes, values = observed.key_calls.T
+    first, second = pairs(devices)
+    equal = (bits[first] == bits[second]).sum(axis=0)
+    found = [
+        counts("all envelopes", "bits of keys, for each bit", bits.sum(axis=0), len(bits), 0.5),
+        counts("all envelopes", "equal bits of a device's first two keys, for each bit", equal, first.size, 0.5),
+    ]
+    for a, attribute in enumerate(survey.attributes):
+        groups = min(attribute.k, VALUE_GROUPS)
+        mine = attributes == a
+        group = values[mine] * groups // attribute.k
+        seen = np.array([bits[mine][group == g].sum(axis=0, dtype=np.int64) for g in range(groups)])
+        number = np.bincount(group, minlength=groups)[:, None]
+        found.append(counts(attribute.name, "bits of keys, for each bit and value", seen, number, 0.5))
+    return found
 
 
 def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     found = []
     for (a, level), phases in observed.phases.items():
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
-        found.append(uniform(place, "phase", phases[:, 1], survey.mechanisms[a][level].every_steps))
+        w, values = survey.mechanisms[a][level].every_steps, observed.values[phases[:, 0], a]
+        found += [uniform(place, PHASE, phases[:, 1], w)]
+        found += [uniform_given(place, PHASE, phases[:, 1], w, values, survey.attributes[a].k)]
     for (first, one), (second, two) in pairwise(sorted(observed.phases.items())):
         w = survey.mechanisms[first[0]][first[1]].every_steps
         if first[0] == second[0] or w != survey.mechanisms[second[0]][second[1]].every_steps:
             continue
-        left, right = _joined(one[:, 0], two[:, 0])
+        left, right = joined(one[:, 0], two[:, 0])
         place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
         found.append(counts(place, "equal phases", (one[left, 1] == two[right, 1]).sum(), left.size, 1 / w))
     return found
@@ -44,7 +78,7 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
         if first[0] == second[0] or survey.collection == "smp":
             continue
         i, j = (np.unique(reports.devices, return_index=True)[1] for reports in (one, two))
-        left, right = _joined(one.devices[i], two.devices[j])
+        left, right = joined(one.devices[i], two.devices[j])
         i, j = i[left], j[right]
         both = m1.supports(one.rows[i], one.values[i]) & m2.supports(two.rows[j], two.values[j])
         d = m1.fakes
@@ -61,6 +95,6 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
     return found
 
 
-def _joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
+def joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
     """The positions of the devices that are in both arrays; each array has a device once."""
     return np.intersect1d(left, right, assume_unique=True, return_indices=True)[1:]

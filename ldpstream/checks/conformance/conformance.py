@@ -1,10 +1,11 @@
 """The conformance check of a foreign device: is its behaviour that of the survey's devices?
 
-A correct device fails with probability at most `FALSE_ALARM`: half of it is divided evenly among the binomial tests, the other
-half among the audited losses. The rules have no false alarms.
+A correct device fails with probability at most `FALSE_ALARM`: half of it is divided evenly among the checks, and within a check
+among its binomial tests, the other half among the audited losses. The rules have no false alarms.
 
 A sample is large enough for a verdict if, for each attribute and level, single tests detect two faults with probability 0.9:
-p that is a quarter of p - q too small, and (for memoized levels) a fresh memo for every report.
+p that is a quarter of p - q too small, and (for memoized levels) a fresh memo for every report. It also needs calls that show
+the choices of devices, and devices with two runs.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,11 @@ import numpy as np
 
 from ldpstream.checks.conformance.binomial import BinomialCounts, detectable, trials_needed
 from ldpstream.checks.conformance.calls import Call, ConformanceError
-from ldpstream.checks.conformance.choices import choice_counts
+from ldpstream.checks.conformance.choices import PHASE, SAMPLED, choice_counts
 from ldpstream.checks.conformance.privacy import Bound, audit_rows
 from ldpstream.checks.conformance.rows import FIRST_TWO, HELD, channel_counts
 from ldpstream.checks.conformance.rules import Fault, check_rules
+from ldpstream.checks.conformance.runs import TWO_RUNS, run_counts
 from ldpstream.surveys import Survey
 
 FALSE_ALARM = 0.001
@@ -66,7 +68,7 @@ class Conformance:
         tested: the tests of the distribution.
         bounds: the audited losses.
         false_alarm: probability that a correct device fails, at most.
-        test_alpha: error probability of one binomial test.
+        check_alpha: error probability of one check, divided evenly among its tests.
     """
 
     calls: int
@@ -76,7 +78,7 @@ class Conformance:
     tested: list[Tested]
     bounds: list[Bound]
     false_alarm: float
-    test_alpha: float
+    check_alpha: float
 
     @property
     def failures(self) -> list[str]:
@@ -102,14 +104,15 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     observed = check_rules(survey, calls)
     if not observed.calls:
         raise ConformanceError("there are no calls")
-    groups, bounds = choice_counts(survey, observed), []
+    groups, bounds = [*choice_counts(survey, observed), *run_counts(survey, observed)], []
     for (a, level), rows in sorted(observed.rows.items()):
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
         m = survey.mechanisms[a][level]
         groups += channel_counts(place, m, rows)
         bounds += audit_rows(place, m, rows, FALSE_ALARM / 2 / sum(map(len, survey.mechanisms)))
-    alpha = FALSE_ALARM / 2 / max(sum(group.trials.size for group in groups), 1)
-    tested = [_tested(group, alpha) for group in groups if group.trials.size]
+    groups = [group for group in groups if group.trials.size]
+    alpha = FALSE_ALARM / 2 / max(len(groups), 1)
+    tested = [_tested(group, alpha / group.trials.size) for group in groups]
     devices = np.unique(np.concatenate([rows.devices for rows in observed.rows.values()])).size if observed.rows else 0
     n_reports = sum(rows.values.size for rows in observed.rows.values())
     found = Conformance(observed.calls, devices, n_reports, observed.faults, tested, bounds, FALSE_ALARM, alpha)
@@ -137,13 +140,18 @@ def _require_enough(survey: Survey, found: Conformance) -> None:
             _require(found, place, HELD, "independent reports")
             if m.memoized:
                 _require(found, place, FIRST_TWO, "repeated reports of one value by one device")
+            if m.every_steps > 1 and not any(one.place == place and one.check == PHASE for one in found.tested):
+                raise ConformanceError(f"no fault found, but no device was asked for {place} at every phase")
+    if survey.collection == "smp" and len(survey.attributes) > 1 and not any(one.check == SAMPLED for one in found.tested):
+        raise ConformanceError("no fault found, but no device was asked for every attribute at every phase")
+    _require(found, "", TWO_RUNS, "devices with two runs")
 
 
 def _require(found: Conformance, place: str, check: str, what: str) -> None:
     """Raises the error if no test of this check has the trials that it needs."""
-    tests = [one for one in found.tested if one.place == place and one.check.startswith(check)]
+    tests = [one for one in found.tested if place in ("", one.place) and one.check.startswith(check)]
     having = [(one.trials, one.needed) for one in tests if one.needed]
     if not any(trials >= needed for trials, needed in having):
         trials, needed = min(having, key=lambda one: one[1] / one[0], default=(0, 0))
         known = f": {trials:,}, needs about {needed:,}" if having else ""
-        raise ConformanceError(f"no fault found, but too few {what} of {place} for a verdict{known}")
+        raise ConformanceError(f"no fault found, but too few {what}{f' of {place}' if place else ''} for a verdict{known}")

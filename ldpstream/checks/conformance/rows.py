@@ -14,7 +14,7 @@ with probability 1 - 1/d, and every formula is the mixture. The chances of a mec
 
 import numpy as np
 
-from ldpstream.checks.conformance.binomial import CELLS, BinomialCounts, by_probability, counts, uniform
+from ldpstream.checks.conformance.binomial import CELLS, BinomialCounts, by_probability, counts, uniform, uniform_given
 from ldpstream.checks.conformance.rules import Rows
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -72,8 +72,13 @@ def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
     return np.asarray((own + (m.fakes - 1) * fake) / m.fakes)
 
 
+def held_chances(m: Mechanism) -> FloatArray:
+    """(k,) the probability for each value that a report of a device with this value supports it."""
+    return _mixed(m, m.device.support_chances())
+
+
 def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
-    yes, expected = m.supports(fresh.rows, fresh.values), _mixed(m, m.device.support_chances())
+    yes, expected = m.supports(fresh.rows, fresh.values), held_chances(m)
     by_value, hits = (np.bincount(v, minlength=m.k) for v in (fresh.values, fresh.values[yes]))
     weaker = expected - m.device.contrast / m.fakes / SIGNAL_SHARE
     return [
@@ -89,9 +94,20 @@ def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]
     support = m.device.support(m.device.tabulate(fresh.rows)) - np.bincount(own, minlength=m.k)
     trials = fresh.values.size - np.bincount(fresh.values, minlength=m.k)
     found = [counts(place, "reports that support another value, for each value", support, trials, m.q)]
+    if m.k**2 <= CELLS:
+        found.append(
+            counts(place, "reports that support another value, for each pair of values", *_pairs_of_values(m, fresh), m.q)
+        )
     if m.independent_bits and m.fakes == 1:
         found.append(counts(place, "bits of other values that are set", support.sum(), trials.sum(), m.q))
     return found
+
+
+def _pairs_of_values(m: Mechanism, fresh: Rows) -> tuple[IntArray, IntArray]:
+    """For the device's value and another value: the supports of the other value, and the reports."""
+    seen = np.array([m.device.support(m.device.tabulate(fresh.rows[fresh.values == v])) for v in range(m.k)])
+    trials = np.bincount(fresh.values, minlength=m.k)[:, None] * (1 - np.eye(m.k, dtype=np.int64))
+    return np.where(trials > 0, seen, 0), trials
 
 
 def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
@@ -107,11 +123,13 @@ def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 
 def _functions(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
     kept = m.n_enrolments > 1
-    hashed = m.functions((one_of_each(reports) if kept else reports).rows)
+    chosen = one_of_each(reports) if kept else reports
+    hashed = m.functions(chosen.rows)
     if hashed is None:
         return []
     numbers, n = hashed
-    found = [uniform(place, "number of the hash function", numbers, n)]
+    check = "number of the hash function"
+    found = [uniform(place, check, numbers, n), uniform_given(place, check, numbers, n, chosen.values, m.k)]
     if not kept:
         first, second = pairs(reports.devices)
         same = (numbers[first] == numbers[second]).sum()

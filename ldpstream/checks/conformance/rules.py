@@ -75,6 +75,8 @@ class Rows:
 class _Asked:
     """One device and attribute, in the course of the calls."""
 
+    chosen: int  # the level that the program chose
+    value: int  # of the first call
     level: int = -1
     steps: dict[int, tuple[bytes | None, str | None]] = field(default_factory=dict)
     reported: list[int] = field(default_factory=list)
@@ -91,17 +93,23 @@ class CheckedCalls:
         calls: number of calls.
         faults: the broken rules.
         rows: the accepted reports, by attribute and level.
-        keys: (n, 16) uint8, the keys of the accepted envelopes.
-        sampled: (n,) the attribute that each device answers, for devices that the calls show to answer one (smp).
+        keys: (n, 16) uint8, the keys of the envelopes.
+        key_calls: (n, 3) device, attribute and value of each key's envelope.
+        sampled: (n, 2) device and the attribute that it answers, for devices that the calls show to answer one (smp).
         phases: for each attribute and level with `every_steps` > 1, the device and its phase, (n, 2).
+        values: (devices, attributes) value of the first call; -1 without a call.
+        twins: (n, 2) devices of the first two runs of one device.
     """
 
     calls: int
     faults: list[Fault]
     rows: dict[tuple[int, int], Rows]
     keys: Reports
+    key_calls: IntArray
     sampled: IntArray
     phases: dict[tuple[int, int], IntArray]
+    values: IntArray
+    twins: IntArray
 
 
 class _Rules:
@@ -110,17 +118,17 @@ class _Rules:
     def __init__(self, survey: Survey) -> None:
         self.survey, self.calls = survey, 0
         self.faults = Faults()
-        self.numbers: dict[str | int, int] = {}
+        self.numbers: dict[tuple[str | int, int], int] = {}
         self.asked: dict[tuple[int, int], _Asked] = {}
         self.kept: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         self.payloads: dict[tuple[int, int], list[bytes]] = {}
-        self.keys: dict[bytes, None] = {}
+        self.keys: dict[bytes, tuple[int, int, int]] = {}
         self.linked: set[bytes] = set()
 
     def see(self, call: Call) -> None:
         self.calls += 1
-        device = self.numbers.setdefault(call.device, len(self.numbers))
-        asked = self.asked.setdefault((device, call.attribute), _Asked())
+        device = self.numbers.setdefault((call.device, call.run), len(self.numbers))
+        asked = self.asked.setdefault((device, call.attribute), _Asked(call.level, call.value))
         if call.step in asked.steps:
             if asked.steps[call.step] != (call.envelope, call.key):
                 self.faults.add("a repeated call for a step must return the same envelope and key", call.place)
@@ -138,7 +146,7 @@ class _Rules:
             self.faults.add("a key, or its first 8 bytes, belongs to another envelope", call.place)
         else:
             self.linked.add(key[:LINKED_BYTES])
-            self.keys[key] = None
+            self.keys[key] = device, call.attribute, call.value
         try:
             envelope = check_envelope(self.survey, call.envelope, self.survey.opens_ms(call.step))
         except Rejected as rejected:
@@ -146,6 +154,10 @@ class _Rules:
             return
         if (envelope.attribute, envelope.step) != (call.attribute, call.step):
             self.faults.add("the envelope has another attribute or step than the call", call.place)
+        elif envelope.level != call.level:
+            self.faults.add("the envelope has another level than the program chose", call.place)
+        elif envelope.cohort != call.cohort:
+            self.faults.add("the envelope has another cohort than the program chose", call.place)
         elif envelope.n != 1:
             self.faults.add("an envelope of a device must have one report", call.place)
         else:
@@ -185,19 +197,28 @@ class _Rules:
             joined = np.frombuffer(b"".join(self.payloads[pane]), dtype.base).reshape(-1, *dtype.shape)
             rows[pane] = Rows(array[:, 0], array[:, 1], array[:, 2], joined)
         keys = np.frombuffer(b"".join(self.keys), np.uint8).reshape(-1, IDEMPOTENCY_KEY_BYTES)
-        return CheckedCalls(self.calls, self.faults.all(), rows, keys, sampled, self._phases())
+        key_calls = np.array(list(self.keys.values()), np.int64).reshape(-1, 3)
+        phases, values, twins = self._phases(), self._values(), self._twins()
+        return CheckedCalls(self.calls, self.faults.all(), rows, keys, key_calls, sampled, phases, values, twins)
 
-    def _widest(self, attribute: int, level: int) -> int:
-        """`every_steps` of the level; the largest of the attribute if no report shows the level."""
-        mechanisms = self.survey.mechanisms[attribute]
-        return mechanisms[level].every_steps if level >= 0 else max(m.every_steps for m in mechanisms)
+    def _values(self) -> IntArray:
+        values = np.full((len(self.numbers), len(self.survey.attributes)), -1, np.int64)
+        for place, asked in self.asked.items():
+            values[place] = asked.value
+        return values
+
+    def _twins(self) -> IntArray:
+        runs: dict[str | int, list[int]] = {}
+        for (name, _), number in self.numbers.items():
+            runs.setdefault(name, []).append(number)
+        return np.array([numbers[:2] for numbers in runs.values() if len(numbers) > 1], np.int64).reshape(-1, 2)
 
     def _whole_cycle(self, device: int, attribute: int) -> bool:
         """True if the calls include every phase, so that a device that answers the attribute has reported."""
         asked = self.asked.get((device, attribute))
         if asked is None:
             return False
-        width = self._widest(attribute, asked.level)
+        width = self.survey.mechanisms[attribute][asked.chosen].every_steps
         return len({step % width for step in asked.steps if not self.survey.ended(step)}) == width
 
     def _silence(self) -> None:
@@ -216,26 +237,26 @@ class _Rules:
 
     def _sampled(self) -> IntArray:
         if self.survey.collection != "smp":
-            return np.zeros(0, np.int64)
+            return np.zeros((0, 2), np.int64)
         found, everything = [], range(len(self.survey.attributes))
-        for name, device in self.numbers.items():
+        for (name, _), device in self.numbers.items():
             answered = [a for a in everything if (asked := self.asked.get((device, a))) and asked.answered]
             if len(answered) > 1:
                 self.faults.add("under smp a device must answer one attribute only", f"device {name}")
             elif all(self._whole_cycle(device, a) for a in everything):
                 if answered:
-                    found.append(answered[0])
+                    found.append((device, answered[0]))
                 else:
                     self.faults.add("under smp a device must answer one attribute", f"device {name}")
-        return np.array(found, np.int64)
+        return np.array(found, np.int64).reshape(-1, 2)
 
     def _phases(self) -> dict[tuple[int, int], IntArray]:
         found: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for (device, attribute), asked in self.asked.items():
             if asked.reported and self._whole_cycle(device, attribute):
-                width = self._widest(attribute, asked.level)
+                width = self.survey.mechanisms[attribute][asked.chosen].every_steps
                 if width > 1:
-                    found.setdefault((attribute, asked.level), []).append((device, asked.reported[0] % width))
+                    found.setdefault((attribute, asked.chosen), []).append((device, asked.reported[0] % width))
         return {pane: np.array(phases, np.int64) for pane, phases in found.items()}
 
 

@@ -27,6 +27,9 @@ type call struct {
 	Step      int64   `json:"step"`
 	Envelope  *string `json:"envelope"`
 	Key       string  `json:"key,omitempty"`
+	Level     string  `json:"level"`
+	Cohort    string  `json:"cohort,omitempty"`
+	Run       int     `json:"run"`
 }
 
 var random io.Reader = rand.Reader
@@ -70,30 +73,43 @@ func value(a *ldpdevice.Attribute, i int64) (int64, any) {
 	return i, i
 }
 
-// enrol makes the number-th device; all levels occur about equally often.
-func enrol(survey *ldpdevice.Survey, store ldpdevice.Store, number int) (*ldpdevice.Device, error) {
+// levelsOf chooses the levels of the number-th device; all levels occur about equally often.
+func levelsOf(survey *ldpdevice.Survey, number int) map[string]string {
 	levels, place := map[string]string{}, number
 	for _, a := range survey.Canonical.Attribute {
 		levels[a.Name] = a.Level[place%len(a.Level)].Name
 		place /= len(a.Level)
 	}
-	device, err := ldpdevice.Enrol(survey, store, random, levels)
+	return levels
+}
+
+// cohortOf chooses the cohort of the number-th device; all cohorts occur about equally often.
+func cohortOf(survey *ldpdevice.Survey, number int) string {
+	if survey.Canonical.Cohort == nil {
+		return ""
+	}
+	return survey.Canonical.Cohort.Values[number%len(survey.Canonical.Cohort.Values)]
+}
+
+// enrol makes the number-th device.
+func enrol(survey *ldpdevice.Survey, store ldpdevice.Store, number int) (*ldpdevice.Device, error) {
+	device, err := ldpdevice.Enrol(survey, store, random, levelsOf(survey, number))
 	if err == nil {
 		err = setCohort(survey, device, number)
 	}
 	return device, err
 }
 
-// setCohort gives the number-th device its cohort; all cohorts occur about equally often.
+// setCohort gives the number-th device its cohort.
 func setCohort(survey *ldpdevice.Survey, device *ldpdevice.Device, number int) error {
 	if survey.Canonical.Cohort == nil {
 		return nil
 	}
-	return device.SetCohort(survey.Canonical.Cohort.Values[number%len(survey.Canonical.Cohort.Values)])
+	return device.SetCohort(cohortOf(survey, number))
 }
 
 // live writes all calls. A device keeps its value for half of the steps, changes it, and returns to it at the last step.
-// Every second device repeats each call after a restart.
+// Each device has two runs, with fresh stores. Every second device repeats each call after a restart.
 func live(survey *ldpdevice.Survey, devices int, steps int64, path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -101,8 +117,8 @@ func live(survey *ldpdevice.Survey, devices int, steps int64, path string) error
 	}
 	buffer := bufio.NewWriter(file)
 	lines := json.NewEncoder(buffer)
-	for number := range devices {
-		store := &ldpdevice.Memory{}
+	for run := range devices {
+		number, store := run/2, &ldpdevice.Memory{}
 		device, err := enrol(survey, store, number)
 		for step := int64(0); err == nil && step < steps; step++ {
 			for repeat := 0; repeat < 1+number%2; repeat++ {
@@ -117,7 +133,9 @@ func live(survey *ldpdevice.Survey, devices int, steps int64, path string) error
 						if step >= steps/2 && step < steps-1 {
 							change = 1
 						}
-						err = report(lines, device, &survey.Canonical.Attribute[i], i, number, int64(number)+change, step)
+						err = report(lines, device, &survey.Canonical.Attribute[i], i, int64(number)+change, step,
+							call{Device: number, Level: levelsOf(survey, number)[survey.Canonical.Attribute[i].Name],
+								Cohort: cohortOf(survey, number), Run: run % 2})
 					}
 				}
 			}
@@ -129,10 +147,10 @@ func live(survey *ldpdevice.Survey, devices int, steps int64, path string) error
 	return errors.Join(buffer.Flush(), file.Close())
 }
 
-func report(lines *json.Encoder, device *ldpdevice.Device, a *ldpdevice.Attribute, i, number int, v, step int64) error {
+func report(lines *json.Encoder, device *ldpdevice.Device, a *ldpdevice.Attribute, i int, v, step int64, line call) error {
 	index, given := value(a, v)
 	sealed, err := device.Report(i, given, step)
-	line := call{Device: number, Attribute: a.Name, Value: index, Step: step}
+	line.Attribute, line.Value, line.Step = a.Name, index, step
 	if err == nil && sealed != nil {
 		envelope := hex.EncodeToString(sealed.Envelope)
 		line.Envelope, line.Key = &envelope, sealed.Key
