@@ -1,4 +1,4 @@
-"""The commands `services` and `try`, which run Kafka and Redis on this machine."""
+"""The commands `try`, which runs a service with simulated devices on this machine, and `services`: Kafka and Redis."""
 
 import signal
 from collections.abc import Iterator
@@ -59,11 +59,14 @@ def try_command(
     data: DataFile = None,
     first_step: FirstStep = None,
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step, in seconds")] = 5,
+    on_kafka: Annotated[
+        bool, typer.Option("--services", help="run Kafka, Redis, an agent, the estimator and the gateway instead of `serve`")
+    ] = False,
 ) -> None:
-    """Run the real pipeline on this machine: Kafka, Redis, an agent, the estimator with its page, the gateway, devices.
+    """Run `serve` on this machine, and simulated devices that report to it.
 
-    The ports are those of LDPSTREAM_PAGE_PORT, LDPSTREAM_GATEWAY_PORT, LDPSTREAM_KAFKA and LDPSTREAM_REDIS; a taken port is
-    replaced.
+    The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT, with --services also those of LDPSTREAM_KAFKA and
+    LDPSTREAM_REDIS; a taken port is replaced.
     """
     survey, settings = load_survey(survey_file), load_settings()
     if data is not None:
@@ -74,7 +77,7 @@ def try_command(
     devices += [] if first_step is None else ["--first-step", str(first_step)]
     devices += [] if data is None else ["--data", str(data.absolute())]
     with until_ctrl_c(), _temporary() as folder:
-        Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell).run()
+        Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell, on_kafka).run()
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def watch(nodes: Sequence[Node]) -> Never:
 
 
 class Trial:
-    """The pipeline of `ldpstream try`: Kafka, Redis, agent, estimator with page, gateway, and simulated devices.
+    """The pipeline of `ldpstream try`: the service on one machine or the services, and simulated devices.
 
     Args:
         survey_file: the survey; the trial runs a rehearsal of it.
@@ -143,13 +143,15 @@ class Trial:
         folder: an existing empty folder for data and logs.
         wanted: the ports to use, if they are free.
         tell: receives lines for the user.
+        on_kafka: True to run Kafka, Redis, agent, estimator and gateway instead of `ldpstream serve`.
     """
 
     def __init__(
-        self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, wanted: Ports, tell: Tell
-    ) -> None:
+        self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, wanted: Ports, tell: Tell,
+        on_kafka: bool = False,
+    ) -> None:  # fmt: skip
         self._source, self._step_seconds, self._devices = survey_file, step_seconds, list(devices)
-        self._folder, self._wanted, self._tell = folder, wanted, tell
+        self._folder, self._wanted, self._tell, self._on_kafka = folder, wanted, tell, on_kafka
 
     def run(self) -> Never:
         """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends every process.
@@ -158,27 +160,34 @@ class Trial:
             NodeError: if a process does not start, or ends early.
         """
         with ExitStack() as stack:
-            running = stack.enter_context(services(self._folder, self._wanted, self._tell))
+            running = stack.enter_context(services(self._folder, self._wanted, self._tell)) if self._on_kafka else None
             page = chosen_port("the page", self._wanted.page, self._tell)
             gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
             now = self._folder / "now.toml"
             rehearse(self._source, now, self._step_seconds, time.time())
-            settings = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+            settings = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+            settings |= {} if running is None else running.settings
 
             def command(*arguments: str, port: int | None = None) -> CommandNode:
                 node: CommandNode = stack.enter_context(CommandNode(arguments, settings, self._folder, port))
                 return node
 
-            self._tell("An agent, the estimator and the gateway start …")
-            commands = [command("agent", str(now)), command("estimate", str(now), port=page)]
-            commands.append(command("gateway", str(now), port=gateway))
+            nodes: list[Node] = []
+            if running is None:
+                self._tell("The service starts …")
+                commands = [command("serve", str(now), "--data", str(self._folder / "data"), port=page)]
+            else:
+                self._tell("An agent, the estimator and the gateway start …")
+                nodes += [running.kafka, running.redis]
+                commands = [command("agent", str(now)), command("estimate", str(now), port=page)]
+                commands.append(command("gateway", str(now), port=gateway))
             stack.callback(_tell_to_end, commands)  # so that they end at the same time
             for node in commands:
                 node.wait_until_ready()
             devices = command("produce", str(now), *self._devices, "--gateway", f"http://{LOOPBACK}:{gateway}")
             self._tell(f"The live page: http://{LOOPBACK}:{page}/")
             self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
-            self._watch(page, [running.kafka, running.redis, *commands], devices)
+            self._watch(page, [*nodes, *commands], devices)
 
     def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
         """Tells every published step that has reports, the devices' own lines, and the end of the devices."""

@@ -1,4 +1,4 @@
-"""`ldpstream try` runs the whole pipeline with a real Kafka and a real Redis, and leaves nothing behind."""
+"""`ldpstream try` runs the service or, with a real Kafka and a real Redis, the services, and leaves nothing behind."""
 
 import os
 import signal
@@ -41,14 +41,22 @@ def command_line(pid: int) -> str:
         return ""
 
 
+SERVICES = ("kafka.Kafka", "redis-server", " agent ", " estimate ", " gateway ", " produce ")
+
+
 @pytest.fixture
-def running(kernels: None, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
-    if reason := missing():
+def options() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
+    if options and (reason := missing()):
         give_up(reason)
     page, gateway = free_ports(2)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
     env |= {"LDPSTREAM_PAGE_PORT": str(page), "LDPSTREAM_GATEWAY_PORT": str(gateway)}
-    command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3"]
+    command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3", *options]
     with (tmp_path / "out").open("wb") as out:
         process = start(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
     yield process, page, gateway
@@ -56,9 +64,12 @@ def running(kernels: None, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[by
     process.wait(PATIENCE_S)
 
 
+@pytest.mark.parametrize(
+    ("options", "names"), [([], (" serve ", " produce ")), (["--services"], SERVICES)], ids=["serve", "services"]
+)
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
 def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
-    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path
+    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     trial, page, gateway = running
 
@@ -74,9 +85,8 @@ def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
     assert b"<html" in (get(page, "/") or b"")
     assert get(gateway, "/ready") is not None
     started = children(trial.pid)
-    names = ("kafka.Kafka", "redis-server", " agent ", " estimate ", " gateway ", " produce ")
-    assert [sum(name in line for line in started.values()) for name in names] == [1] * 6, started
-    assert len(started) == 6
+    assert [sum(name in line for line in started.values()) for name in names] == [1] * len(names), started
+    assert len(started) == len(names)
     folder = Path(os.readlink(f"/proc/{next(iter(started))}/cwd"))
     assert folder.is_relative_to(tempfile.gettempdir())
     trial.send_signal(signal.SIGINT)
