@@ -145,7 +145,7 @@ def test_a_report_that_was_counted_before_the_move_counts_once(site: Site, keys:
 
 
 def test_devices_report_and_retry_while_the_data_move(site: Site, figures: Figures) -> None:
-    """The counts of all steps equal a tally of the acknowledged reports; the estimates before the move stay as they were."""
+    """All published steps together have exactly the acknowledged reports; the estimates before the move stay as they were."""
     served, survey = site.served, site.survey
     devices = [Devices(survey, [served.gateway], seed) for seed in range(CLIENTS)]
     for device in devices:
