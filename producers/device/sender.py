@@ -1,6 +1,7 @@
 """Posts a device's reports to a gateway. Needs only the standard library."""
 
 import http.client
+import random
 import secrets
 import time
 import urllib.error
@@ -72,7 +73,9 @@ class Sender:
         """
         accepted, refused = 0, 0
         waits_s, statuses = list[float](), list[int]()
-        for report in self._device.waiting():
+        reports = self._device.waiting()
+        random.SystemRandom().shuffle(reports)  # the order of arrival then shows no order of steps or attributes
+        for report in reports:
             status, told_s = self._post(report)
             if status in (ACCEPTED, NEVER_COUNTS):
                 self._device.settle(report)
@@ -102,7 +105,12 @@ class Sender:
 
     def _post(self, report: Waiting) -> tuple[int, float]:
         """Makes one attempt. Returns the answer's status (0: no answer) and its `Retry-After` in seconds (0: none)."""
-        headers = {"Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key}
+        # the same User-Agent for all devices: the default names the Python version
+        headers = {
+            "User-Agent": "ldpstream",
+            "Content-Type": "application/vnd.ldpstream.envelope",
+            "Idempotency-Key": report.key,
+        }
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self._url, report.envelope, headers)

@@ -116,12 +116,12 @@ def test_the_weight_of_a_liar_in_the_readmes_survey() -> None:
 
 
 def test_the_numbers_of_hash_functions() -> None:
-    stated = re.findall(r"of ([\d ]+) for ([\d ]+) values", PLAIN)
-    assert len(stated) == 3
-    for functions, k in stated:
-        m = mechanism("L-OLH", k=int(k.replace(" ", "")), eps_inf=2.0, eps_1=1.0)
-        assert isinstance(m, LongitudinalHashing)
-        assert m.pool.size == int(functions.replace(" ", ""))
+    few, many = ([(k, mechanism("L-OLH", k=k, eps_inf=e, eps_1=e / 2)) for k in (6, 100, 10_000)] for e in (2.0, 4.0))
+    for found, g in ((few, 4), (many, 8)):
+        assert all(isinstance(m, LongitudinalHashing) and m.g == g for _, m in found)
+    sizes = [f"{m.pool.size:,}".replace(",", " ") for _, m in (*few, *many) if isinstance(m, LongitudinalHashing)]
+    assert "S is {} for 6 values, {} for 100 values and {} for 10 000 values".format(*sizes[:3]) in PLAIN
+    assert "S is {}, {} and {}.".format(*sizes[3:]) in PLAIN
 
 
 def test_the_retention() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
@@ -137,3 +138,19 @@ def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:
 def test_a_malformed_url_is_refused(url: str, survey: Survey, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a gateway's URL must be http\[s\]://host\[:port\]\[/path\], got"):
         Sender(Device(survey, tmp_path / "one.device"), url)
+
+
+def test_requests_do_not_name_the_python_version_and_go_out_in_random_order(
+    survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, asked = device_with_reports(survey, tmp_path, 0, 1), []
+
+    def refuse(request: Request, timeout: float) -> None:
+        asked.append((request.get_header("User-agent"), request.data))
+        raise OSError
+
+    monkeypatch.setattr(sender._opener, "open", refuse)
+    for _ in range(40):
+        Sender(device, "http://127.0.0.1:1").attempt()
+    assert {agent for agent, _ in asked} == {"ldpstream"}
+    assert len({body for _, body in asked[::2]}) == 2  # by chance one report is always first with probability 2^-39

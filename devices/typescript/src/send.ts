@@ -135,9 +135,10 @@ export class Sender {
 
 function post(gateway: GatewayOptions, path: string, options: RequestInit): Promise<Response> {
   const headers = new Headers(options.headers);
+  headers.set("Accept-Language", "*"); // the user's languages would help to link reports; so would the page's address
   if (gateway.token !== undefined) headers.set("Authorization", `Bearer ${gateway.token}`);
   const send = gateway.fetch ?? globalThis.fetch.bind(globalThis);
-  return send(gateway.url.replace(/\/+$/, "") + path, { cache: "no-store", credentials: "omit", redirect: "error", ...options, headers });
+  return send(gateway.url.replace(/\/+$/, "") + path, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options, headers });
 }
 
 /** The title of a problem document and the status. */
