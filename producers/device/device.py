@@ -163,8 +163,9 @@ class Device:
         self._file, self._path = path, path.path
         with self._file.transaction() as memory:
             if memory.fingerprint() is None and not expect_enrolled:
-                self._require_at_most(allowed, [chosen.get(a, 0) for a in range(len(survey.attributes))])
-                memory.enroll(survey.fingerprint, self._choices(chosen))
+                every_level = [chosen.get(a, 0) for a in range(len(survey.attributes))]
+                self._require_at_most(allowed, every_level)
+                memory.enroll(survey.fingerprint, every_level, lambda: self._choices(every_level))
             else:
                 self._require_this_survey(memory)
                 self._require_same_levels(memory, chosen)
@@ -321,13 +322,13 @@ class Device:
 
     # ---- enrolment
 
-    def _choices(self, chosen: dict[int, int]) -> list[Enrolment]:
+    def _choices(self, chosen: list[int]) -> list[Enrolment]:
         """Draws the choices that a device makes at its first use."""
         n = len(self._survey.attributes)
         collection, sampled = self._survey.collection, self._random.below(n)
         choices = []
         for a, levels in enumerate(self._randomizers):
-            level = chosen.get(a, 0)
+            level = chosen[a]
             p = levels[level].parameters
             answers = collection != "smp" or a == sampled
             fake = self._random.below(p.k) if collection == "rs+fd" and a != sampled else -1

@@ -92,11 +92,16 @@ class Transaction:
 
     # ---- enrolment
 
-    def enroll(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
-        """Creates the tables and stores the device's choices, one per attribute."""
+    def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
+        """Creates the tables and stores the device's choices, one per attribute.
+
+        Args:
+            levels: index of the chosen level, for each attribute.
+            draw: draws the choices. A wallet calls it only after it has admitted the survey.
+        """
         self._db.execute("CREATE TABLE survey (fingerprint BLOB NOT NULL)")
         self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
-        self._create(choices)
+        self._create(draw())
         self._db.execute(f"PRAGMA user_version = {DEVICE}")
 
     def fingerprint(self) -> bytes | None:

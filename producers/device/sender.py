@@ -120,6 +120,6 @@ class Sender:
         except urllib.error.HTTPError as error:
             error.close()
             told = error.headers.get("Retry-After", "")
-            return error.code, min(int(told), DAY_S) if told.isascii() and told.isdecimal() else 0.0
+            return error.code, min(float(told), DAY_S) if told.isascii() and told.isdecimal() else 0.0
         except (OSError, http.client.HTTPException):
             return 0, 0.0

@@ -206,14 +206,14 @@ class _InWallet(Transaction):
         self._enrolled = found is not None and found == place.number
         super().__init__(connection, prefix(place.number or 0))
 
-    def enroll(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
+    def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
         survey, place = self._place.survey, self._place
         if self._accounts.budget() is None:
             raise StoreCleared(f"{place.path}: the file is empty; make a new Wallet to enroll again")
         first = max(0, survey.step_at(place.now_ms()))
-        place.number = self._accounts.admit(survey, [choice.level for choice in choices], survey.opens_ms(first))
+        place.number = self._accounts.admit(survey, levels, survey.opens_ms(first))
         self._name_tables(prefix(place.number))
-        self._create(choices, forgotten=first - 1)
+        self._create(draw(), forgotten=first - 1)
 
     def fingerprint(self) -> bytes | None:
         return self._place.survey.fingerprint if self._enrolled else None

@@ -23,7 +23,15 @@ COINS: dict[str, dict[str, set[str]]] = {
 
 
 class Refused(Exception):
-    """The device survey is inconsistent, weaker than its promise, or unknown to this device."""
+    """The device survey is inconsistent, weaker than its promise, or unknown to this device.
+
+    Args:
+        check: number of the check that failed first, as in the document.
+    """
+
+    def __init__(self, check: int, reason: str) -> None:
+        super().__init__(reason)
+        self.check = check
 
 
 class StepForgotten(Exception):
@@ -64,6 +72,22 @@ def losses(p: Json) -> list[float]:
     return [abs(loss) for loss in found]
 
 
+def eps_t(p: Json, t: int) -> float:
+    """Returns the loss of t reports: of a memoized mechanism if the value never changed, else for any values."""
+    coins = p["coins"]
+    if "memo" not in coins:
+        return t * losses(p)[0]
+    if "keep" in coins["memo"]:
+        m = p.get("g") or p["k"]
+        (p1, n1), (p2, n2) = probabilities(coins["memo"]["keep"]), probabilities(coins["report"]["keep"])
+        ratio, d = p1 / (n1 / (m - 1)), (n2 / (m - 1) / p2) ** t
+        return math.log1p((ratio - 1) * (1 - d) / (1 + (ratio + m - 2) * d))
+    p1, n1, q1, m1 = *probabilities(coins["memo"]["one"]), *probabilities(coins["memo"]["zero"])
+    p2, n2, q2, m2 = *probabilities(coins["report"]["one"]), *probabilities(coins["report"]["zero"])
+    d, e = (q2 / p2) ** t, (n2 / m2) ** t
+    return math.log((p1 + n1 * d) / (q1 + m1 * d)) + math.log((m1 + q1 * e) / (n1 + p1 * e))
+
+
 def loss_per_report(p: Json) -> float:
     """Returns the loss that one report adds at most, for an observer who knows all other reports and all memos."""
     if "memo" not in p["coins"]:
@@ -93,58 +117,85 @@ def claim(canonical: Json, chosen: list[Json], window_s: int | None) -> tuple[fl
 def check(survey: Json) -> Json:
     """Checks a device survey and returns the parsed canonical text."""
     if hashlib.sha256(survey["canonical"].encode()).hexdigest()[:16] != survey["fingerprint"]:
-        raise Refused("the fingerprint is not the canonical text's")
+        raise Refused(1, "the fingerprint is not the canonical text's")
     canonical: Json = json.loads(survey["canonical"])
     if canonical.get("format") != 3:
-        raise Refused("another format of the canonical text")
+        raise Refused(1, "another format of the canonical text")
     if canonical["collection"] not in ("smp", "spl", "rs+fd"):
-        raise Refused("unknown collection")
+        raise Refused(1, "unknown collection")
+    for attribute in canonical["attribute"]:
+        if attribute.get("unlisted") not in (None, *attribute.get("values", ())):
+            raise Refused(1, "the value for texts that are not listed is not listed")
+        if attribute.get("outside") not in (None, "nearest") or ("outside" in attribute and "values" in attribute):
+            raise Refused(1, "unknown rule for numbers outside")
     share = len(canonical["attribute"]) if canonical["collection"] == "spl" else 1
     if list(map(len, survey["mechanisms"])) != [len(a["level"]) for a in canonical["attribute"]]:
-        raise Refused("other attributes or levels")
-    for attribute, levels in zip(canonical["attribute"], survey["mechanisms"], strict=True):
-        if attribute.get("unlisted") not in (None, *attribute.get("values", ())):
-            raise Refused("the value for texts that are not listed is not listed")
-        if attribute.get("outside") not in (None, "nearest") or ("outside" in attribute and "values" in attribute):
-            raise Refused("unknown rule for numbers outside")
-        for level, p in zip(attribute["level"], levels, strict=True):
-            _check_level(size(attribute), level, p, share)
+        raise Refused(2, "other attributes or levels")
+    pairs = [
+        (size(attribute), level, p)
+        for attribute, levels in zip(canonical["attribute"], survey["mechanisms"], strict=True)
+        for level, p in zip(attribute["level"], levels, strict=True)
+    ]
+    for k, level, p in pairs:
+        _check_parameters(k, level, p)
+    for _, level, p in pairs:
+        _check_coins(level, p)
+    for _, level, p in pairs:
+        _check_losses(level, p, share)
     return canonical
 
 
 CHOSEN = ("g", "functions", "digits", "stride", "field", "omega", "width")
 
 
-def _check_level(k: int, level: Json, p: Json, share: int) -> None:
+def _check_parameters(k: int, level: Json, p: Json) -> None:
     promised = {"every_steps": 1} | level
-    if {part: set(coins) for part, coins in p["coins"].items()} != COINS.get(p["mechanism"]):
-        raise Refused("an unknown mechanism or other coins")
     if p["k"] != k or any(
         p.get(key) != promised.get(key) for key in ("mechanism", "every_steps", "lifetime_reports", "row_bytes", *CHOSEN)
     ):
-        raise Refused("the parameters differ from the canonical text")
+        raise Refused(2, "the parameters differ from the canonical text")
     if p.get("g") and not p["g"] ** p["digits"] == p["functions"] >= k:
-        raise Refused("wrong number of hash functions")
-    stride = p.get("stride")
-    if p.get("g") and not (isinstance(stride, int) and 0 < stride < k and math.gcd(stride, k) == 1):
-        raise Refused("wrong stride")
+        raise Refused(2, "wrong number of hash functions")
+    if p.get("g"):
+        stride, field = p.get("stride"), p["field"]
+        if not (isinstance(stride, int) and 0 < stride < k and math.gcd(stride, k) == 1):
+            raise Refused(2, "wrong stride")
+        if field["characteristic"] ** field["degree"] != p["g"]:
+            raise Refused(2, "wrong field")
+        coefficients = field["polynomial"]
+        if field["degree"] > 1 and not (
+            len(coefficients) == field["degree"] + 1
+            and coefficients[-1] == 1
+            and all(0 <= c < field["characteristic"] for c in coefficients)
+        ):
+            raise Refused(2, "wrong polynomial")
     if "width" in p and not 1 <= p["width"] <= k:
-        raise Refused("wrong width")
-    if any(coin["digits"][:2] > "80" for coins in p["coins"].values() for coin in coins.values()):
-        raise Refused("the digits of a coin state the larger probability")
+        raise Refused(2, "wrong width")
+
+
+def _check_coins(level: Json, p: Json) -> None:
+    if {part: set(coins) for part, coins in p["coins"].items()} != COINS.get(p["mechanism"]):
+        raise Refused(3, "an unknown mechanism or other coins")
     for part, coins in p["coins"].items():
         for name, coin in coins.items():
+            if coin["digits"][:2] > "80":
+                raise Refused(3, "the digits of a coin state the larger probability")
             [(answer, expected)] = level["coins"][part][name].items()
             smaller = int(coin["digits"] or "0", 16) / 256 ** (len(coin["digits"]) // 2)
             if ((answer == "no") != coin["inverted"] and expected != 0.5) or abs(smaller - expected) > 1e-5 * expected:
-                raise Refused("the coins differ from the canonical text")
-    limits = [level["eps_inf"], level["eps_1"]] if "memo" in p["coins"] else [level["eps"]]
+                raise Refused(3, "the coins differ from the canonical text")
+
+
+def _check_losses(level: Json, p: Json, share: int) -> None:
+    stated = [level["eps_inf"], level["eps_1"]] if "memo" in p["coins"] else [level["eps"]]
+    if not all(0 < loss <= MAX_LOSS for loss in stated):
+        raise Refused(4, "a stated loss is not positive or is too large")
     try:
         found = losses(p)
     except (ValueError, ZeroDivisionError):
-        raise Refused("a coin is certain") from None
-    if max(limits) > MAX_LOSS or not all(loss <= limit / share + TOLERANCE for loss, limit in zip(found, limits, strict=True)):
-        raise Refused("the coins lose more than the survey promises")
+        raise Refused(5, "a coin is certain") from None
+    if not all(loss <= limit / share + TOLERANCE for loss, limit in zip(found, stated, strict=True)):
+        raise Refused(5, "the coins lose more than the survey promises")
 
 
 def size(attribute: Json) -> int:
@@ -400,3 +451,66 @@ class ReferenceDevice:
         if (a, key) not in self.memos:
             self.memos[a, key] = first_row(p, p["coins"]["memo"], key, function, self.random)
         return second_row(p, self.memos[a, key], self.random)
+
+
+# ---- the wallet
+
+
+class WalletFull(Exception):
+    """The survey's claim does not fit the wallet's limits."""
+
+
+class ReferenceWallet:
+    """One budget of a person for several surveys; each survey has its first levels.
+
+    Args:
+        limits: `per_window` with `window_s`, `for_ever`; null for no limit.
+    """
+
+    def __init__(self, limits: Json, random: Random) -> None:
+        self.limits, self.random = limits, random
+        self.devices: dict[str, ReferenceDevice] = {}
+        self.charges: list[Json] = []
+
+    def join(self, survey: Json, now_ms: int) -> None:
+        fingerprint, canonical = survey["fingerprint"], json.loads(survey["canonical"])
+        if fingerprint in self.devices:
+            return
+        step_ms = 1000 * canonical["step_seconds"]
+        first = max(0, (now_ms - canonical["start"]) // step_ms)
+        chosen = [levels[0] for levels in survey["mechanisms"]]
+        per_window, for_ever = claim(canonical, chosen, self.limits["window_s"])
+        charged = self.charged(canonical["start"] + first * step_ms)
+        for asked, used, limit in zip((per_window, for_ever), charged, (self.limits["per_window"], self.limits["for_ever"])):
+            if limit is not None and asked + used > limit * (1 + TOLERANCE):
+                raise WalletFull
+        until = canonical["start"] + canonical["ends"] * step_ms if "ends" in canonical else math.inf
+        self.charges.append({"of": fingerprint, "per_window": per_window, "for_ever": for_ever, "until": until})
+        device = self.devices[fingerprint] = ReferenceDevice(survey, {}, self.random)
+        device.forgotten = [first - 1] * len(device.forgotten)
+
+    def leave(self, fingerprint: str) -> None:
+        if fingerprint not in self.devices:
+            raise ValueError("not in this survey")
+        spent, device = self.spent(fingerprint), self.devices.pop(fingerprint)
+        charge = next(charge for charge in self.charges if charge["of"] == fingerprint)
+        if not spent:
+            self.charges.remove(charge)
+            return
+        canonical = device.canonical
+        until = canonical["start"] + (max(map(max, filter(None, device.sent))) + 1) * 1000 * canonical["step_seconds"]
+        charge |= {"of": None, "per_window": min(charge["per_window"], spent), "for_ever": spent, "until": until}
+
+    def spent(self, fingerprint: str) -> float:
+        """Returns the bound of the loss of a survey's reports so far."""
+        device = self.devices[fingerprint]
+        losses_ = [n * loss_per_report(p) for n, p in zip(device.counts, device.parameters)]
+        return sum(losses_) if device.canonical["collection"] == "spl" else max(losses_)
+
+    def all_spent(self) -> float:
+        return sum(charge["for_ever"] if charge["of"] is None else self.spent(charge["of"]) for charge in self.charges)
+
+    def charged(self, from_ms: int) -> tuple[float, float]:
+        """Returns the charges for a window that touches a step from this time on, and for ever."""
+        near = [charge for charge in self.charges if from_ms < charge["until"] + 1000 * (self.limits["window_s"] or 0)]
+        return sum(charge["per_window"] for charge in near), sum(charge["for_ever"] for charge in self.charges)

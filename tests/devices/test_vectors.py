@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.mechanisms import NAMES, NUMERIC
+from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
 from ldpstream.surveys import REASONS, Rejected, Survey, check_envelope, load_survey
 from tests.devices import reference_device as reference
 from tests.devices.reference_device import Json, Random, ReferenceDevice
@@ -83,6 +83,23 @@ def test_the_losses_of_all_mechanisms_are_the_claimed_ones() -> None:
     assert seen == {*NAMES, *NUMERIC}
 
 
+def test_the_documented_formulas_give_the_ledger() -> None:
+    seen = set()
+    for case in read("ledger.json"):
+        p, t = case["parameters"], case["t"]
+        assert reference.eps_t(p, t) == pytest.approx(case["eps_t"], rel=1e-9)
+        assert t * reference.loss_per_report(p) == pytest.approx(case["any_values"], rel=1e-9)
+        seen.add((p["mechanism"], t))
+    assert len(seen) == 4 * len({*NAMES, *NUMERIC})
+
+
+def test_the_bound_for_any_values_is_never_below_the_exact_loss() -> None:
+    for name in ("OUE", "L-GRR", "L-OLH", "L-OSUE"):
+        m = mechanism(name, 4, eps=1.0) if name == "OUE" else mechanism(name, 4, eps_1=1.0, eps_inf=2.5)
+        for t in (1, 2, 5, 100):
+            assert m.eps_sequence(t).value <= t * m.eps_per_report * (1 + 1e-9)
+
+
 def test_the_documented_formulas_give_the_claims() -> None:
     canonical = {case["fingerprint"]: case["canonical"] for case in read("surveys.json")}
     mechanisms = {case["canonical"]: case["mechanisms"] for case in read("parameters.json")}
@@ -101,8 +118,13 @@ def test_the_documented_formulas_give_the_claims() -> None:
 @pytest.mark.parametrize("case", read("forged.json"), ids=lambda case: case["fault"])
 def test_the_documented_checks_refuse_a_forged_survey(case: Json) -> None:
     reference.check(read("refused.json")[0]["survey"])  # the survey without the fault
-    with pytest.raises(reference.Refused):
+    with pytest.raises(reference.Refused) as refused:
         reference.check(case["survey"])
+    assert refused.value.check == case["check"]
+
+
+def test_a_forged_survey_fails_every_check() -> None:
+    assert {case["check"] for case in read("forged.json")} == {1, 2, 3, 4, 5}
 
 
 def test_the_documented_hash_functions_give_the_hashes() -> None:
@@ -231,6 +253,40 @@ def test_the_service_accepts_every_envelope_of_the_lives() -> None:
                 made += 1
     assert made > 100
     assert set(cohorts) == {0, 1, 2}
+
+
+def wallet_call(wallet: reference.ReferenceWallet, surveys: Json, call: Json) -> bytes | None:
+    fingerprint = call["fingerprint"]
+    if call["call"] == "join":
+        wallet.join(surveys[fingerprint], call["now_ms"])
+        return None
+    if call["call"] == "leave":
+        wallet.leave(fingerprint)
+        return None
+    made = wallet.devices[fingerprint].report(call["attribute"], call["value"], call["step"])
+    return made and made[0]
+
+
+@pytest.mark.parametrize("life", read("wallets.json"), ids=lambda life: str(life["limits"]))
+def test_the_documented_wallet_lives_the_same_lives(life: Json) -> None:
+    texts = {case["canonical"]: case["mechanisms"] for case in read("parameters.json")}
+    surveys = {case["fingerprint"]: case | {"mechanisms": texts[case["canonical"]]} for case in read("surveys.json")}
+    random, seen = Random(bytes.fromhex(life["random"])), Counter[str | None]()
+    wallet = reference.ReferenceWallet(life["limits"], random)
+    for call in life["calls"]:
+        error = envelope = None
+        try:
+            envelope = wallet_call(wallet, surveys, call)
+        except (reference.WalletFull, reference.StepForgotten, ValueError) as raised:
+            error = type(raised).__name__
+        assert (error, envelope and envelope.hex()) == (call["error"], call.get("envelope"))
+        per_window, for_ever = wallet.charged(call["now_ms"])
+        assert (wallet.all_spent(), per_window) == pytest.approx((call["spent"], call["charged_per_window"]), rel=1e-9)
+        assert for_ever == pytest.approx(math.inf if call["charged_for_ever"] is None else call["charged_for_ever"], rel=1e-9)
+        seen[error] += 1
+    assert not random.left
+    assert seen["WalletFull"] >= 2
+    assert seen["ValueError"] == 1
 
 
 # ---- the canonical text, from the survey's file by the documented rules

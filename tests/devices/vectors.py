@@ -30,6 +30,7 @@ from ldpstream.surveys.envelope import VERSION, seal_rows
 from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
 from tests.devices.signatures import signatures
+from tests.devices.wallet_lives import wallet_lives
 
 EVERY = (*NAMES, *NUMERIC)
 VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
@@ -143,7 +144,7 @@ def ledger() -> Iterator[Case]:
         for k, eps_1, eps_inf in ((2, 0.5, 1.0), (20, 1.0, 2.5), (300, 3.0, 8.0)):
             m = _built(name, k, eps_1, eps_inf)
             for t in (1, 2, 10, 1000):
-                yield {"parameters": m.parameters(), "t": t, "eps_t": m.eps_t(t), "eps_sequence": m.eps_sequence(t).value}
+                yield {"parameters": m.parameters(), "t": t, "eps_t": m.eps_t(t), "any_values": t * m.eps_per_report}
 
 
 def claims() -> Iterator[Case]:
@@ -314,7 +315,7 @@ def files() -> dict[str, str]:
         "parameters.json": _lines(
             {"canonical": survey.canonical, "mechanisms": survey.device_survey.mechanisms} for _, survey in listed
         ),
-        "forged.json": _lines(forged(load_survey(VECTORS / "surveys" / "refusing.toml"))),
+        "forged.json": _lines(forged(*(load_survey(VECTORS / "surveys" / f"{name}.toml") for name in ("refusing", "split")))),
         "signatures.json": _lines(signed_surveys()),
         "hashes.json": _lines(hashes()),
         "draws.json": _lines(draws()),
@@ -322,6 +323,9 @@ def files() -> dict[str, str]:
         "devices.json": _lines(lives()),
         "ledger.json": _lines(ledger()),
         "claims.json": _lines(claims()),
+        "wallets.json": _lines(
+            wallet_lives({survey.name: survey for _, survey in listed}, [Recorded("wallet 0"), Recorded("wallet 1")])
+        ),
         "refused.json": _lines(refused(load_survey(VECTORS / "surveys" / f"{name}.toml")) for name in ("refusing", "cohorts")),
     }
 

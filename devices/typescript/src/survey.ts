@@ -239,10 +239,10 @@ function requireCoins(given: Fields, stated: Fields, where: string): void {
   }
 }
 
-/** Returns a loss of the canonical text, in nats. */
+/** Returns a loss of the canonical text, in nats, before a division of the budget. */
 function statedLoss(raw: unknown, where: string): number {
   const loss = number(raw, where);
-  if (loss > MAX_LOSS) throw new UnsafeSurvey(`${where} must be at most ${MAX_LOSS} nats, got ${loss}`);
+  if (!(loss > 0 && loss <= MAX_LOSS)) throw new UnsafeSurvey(`${where} must be in (0, ${MAX_LOSS}] nats, got ${loss}`);
   return loss;
 }
 

@@ -106,6 +106,14 @@ test("a report that must wait long delays no other", async () => {
   assert.equal((await new Sender(device, target).attempt()).retryAfterMs, 7000);
 });
 
+test("a Retry-After beyond a day is a day, and another text is none", async () => {
+  const device = await deviceWith(1);
+  for (const [told, waitMs] of [["86401", 86_400_000], ["9".repeat(5000), 86_400_000], ["-1", 0], ["7.5", 0]] as const) {
+    const target = gateway(problem(503, { "Retry-After": told }));
+    assert.equal((await new Sender(device, target).attempt()).retryAfterMs, waitMs);
+  }
+});
+
 test("run ends with its signal, and the report stays", async () => {
   const device = await deviceWith(1);
   const stop = new AbortController();

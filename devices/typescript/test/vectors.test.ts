@@ -6,9 +6,11 @@ import { test } from "node:test";
 import { fromHex, toHex } from "../src/bytes.js";
 import { claim } from "../src/claims.js";
 import { seal } from "../src/envelope.js";
-import { Device, MemoryStore, NotSigned, openSurvey, UnknownSurvey, UnsafeSurvey, type DeviceOptions } from "../src/index.js";
+import {
+  Device, MemoryStore, NotSigned, openSurvey, UnknownSurvey, UnsafeSurvey, Wallet, type DeviceOptions, type WalletLimits,
+} from "../src/index.js";
 import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
-import { lossOfReports } from "../src/promise.js";
+import { lossOfReports, lossPerReport } from "../src/promise.js";
 import { CANONICAL_FORMAT } from "../src/survey.js";
 import { scripted, surveyOf } from "./fixtures.js";
 
@@ -121,9 +123,11 @@ test("devices: whole lives, byte for byte", async () => {
 test("ledger: the loss of t reports", async () => {
   const cases = read("ledger");
   assert.ok(cases.length >= 40);
-  for (const { parameters, t, eps_t: expected } of cases) {
-    const loss = lossOfReports(await mechanism(parameters), t);
-    assert.ok(Math.abs(loss - expected) <= 1e-9 * expected, `${parameters.mechanism}, t = ${t}: ${loss}, expected ${expected}`);
+  for (const { parameters, t, eps_t, any_values } of cases) {
+    const m = await mechanism(parameters);
+    for (const [loss, expected] of [[lossOfReports(m, t), eps_t], [t * lossPerReport(m), any_values]] as const) {
+      assert.ok(Math.abs(loss - expected) <= 1e-9 * expected, `${m.name}, t = ${t}: ${loss}, expected ${expected}`);
+    }
   }
 });
 
@@ -139,5 +143,42 @@ test("claims: of every survey, at its first and last levels", async () => {
     ours.losses.forEach((loss, a) => close(loss, losses[a]));
     close(ours.perWindow, per_window);
     close(ours.forEver, for_ever);
+  }
+});
+
+test("wallets: joining and leaving surveys, with the charges after every call", async () => {
+  const [surveys, parameters] = [read("surveys"), read("parameters")];
+  const close = (ours: number, expected: number | null) =>
+    assert.ok(expected === null ? ours === Infinity : Math.abs(ours - expected) <= 1e-9 * expected, `${ours}, expected ${expected}`);
+  for (const { limits, random, calls } of read("wallets")) {
+    const bytes = scripted(random);
+    let now = 0;
+    const kept: WalletLimits = {
+      ...(limits.per_window !== null && { perWindow: limits.per_window, windowSeconds: limits.window_s }),
+      ...(limits.for_ever !== null && { forEver: limits.for_ever }),
+    };
+    const wallet = await Wallet.open(new MemoryStore(), kept, { clock: () => now });
+    const devices = new Map<string, Device>();
+    for (const { now_ms, call, fingerprint, attribute, value, step, error, ...expected } of calls) {
+      now = now_ms;
+      const { canonical } = surveys.find((other: any) => other.fingerprint === fingerprint);
+      const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
+      const act = async (): Promise<Uint8Array | null | void> => {
+        if (call === "leave") return wallet.leave(fingerprint);
+        if (call === "report") return devices.get(fingerprint)!.report(attribute, value, step);
+        devices.set(fingerprint, await wallet.device(await openSurvey({ canonical, fingerprint, mechanisms }), { random: bytes }));
+      };
+      if (error) {
+        await assert.rejects(act(), { name: error === "ValueError" ? "RangeError" : error });
+      } else {
+        const made = await act();
+        if (call === "report") assert.equal(made && toHex(made), expected.envelope);
+      }
+      const { spent, chargedPerWindow, chargedForEver } = await wallet.spent();
+      close(spent, expected.spent);
+      close(chargedPerWindow, expected.charged_per_window);
+      close(chargedForEver, expected.charged_for_ever);
+    }
+    assert.equal(bytes.left(), 0);
   }
 });
