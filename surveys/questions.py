@@ -20,8 +20,7 @@ Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=LABEL)]
 Calibration = Literal["exact", "paper"]
 Outside = Literal["nearest", "refuse"]
 OTHER, REFUSE = "other", "refuse"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_INTEGER = re.compile(r"-?\d+", re.ASCII)
+_NUMBER = re.compile(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
 
 
 def distinct(what: str, names: list[str]) -> None:
@@ -228,20 +227,24 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if self.values is not None:
             listed = raw if raw in self._index or self.catch_all is None else self.catch_all
             found = (self._index[listed], listed == raw) if listed in self._index else None
-        elif (_INTEGER if self.bins is None else _NUMBER).fullmatch(raw if self.bins is None else raw.strip()):
+        elif _NUMBER.fullmatch(raw):
             found = self.of_number(float(raw))
         if found is None:
             raise ValueError(f"not a value of the attribute {self.name} ({self.domain})")
         return found
 
     def of_number(self, number: float) -> tuple[int, bool] | None:
-        """The index that a device reports for a number (for `size` an integer), and true if the number is in the domain.
+        """The index that a device reports for a number, and true if the number is in the domain.
 
-        Returns None if a device refuses the number.
+        Returns None if a device refuses the number: NaN, a fraction for `size`, or a number outside if the survey says so.
         """
         low, high = (0, self.k - 1) if self.bins is None else (self.bins[0], self.bins[-1])
         inside = min(max(number, low), high)
-        if number != number or not (inside == number or self.nearest):
+        if (
+            math.isnan(number)
+            or (self.bins is None and abs(number) != math.inf and number % 1)
+            or not (inside == number or self.nearest)
+        ):
             return None
         index = inside if self.bins is None else min(bisect_right(self.bins, inside) - 1, self.k - 1)
         return int(index), inside == number

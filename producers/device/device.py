@@ -388,10 +388,10 @@ def value_index(attribute: Attribute, value: Any) -> int:
             return attribute.index(value)
         if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
             number = int(value) if isinstance(value, Integral) else float(value)
-            if attribute.values is not None:
-                found = (number, True) if isinstance(number, int) and 0 <= number < attribute.k else None
+            if attribute.values is None:
+                found = attribute.of_number(number)
             else:
-                found = attribute.of_number(number) if isinstance(number, int) or attribute.bins is not None else None
+                found = (int(number), True) if number % 1 == 0 and 0 <= number < attribute.k else None
             if found is not None:
                 return int(found[0])
     except (ValueError, OverflowError):

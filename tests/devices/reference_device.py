@@ -6,6 +6,7 @@ The tests run the vectors through this device. It keeps its memory in dictionari
 import hashlib
 import json
 import math
+import re
 from base64 import urlsafe_b64encode
 from typing import Any
 
@@ -366,14 +367,15 @@ def index_of(attribute: Json, value: Any) -> int:
         listed = value if value in attribute["values"] else attribute.get("unlisted")
         if isinstance(value, str) and listed is not None:
             return int(attribute["values"].index(listed))
-        if not isinstance(value, str) and 0 <= value < k:
+        if not isinstance(value, str) and 0 <= value < k and value == int(value):
             return int(value)
-    else:
-        number = float(value) if "bins" in attribute else int(value)
+    elif not isinstance(value, str) or re.fullmatch(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)? *", value):
+        number = float(value)
         low, *_, high = attribute.get("bins") or (0, k - 1)
-        if "outside" in attribute:
+        fraction = "size" in attribute and not math.isinf(number) and number != int(number)
+        if "outside" in attribute and not fraction:
             number = max(low, min(high, number))
-        if low <= number <= high:
+        if low <= number <= high and not fraction:
             return int(min(sum(edge <= number for edge in attribute["bins"]) - 1, k - 1) if "bins" in attribute else number)
     raise ValueError(f"not a value of {attribute['name']}")
 

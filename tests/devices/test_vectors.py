@@ -127,6 +127,21 @@ def test_a_forged_survey_fails_every_check() -> None:
     assert {case["check"] for case in read("forged.json")} == {1, 2, 3, 4, 5}
 
 
+def test_the_documented_rules_give_the_indices_of_values() -> None:
+    attributes = {
+        (case["fingerprint"], attribute["name"]): attribute
+        for case in read("surveys.json")
+        for attribute in json.loads(case["canonical"])["attribute"]
+    }
+    for group in read("values.json"):
+        for value, index in group["cases"]:
+            try:
+                found = reference.index_of(attributes[group["fingerprint"], group["attribute"]], value)
+            except ValueError:
+                found = None
+            assert found == index, (group["attribute"], value)
+
+
 def test_the_documented_hash_functions_give_the_hashes() -> None:
     for pool in read("hashes.json"):
         assert pool["g"] ** pool["digits"] == pool["functions"] >= pool["k"]

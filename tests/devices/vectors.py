@@ -301,6 +301,21 @@ def _index(attribute: Attribute, value: str | float) -> int | None:
         return None
 
 
+NUMBERS: list[str | float] = [
+    "7", " 7", "7  ", "+7", "-7", "-0", "007", "7.0", "7.", ".7", "7e0", "70E-1", "0.7e+1", "7.5", "nan", "NaN", "inf",
+    "-Infinity", "1_0", "0x7", "٧", "", " ", "\t7", "7\n", "\u00a07", "7,0", "+ 7", "7 7", "e7", ".", "1e400", "-1e400",
+    "1e-400", "9" * 400, 7, 7.0, 7.5, -0.0, -7, 1e300, -1e300, 1e-320, "red", "Red", " red", "😀 emoji", 0, 2.0, 2, 3,
+]  # fmt: skip
+
+
+def values() -> Iterator[Case]:
+    """The index of each of the same texts and numbers, or null, for every attribute."""
+    for _, survey in surveys():
+        for attribute in survey.attributes:
+            cases = [[value, _index(attribute, value)] for value in NUMBERS]
+            yield {"fingerprint": survey.fingerprint.hex(), "attribute": attribute.name, "cases": cases}
+
+
 # ---- files
 
 
@@ -317,6 +332,7 @@ def files() -> dict[str, str]:
         ),
         "forged.json": _lines(forged(*(load_survey(VECTORS / "surveys" / f"{name}.toml") for name in ("refusing", "split")))),
         "signatures.json": _lines(signed_surveys()),
+        "values.json": _lines(values()),
         "hashes.json": _lines(hashes()),
         "draws.json": _lines(draws()),
         "envelopes.json": _lines(envelopes()),

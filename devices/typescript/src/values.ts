@@ -2,7 +2,7 @@
 
 import type { Attribute } from "./survey.js";
 
-const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const NUMBER = /^ *[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)? *$/i;
 
 /**
  * Returns the index that the device reports for a value.
@@ -13,11 +13,11 @@ const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
  */
 export function valueIndex(attribute: Attribute, value: string | number): number {
   const { values, edges, k } = attribute;
-  const index = values ? listed(attribute, value) : edges ? bin(attribute, edges, numeric(value)) : size(attribute, value);
+  const index = values ? listed(attribute, value) : edges ? bin(attribute, edges, numeric(value)) : size(attribute, numeric(value));
   if (!(Number.isInteger(index) && index >= 0 && index < k)) {
     throw new RangeError(`not a value of the attribute ${attribute.name} (${domain(attribute)})`);
   }
-  return index;
+  return index + 0; // never -0
 }
 
 function listed({ values, unlisted }: Attribute, value: string | number): number {
@@ -26,16 +26,15 @@ function listed({ values, unlisted }: Attribute, value: string | number): number
   return index < 0 && unlisted !== null ? values!.indexOf(unlisted) : index;
 }
 
-function size({ k, nearest }: Attribute, value: string | number): number {
-  if (typeof value === "string" && !/^-?\d+$/.test(value)) return NaN;
-  const number = Number(value);
-  // a text of many digits becomes an infinite number
-  return nearest && (Number.isInteger(number) || typeof value === "string") ? Math.min(Math.max(number, 0), k - 1) : number;
+function size({ k, nearest }: Attribute, value: number): number {
+  // a fraction is refused, and an infinite number is a number outside
+  return nearest && (Number.isInteger(value) || Math.abs(value) === Infinity) ? Math.min(Math.max(value, 0), k - 1) : value;
 }
 
+/** The number of a text: decimal digits, perhaps with a point, a sign, an exponent, and spaces around; NaN for any other text. */
 function numeric(value: string | number): number {
   if (typeof value === "number") return value;
-  return NUMBER.test(value.trim()) ? Number(value) : NaN;
+  return NUMBER.test(value) ? Number(value) : NaN;
 }
 
 /** The bin of a number: from one edge up to, not including, the next; the last bin includes its upper edge. */

@@ -147,11 +147,11 @@ test("values: texts, indices, integers and bins", async () => {
     { k: 3, domain: { bins: [-1.5, 0, 1, 1e300], outside: "nearest" }, levels: [ONCE] },
   ]);
   const cases: [number, string | number, number | null][] = [
-    [3, "c", 1], [3, "b", 1], [3, 2, null], [4, "9", 8], [4, -1, 0], [4, "-12", 0], [4, 1e300, 8], [4, 0.5, null], [4, Infinity, null],
-    [4, `1${"0".repeat(400)}`, 8], [4, "1e9", null], [5, 1e301, 2], [5, -2, 0], [5, "2e300", 2], [5, Infinity, 2], [5, NaN, null],
+    [3, "c", 1], [3, "b", 1], [3, 2, null], [4, "9", 8], [4, -1, 0], [4, "-12", 0], [4, 1e300, 8], [4, 0.5, null], [4, Infinity, 8],
+    [4, `1${"0".repeat(400)}`, 8], [4, "1e9", 8], [5, 1e301, 2], [5, -2, 0], [5, "2e300", 2], [5, Infinity, 2], [5, NaN, null],
     [5, "x", null], [5, 0, 1],
     [0, "7", 1], [0, "ü", 2], [0, 2, 2], [0, 3, null], [0, -1, null], [0, 0.5, null], [0, "A", null],
-    [1, "8", 8], [1, 0, 0], [1, "9", null], [1, "1e0", null], [1, "", null], [1, NaN, null],
+    [1, "8", 8], [1, 0, 0], [1, "9", null], [1, "1e0", 1], [1, "", null], [1, NaN, null],
     [2, -1.5, 0], [2, -1e-9, 0], [2, 0, 1], [2, "1.0", 2], [2, 1e300, 2], [2, "2e300", null], [2, -2, null],
     [2, "0x1", null], [2, "", null], [2, Infinity, null], [2, NaN, null],
   ]; // prettier-ignore

@@ -12,6 +12,7 @@ import {
 import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { lossOfReports, lossPerReport } from "../src/promise.js";
 import { CANONICAL_FORMAT } from "../src/survey.js";
+import { valueIndex } from "../src/values.js";
 import { scripted, surveyOf } from "./fixtures.js";
 
 const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
@@ -59,6 +60,19 @@ test("signatures: a key that is none is the application's mistake", async () => 
   const { mechanisms } = read("parameters").find((other: any) => other.canonical === canonical);
   for (const signedBy of ["", "AAAA", [], `${read("signatures")[0].signed_by[0]} `]) {
     await assert.rejects(openSurvey({ canonical, fingerprint, mechanisms, signature }, fingerprint, { signedBy }), RangeError);
+  }
+});
+
+test("values: the index of texts and numbers", async () => {
+  const [surveys, parameters] = [read("surveys"), read("parameters")];
+  for (const { fingerprint, attribute: name, cases } of read("values")) {
+    const { canonical } = surveys.find((other: any) => other.fingerprint === fingerprint);
+    const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
+    const attribute = (await openSurvey({ canonical, fingerprint, mechanisms })).attributes.find((other) => other.name === name)!;
+    for (const [value, index] of cases) {
+      if (index === null) assert.throws(() => valueIndex(attribute, value), RangeError, `${name}: ${value}`);
+      else assert.equal(valueIndex(attribute, value), index, `${name}: ${value}`);
+    }
   }
 });
 
