@@ -240,11 +240,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         """
         low, high = (0, self.k - 1) if self.bins is None else (self.bins[0], self.bins[-1])
         inside = min(max(number, low), high)
-        if (
-            math.isnan(number)
-            or (self.bins is None and abs(number) != math.inf and number % 1)
-            or not (inside == number or self.nearest)
-        ):
+        fraction = self.bins is None and abs(number) != math.inf and number % 1
+        if number != number or fraction or not (inside == number or self.nearest):
             return None
         index = inside if self.bins is None else min(bisect_right(self.bins, inside) - 1, self.k - 1)
         return int(index), inside == number

@@ -279,7 +279,7 @@ def test_values_are_found_by_text_and_not_shown() -> None:
     strict = structs_replace(binned, outside="refuse"), structs_replace(sized, outside="refuse")
     for attribute, raw in [
         (listed, "secret"), (strict[0], "20.6"), (strict[0], "-1"), (binned, "nan"), (binned, "abc"), (binned, "inf"),
-        (strict[1], "5"), (strict[1], "-1"), (sized, "1.0"), (sized, "٣"), (sized, ""),
+        (strict[1], "5"), (strict[1], "-1"), (sized, "1.5"), (sized, "٣"), (sized, ""),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match="not a value of the attribute") as caught:
             attribute.index(raw)
@@ -305,7 +305,7 @@ def rest(**keys: Any) -> Attribute:
         ),
         ({"bins": [0, 1, 2], "outside": "nearest"}, [-1, 2], [0, 1], {"outside": "nearest"}),
         ({"bins": [0, 1, 2], "outside": "refuse"}, [-1, 2.5, 1e400, 2], [None, None, None, 1], {}),
-        ({"size": 3}, [-1, 3, 10**400, "9" * 5000, 2.0], [0, 2, 2, 2, None], {"outside": "nearest"}),
+        ({"size": 3}, [-1, 3, 10**400, "9" * 5000, 2.0, 1.5], [0, 2, 2, 2, 2, None], {"outside": "nearest"}),
         ({"size": 3, "outside": "refuse"}, [-1, 3, 2], [None, None, 2], {}),
     ],
 )
