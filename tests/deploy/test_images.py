@@ -22,8 +22,10 @@ from tests.deploy.manifests import ROOT
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
 DIGEST = re.compile(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
+ONE_MACHINE = COMPOSE.with_name("one_machine.yaml")
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 OURS = {name: service for name, service in SERVICES.items() if service["image"] == "ldpstream"}
+ALONE: dict[str, dict[str, Any]] = yaml.safe_load(ONE_MACHINE.read_text())["services"]
 
 
 def test_the_image_is_pinned_and_unprivileged() -> None:
@@ -81,9 +83,9 @@ def test_images_are_pinned_by_digest() -> None:
     assert all(DIGEST.fullmatch(service["image"]) for name, service in SERVICES.items() if name not in OURS)
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", [*OURS, *ALONE])
 def test_our_containers_have_minimal_rights(name: str) -> None:
-    service = OURS[name]
+    service = (OURS | ALONE)[name]
     assert service["user"] == "10001:10001"
     assert service["read_only"] is True
     assert service["tmpfs"] == ["/tmp"]
@@ -98,13 +100,21 @@ def test_our_containers_have_minimal_rights(name: str) -> None:
 
 
 def test_ports_are_open_on_this_machine_only() -> None:
-    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == 4
+    ports = [port for service in [*SERVICES.values(), *ALONE.values()] for port in service.get("ports", [])]
+    assert len(ports) == 6
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_the_one_container_keeps_its_data_in_a_volume_that_it_may_write() -> None:
+    [service] = ALONE.values()
+    data = service["command"][service["command"].index("--data") + 1]
+    assert f"data:{data}" in service["volumes"]
+    assert "data" in yaml.safe_load(ONE_MACHINE.read_text())["volumes"]
+    assert re.search(rf"install --directory --owner=10001 --group=10001 .*{data}( |$)", DOCKERFILE.read_text(), re.MULTILINE)
+
+
 def test_mounted_files_exist_and_prometheus_scrapes_all() -> None:
-    for service in SERVICES.values():
+    for service in [*SERVICES.values(), *ALONE.values()]:
         for volume in service.get("volumes", []):
             source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
             assert not source.startswith("..") or (COMPOSE.parent / source).exists(), source
