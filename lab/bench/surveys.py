@@ -240,7 +240,7 @@ def _reports_arriving(site: SurveysSite, sizes: Sizes) -> Iterator[None]:
     ]
 
     def produce() -> None:
-        with closing(Producer(**site.settings.kafka_options(), acks="all", linger_ms=5)) as producer:
+        with closing(Producer(site.settings, 10_000, 10_000, 20_000, linger_ms=5)) as producer:
             for burst in itertools.count():
                 step = site.survey.step_at(now_ms())
                 for survey, attribute, given in answers:

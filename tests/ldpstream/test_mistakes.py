@@ -146,10 +146,15 @@ MISTAKES = {
         "METRICS_PORT", "TAKEN", "127.0.0.1:", "choose a free port", command="estimate survey.toml"
     ),
     "no Java": Mistake("services", ("no java in JAVA_HOME or on PATH: install Java 17 or later",), settings={"PATH": "redis"}),
-    "no Maven": Mistake("try", ("no jars of Kafka in", "install maven"), settings={"PATH": "java redis", "CACHE": "empty"}),
-    "no Redis": Mistake("try survey.toml", ("no redis-server on PATH: install redis-server",), settings={"PATH": "java mvn"}),
+    "no Maven": Mistake(
+        "try --services", ("no jars of Kafka in", "install maven"), settings={"PATH": "java redis", "CACHE": "empty"}
+    ),
+    "no Redis": Mistake(
+        "try survey.toml --services", ("no redis-server on PATH: install redis-server",), settings={"PATH": "java mvn"}
+    ),
     "Maven fails": Mistake(
-        "try", ("Maven could not fetch the jars", "(exit code 0)"), settings={"PATH": "java mvn redis", "CACHE": "empty"}
+        "try --services", ("Maven could not fetch the jars", "(exit code 0)"),
+        settings={"PATH": "java mvn redis", "CACHE": "empty"},
     ),
     "data folder is a file": Mistake(
         "services --folder survey.toml", ("survey.toml/kafka: Not a dir",), settings={"PATH": "java redis", "CACHE": "full"}

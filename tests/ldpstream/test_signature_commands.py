@@ -81,7 +81,7 @@ def test_a_signed_survey_is_one_that_a_device_answers(office: Office, tmp_path: 
     assert stat.S_IMODE(office.key.stat().st_mode) == 0o600
     assert PASSPHRASE not in office.key.read_text()
     assert office.public in office.sign()
-    Device(load_survey(office.file), tmp_path, signed_by=office.public, signature=office.trail.read_text())
+    Device(load_survey(office.file), tmp_path / "device", signed_by=office.public, signature=office.trail.read_text())
     status, out, err = office.verify()
     assert (status, err) == (0, [])
     assert "demo.toml: signed" in out

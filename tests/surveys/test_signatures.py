@@ -19,7 +19,7 @@ KNOWN = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS
 
 def device(case: dict[str, Any], folder: Path, text: str | None = None) -> Device:
     given = case["signature"] and json.dumps(case["signature"])
-    return Device(survey_of(case), folder, signed_by=case["signed_by"], signature=text or given)
+    return Device(survey_of(case), folder / "device", signed_by=case["signed_by"], signature=text or given)
 
 
 def survey_of(case: dict[str, Any]) -> Survey:
@@ -64,16 +64,16 @@ def test_a_wallet_checks_before_it_charges(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["", "AAAA", [], CASES[0]["signed_by"][0] + " ", CASES[0]["signed_by"][0][:-1], "é" * 44])
 def test_a_wrong_public_key_is_the_applications_mistake(wrong: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="public key"):
-        Device(survey_of(CASES[0]), tmp_path, signed_by=wrong, signature=json.dumps(CASES[0]["signature"]))
+        Device(survey_of(CASES[0]), tmp_path / "device", signed_by=wrong, signature=json.dumps(CASES[0]["signature"]))
     with pytest.raises(ValueError, match="signature needs signed_by"):
-        Device(survey_of(CASES[0]), tmp_path, signature=json.dumps(CASES[0]["signature"]))
+        Device(survey_of(CASES[0]), tmp_path / "device", signature=json.dumps(CASES[0]["signature"]))
 
 
 def test_without_the_package_the_device_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'ldpstream\[signed\]'"):
         device(CASES[0], tmp_path)
-    Device(survey_of(CASES[0]), tmp_path)  # without signed_by the package is not needed
+    Device(survey_of(CASES[0]), tmp_path / "device")  # without signed_by the package is not needed
 
 
 def test_the_signature_is_that_of_rfc_8032() -> None:
