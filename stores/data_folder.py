@@ -133,6 +133,7 @@ class DataFolder:
         if found != FORMAT:
             remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
             raise OtherFormat(f"{self.file} has format {found}, this version needs format {FORMAT}; {remedy}")
+        self._writer.execute("PRAGMA journal_mode=WAL")  # a restored copy has none
         with self.write() as db:
             self.probe(db)
 

@@ -63,11 +63,14 @@ class FolderLog:
         return StoredRecords(*zip(*found, strict=True))
 
     def expire(self, before_ms: int, limit: int) -> int:
-        """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records."""
+        """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records.
+
+        Before the first publication it deletes nothing: the schedule begins at the earliest record.
+        """
         with self._part.write() as db:
             deleted = db.execute(
                 "DELETE FROM record WHERE survey = :survey AND place IN (SELECT place FROM record WHERE survey = :survey AND "
-                "appended_ms < :before_ms AND place < "
+                "appended_ms < :before_ms AND EXISTS (SELECT 1 FROM progress WHERE survey = :survey) AND place < "
                 "(SELECT next_offset FROM checkpoint WHERE survey = :survey AND part = :part) ORDER BY place LIMIT :limit)",
                 {"survey": self._part.id, "before_ms": before_ms, "part": PARTITION, "limit": limit},
             ).rowcount

@@ -29,6 +29,7 @@ class FolderKeeper(SurveyKeeper):
     def _write(self, survey: Survey, kept: Kept | None) -> None:
         with self._folder.write() as db:
             if kept is None:
-                db.execute("DELETE FROM kept WHERE name = ?", (survey.name,))
+                where = (survey.name, survey.fingerprint.hex())  # a new survey of this name may be kept already
+                db.execute("DELETE FROM kept WHERE name = ? AND fingerprint = ?", where)
             else:
                 db.execute("REPLACE INTO kept VALUES (?, ?, ?)", (survey.name, *kept))

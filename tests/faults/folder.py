@@ -199,9 +199,7 @@ class Machine:
         self._folder._writer.execute("PRAGMA max_page_count=1000000")
 
     def expire(self) -> None:
-        """Counted reports expire. In the service they are kept for a week, so the first steps are published by then."""
-        if self.results.progress() is None:
-            return
+        """Counted reports expire."""
         before = self._in_log()
         self._alive(lambda: self._log.expire(self._now_ms - self._random.randint(0, 20_000), 1000))
         left = set(self._log.read(0, 10**6).offsets)

@@ -53,7 +53,7 @@ def commits_the_counts_apart_from_the_offset(patch: pytest.MonkeyPatch) -> None:
     """The tables and the offset are two transactions."""
 
     def commit(self: Any, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        with self._folder.write() as db:
+        with self._part.write() as db:
             self._write_panes(db, partition, change.panes)
         return bool(honest(self, partition, expected, change))
 
@@ -76,7 +76,7 @@ def lets_append_times_go_back(patch: pytest.MonkeyPatch) -> None:
     """The log stamps records with the clock as it is, also after it was set back."""
 
     def append(self: Any, db: Connection, records: Sequence[tuple[bytes, bytes]]) -> int:
-        db.execute("UPDATE survey SET newest_ms = 0 WHERE id = ?", (self._id,))
+        db.execute("UPDATE survey SET newest_ms = 0 WHERE id = ?", (self._part.id,))
         return int(honest(self, db, records))
 
     honest = FolderLog.append
@@ -87,8 +87,8 @@ def expires_uncounted_records(patch: pytest.MonkeyPatch) -> None:
     """Retention does not ask whether a record is counted."""
 
     def expire(self: Any, before_ms: int, limit: int) -> int:
-        with self._folder.write() as db:
-            deleted = db.execute("DELETE FROM record WHERE survey = ? AND appended_ms < ?", (self._id, before_ms))
+        with self._part.write() as db:
+            deleted = db.execute("DELETE FROM record WHERE survey = ? AND appended_ms < ?", (self._part.id, before_ms))
         return int(deleted.rowcount)
 
     patch.setattr(FolderLog, "expire", expire)

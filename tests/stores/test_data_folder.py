@@ -188,6 +188,9 @@ def test_expired_records_leave_the_file(folder: DataFolder) -> None:
     assert head is None
     with folder.write() as db:
         db.execute("INSERT INTO checkpoint VALUES (1, 0, 45, 0, '{}', '', '', '', '{}', 0)")
+    assert log.expire(NOW_MS + 1, 1000) == 0  # nothing is published
+    with folder.write() as db:
+        db.execute("INSERT INTO progress VALUES (1, x'00')")
     before = folder._writer.execute("PRAGMA page_count").fetchone()[0]
     assert (log.expire(NOW_MS, 1000), log.expire(NOW_MS + 1, 20), log.expire(NOW_MS + 1, 1000)) == (0, 20, 25)
     assert folder._writer.execute("PRAGMA page_count").fetchone()[0] < before / 2
