@@ -1,4 +1,4 @@
-"""What one false report does to an estimate, for every attribute and level of a survey, in numbers and in words.
+"""The effect of one false report on an estimate, for every attribute and level of a survey, in numbers and in words.
 
 `Mechanism.outweighs` has the weight of one report, and its proof. A liar sends one false report at every step. An honest device
 sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps is the mean over all reports, so in a

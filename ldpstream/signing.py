@@ -4,6 +4,7 @@ import base64
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from tomllib import TOMLDecodeError, loads
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,16 @@ import msgspec
 from ldpstream.surveys import Survey, SurveyError, parse_survey
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.signatures import SignatureError, SignedLine, Statement, is_signed_by, read_lines, sha256, statement
+from ldpstream.surveys.signatures import (
+    NOT_INSTALLED,
+    SignatureError,
+    SignedLine,
+    Statement,
+    is_signed_by,
+    read_lines,
+    sha256,
+    statement,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -193,7 +203,5 @@ def _survey(toml: str) -> Survey | None:
 
 
 def _require_cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ModuleNotFoundError:
-        raise SigningError("signatures need the package cryptography: pip install 'ldpstream[signed]'") from None
+    if find_spec("cryptography") is None:
+        raise SigningError(NOT_INSTALLED)

@@ -143,7 +143,7 @@ class SurveyFolder:
                     continue
                 known = self._files.get(file, _File())
                 try:
-                    stamp = _stamp(file)
+                    stamp = stamp_of(file)
                 except OSError as error:
                     files[file] = known
                     known.read, known.why = None, f"cannot be read: {error.strerror}"
@@ -214,7 +214,7 @@ def survey_files(folder: Path) -> list[Path]:
     return [file for file in files if file.suffix == ".toml" and not file.name.startswith(".") and not os.path.isdir(file)]
 
 
-def _stamp(file: Path) -> Stamp | None:
+def stamp_of(file: Path) -> Stamp | None:
     """Returns None if the file is missing. Raises OSError if the system refuses to tell."""
     try:
         about = file.stat()

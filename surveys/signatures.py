@@ -27,6 +27,7 @@ from ldpstream.surveys.survey import HEX, Survey
 FILE = "signatures.jsonl"
 FORMAT = "ldpstream survey signature 1"
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
+NOT_INSTALLED = "signatures need the package cryptography: pip install 'ldpstream[signed]'"
 SHA256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
@@ -35,7 +36,7 @@ class SignatureError(ValueError):
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the owner of a key signs.
+    """The text that the owner of a key signs.
 
     Attributes:
         format: `FORMAT`.
@@ -137,8 +138,7 @@ def is_signed_by(signature: Signature, key: bytes) -> bool:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ModuleNotFoundError as error:
-        message = "signatures need the package cryptography: pip install 'ldpstream[signed]'"
-        raise ModuleNotFoundError(message, name=error.name) from None
+        raise ModuleNotFoundError(NOT_INSTALLED, name=error.name) from None
     raw = _base64(signature.signature, SIGNATURE_BYTES)
     if raw is None:
         return False

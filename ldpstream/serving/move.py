@@ -51,7 +51,7 @@ class MoveRefused(UserError):
 
 @dataclass(frozen=True)
 class Moved:
-    """What was moved of one survey."""
+    """The survey's name, and the numbers of open count tables, report keys and publications that were moved."""
 
     survey: str
     open_tables: int

@@ -9,13 +9,12 @@ import structlog
 from ldpstream.producers.gateway.admission import Tokens
 from ldpstream.producers.gateway.intake import Intake
 from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.surveys.folder import Stamp, stamp_of
 
 log = structlog.get_logger("ldpstream.gateway")
 
 LOOK_S = 1.0  # time between two looks
 MIN_TOKEN = 16
-
-Stamps = tuple[tuple[int, int, int] | None, ...]  # inode, size, time of change in ns; None for a missing file
 
 
 def read_tokens(settings: Settings) -> list[str]:
@@ -120,13 +119,13 @@ class _Files:
         self._read = self._seen
         return True
 
-    def _stamps(self) -> Stamps:
-        return tuple(_stamp(path) for path in self._paths)
+    def _stamps(self) -> tuple[Stamp | None, ...]:
+        return tuple(stamp(path) for path in self._paths)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp(path: Path) -> Stamp | None:
+    """Returns what changes with the file; None if it is missing or the system refuses to tell."""
     try:
-        about = path.stat()
+        return stamp_of(path)
     except OSError:
         return None
-    return about.st_ino, about.st_size, about.st_mtime_ns

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import structlog
 
-from ldpstream.surveys.folder import SurveyText
+from ldpstream.producers.gateway.credentials import stamp
+from ldpstream.surveys.folder import Stamp, SurveyText
 from ldpstream.surveys.signatures import FILE, Signature, SignatureError, read_lines, sha256
 
 log = structlog.get_logger("ldpstream.gateway")
@@ -19,12 +20,12 @@ class ServedSignatures:
     """The signatures by canonical text. A broken file is one log line, and the last good signatures stay."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, tuple[int, int, int] | None] = {}
+        self._seen: dict[Path, Stamp | None] = {}
         self._found: dict[Path, dict[str, Signature]] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
         """Reads the files beside these surveys that changed. True if there was a change."""
-        seen = {path: _stamp(path) for path in {text.path.parent / FILE for text in texts}}
+        seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
         changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path)]
         self._seen = seen
         for path in changed:
@@ -41,11 +42,3 @@ class ServedSignatures:
             self._found[path] = {line.read().canonical_sha256: line for line in lines}
         except (SignatureError, OSError, UnicodeDecodeError) as error:
             log.error("signatures cannot be read", file=str(path), error=str(error))
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return about.st_ino, about.st_size, about.st_mtime_ns

@@ -1,22 +1,16 @@
 """Writes the schema of `ldpstream check --json`: `python -m tests.docs.check_schema` renews `docs/check.schema.json`."""
 
-import inspect
-import json
 from pathlib import Path
 
-import msgspec
-
 from ldpstream.check_document import CheckedSurvey
+from tests.docs.estimates_schema import schema_of
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "check.schema.json"
 
 
 def check_schema() -> str:
-    """The JSON Schema of the document. The descriptions are the docstrings, with JSON's null for None."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(CheckedSurvey)}
-    for part in schema["$defs"].values():
-        part["description"] = inspect.cleandoc(part["description"]).replace("None", "null")
-    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+    """The JSON Schema of the document."""
+    return schema_of(CheckedSurvey)
 
 
 if __name__ == "__main__":
