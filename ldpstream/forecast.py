@@ -4,8 +4,11 @@ All numbers are for the unbiased estimate (matrix inversion), from the exact var
 share f is s(f) / n for n people of the attribute, with V_t(f) the variance of the mean of t reports of one person:
 
     step      w V_1                               one person in w reports at a step
-    window    V_t t w / W,  t = ⌈W/w⌉             W steps; values do not change, as `matrix_inversion` assumes
+    window    V_t max(1, t w / W)                 W steps; values do not change, as `matrix_inversion` assumes
     filter    V_∞ + U (w V_1 - V_∞) / T           T steps; shares are constant, V_∞ is the lasting noise (`step_noise`)
+
+t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
+no device has sent its last report yet.
 
 U corrects for what the filter does not know: that shares are constant. In simulated runs, the half-width that the filter states
 is 0.9 to 1.11 times this forecast.
@@ -116,7 +119,7 @@ def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:
         lasting = mean(f, LONG)
         return lasting + UNSURE * (w * mean(f, 1) - lasting) / FILTER_STEPS
 
-    return {"step": lambda f: w * mean(f, 1), "window": lambda f: mean(f, t) * t * w / window, "filter": filtered}
+    return {"step": lambda f: w * mean(f, 1), "window": lambda f: mean(f, t) * max(1.0, t * w / window), "filter": filtered}
 
 
 def _shares(k: int, v: int, f: float) -> FloatArray:

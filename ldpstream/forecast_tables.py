@@ -13,6 +13,7 @@ LEGEND = (
     f"least jump: the filter finds it within five steps in about 9 of 10 cases, with a false alarm in {RUN_LENGTH:,.0f} steps.",
     f"filter: after {FILTER_STEPS} steps with constant shares. All numbers assume that people's values do not change.",
 )
+LIFETIME = "Levels with `lifetime_reports`: step and filter assume that no device has sent its last report yet."
 
 
 def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]:
@@ -25,6 +26,8 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
         if row.every_steps > 1:
             often = f"a device reports once in {row.every_steps} steps"
             lines.append(f"{row.attribute}, {row.level}: {often}, so a step has about {row.reports:,.0f} reports.")
+    if any(m.lifetime_reports for mechanisms in survey.mechanisms for m in mechanisms):
+        lines.append(LIFETIME)
     if len(rows) > d:
         lines.append("If an attribute has several levels, each row assumes that all its people choose this level.")
     return lines

@@ -29,6 +29,7 @@ LEVELS = {
     "memoized symbols": 'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0',
     "memoized hashes": 'mechanism = "L-OLH"\neps_inf = 2.0\neps_1 = 1.0',
     "spaced symbols": 'mechanism = "GRR"\neps = 1.0\nevery_steps = 8',
+    "spaced symbols, two reports": 'mechanism = "GRR"\neps = 1.0\nevery_steps = 2\nlifetime_reports = 2',
     "fresh bits": 'mechanism = "OUE"\neps = 1.0',
     "waves": 'mechanism = "SW"\neps = 2.0\nevery_steps = 8',
 }
@@ -41,11 +42,12 @@ def survey_of(level: str, k: int, attributes: int = 1, collection: str = "smp") 
 
 
 def table_of(m: Mechanism, shares: FloatArray, people: int, steps: int, rng: np.random.Generator) -> CountTable:
-    """Reports of a random sample of people; at a spaced level, each person whose turn it is reports once."""
+    """Reports of a random sample of people; at a spaced level, each person whose turn it is reports once in `every_steps`."""
     values = np.repeat(np.arange(m.k), rng.multinomial(people, shares))
     if m.every_steps > 1:
-        values = rng.permutation(values)[: round(people * steps / m.every_steps)]
-        steps = 1
+        turns = min(max(1, steps // m.every_steps), m.lifetime_reports or steps)
+        values = rng.permutation(values)[: round(people * min(1, steps / m.every_steps))]
+        steps = turns
     return m.tabulate(m.simulate(values, rng, steps))
 
 
