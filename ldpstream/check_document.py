@@ -11,7 +11,7 @@ import msgspec
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
-from ldpstream.promise import device_loss, device_window_loss, promise
+from ldpstream.promise import device_loss, device_window_loss, promise, survey_loss
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import device_chance
 
@@ -55,10 +55,10 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedWeight(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of honest people whom one liar outweighs.
+    """The number of honest people whom false reports outweigh.
 
     `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
-    `in_year` are for one share, and a liar who reports at every step.
+    `in_year` are for one share, and a liar who sends one report at every step.
     """
 
     one_value: float
@@ -79,10 +79,11 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
         report_bytes: size of a report.
         eps_1: loss of one report.
         eps_t: loss of the reports of `window_steps` steps, if the value stays the same.
-        eps_inf: loss of any number of reports, if the value stays the same.
+        eps_inf: loss of any number of reports, if the value stays the same. `ends` does not lower it.
         eps_sequence, eps_sequence_exact: loss of the reports of `window_steps` steps, for any values; false for an upper bound.
         eps_window: loss between value sequences that differ only within `every_steps` consecutive steps.
-        eps_lifetime: loss of all reports, for any values.
+        eps_lifetime: loss of all reports, for any values, from `lifetime_reports`; null without this key.
+        eps_survey: upper bound of the loss of all reports until the survey ends, for any values; null without `ends`.
         max_memos: largest number of memos of a device.
         hash_functions: number of hash functions of which a device repeats one in every report; 1 if it repeats none.
         false_report: the weight of a false report.
@@ -104,6 +105,7 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
     eps_sequence_exact: bool
     eps_window: float | None
     eps_lifetime: float | None
+    eps_survey: float | None
     max_memos: int
     hash_functions: int
     false_report: CheckedWeight
@@ -211,7 +213,8 @@ def _level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLevel:
         lifetime_reports=m.lifetime_reports, reports_a_year=m.reports_in(survey.steps_a_year),
         report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1, eps_t=m.eps_t(m.reports_in(t)), eps_inf=_bound(m.eps_inf),
         eps_sequence=sequence.value, eps_sequence_exact=sequence.exact, eps_window=m.eps_window,
-        eps_lifetime=_bound(m.eps_lifetime), max_memos=m.max_memos, hash_functions=m.n_enrolments,
+        eps_lifetime=_bound(m.eps_lifetime), eps_survey=survey_loss(survey, m), max_memos=m.max_memos,
+        hash_functions=m.n_enrolments,
         false_report=CheckedWeight(**weight(survey, m)),
         attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),
     )  # fmt: skip

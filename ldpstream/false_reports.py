@@ -1,8 +1,9 @@
 """The effect of one false report on an estimate, for every attribute and level of a survey, in numbers and in words.
 
-`Mechanism.outweighs` has the weight of one report, and its proof. A liar sends one false report at every step. An honest device
-sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps is the mean over all reports, so in a
-span of T steps one liar outweighs T / reports_in(T) times as many honest people as in a step.
+`Mechanism.outweighs` has the weight of one report, and its proof. A liar here sends one false report at every step; r reports
+weigh r times as much. An honest device sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps
+is the mean over all reports, so in a span of T steps one liar outweighs T / reports_in(T) times as many honest people as in a
+step.
 """
 
 from typing import Any
@@ -12,11 +13,11 @@ from ldpstream.surveys import Survey
 
 
 def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
-    """Returns the number of honest people whom one liar outweighs.
+    """Returns the number of honest people whom false reports outweigh.
 
     `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
-    `in_year` are for one share, and a liar who reports at every step. Under rs+fd a report is the part of an answer about the
-    attribute.
+    `in_year` are for one share, and a liar who sends one report at every step. Under rs+fd a report is the part of an answer
+    about the attribute.
     """
     one, half = m.outweighs(), m.k // 2
     spans = {"in_window": survey.window_steps, "in_year": survey.steps_a_year}
@@ -33,9 +34,9 @@ def weight_line(survey: Survey, m: Mechanism) -> str:
     if w["set_size"] > 1:
         line += f", and a set of {w['set_size']} values together as much as {_people(w['set'])}"
     if w["in_year"] <= w["one_value"] * (1 + 1e-9):
-        return f"{line}. A liar who reports at every step has the same weight in a window and in a year."
+        return f"{line}. A liar who sends one report at every step has the same weight in a window and in a year."
     window, year = _people(w["in_window"]), _people(w["in_year"])
-    often = f"Honest devices report less often. So a liar who reports at every step outweighs {window} in a window"
+    often = f"Honest devices report less often. So a liar who sends one report at every step outweighs {window} in a window"
     return f"{line}. {often} and {year} in a year."
 
 

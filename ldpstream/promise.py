@@ -93,6 +93,14 @@ def device_window_loss(survey: Survey) -> float | None:
     return device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
 
 
+def survey_loss(survey: Survey, m: Mechanism) -> float | None:
+    """Returns the loss of all reports of a level until the survey ends, for any values; None without `ends`.
+
+    It is `eps_sequence` of these reports: exact, or an upper bound. The bound holds for a device that enrolls once.
+    """
+    return None if survey.n_steps is None else m.eps_sequence(m.reports_in(survey.n_steps)).value
+
+
 def _device_window(survey: Survey) -> str:
     """Returns `device_window_loss` in words; "" if there is none."""
     loss, w = device_window_loss(survey), max(m.every_steps for levels in survey.mechanisms for m in levels)
@@ -243,6 +251,13 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
         f"{m.guess(in_year)}; of the value at one step, if it may change at every step: {m.guess_any_values(in_year)}."
         + _whole_device(survey, attribute, m, (year, False), (year, True))
     )
+    until_end = survey_loss(survey, m)
+    if survey.n_steps is not None and until_end is not None:
+        number = m.reports_in(survey.n_steps)
+        lines.append(
+            f"Until the survey ends ({number:,} report{'s' if number > 1 else ''} of this attribute): any two value sequences "
+            f"lose at most {nats(until_end)} (eps_survey)."
+        )
     if m.n_enrolments > 1:
         lines.append(
             f"A device sends the same hash function in every report, one of {m.n_enrolments}. This links its reports. "

@@ -116,12 +116,15 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: list[list
 
 
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
-    """Returns the privacy ledger: one row per attribute, level and horizon t, up to the level's `lifetime_reports`."""
+    """Returns the privacy ledger: one row per attribute, level and horizon t, up to the largest number of reports of a device.
+
+    `lifetime_reports` and `ends` limit this number; it always has a row.
+    """
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
-            limit = m.lifetime_reports or HORIZONS[-1]
-            for t in sorted({min(t, limit) for t in HORIZONS}):
+            limit = m.lifetime_reports if survey.n_steps is None else m.reports_in(survey.n_steps)
+            for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
                 sequence = m.eps_sequence(t)
                 chances = {
                     "guess": m.guess(t), "guess_any_values": m.guess_any_values(t),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ldpstream.check_document import check_document
 from ldpstream.promise import promise
-from ldpstream.surveys import load_survey
+from ldpstream.surveys import load_survey, parse_survey
+from ldpstream.tables import ledger_rows
 from tests.devices.vectors import SURVEYS as VECTORS
 from tests.docs.check_schema import SCHEMA, check_schema
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 CHANCE = re.compile(r"(?:at most |> )?\d+(?:\.\d+)? %")
-LOSS = re.compile(r"\((?:[a-z]+ )?(eps_\w+) = ([\d.e+-]+|inf)\)|([\d.]+) nats?")
+NAMED = re.compile(r"\((?:[a-z]+ )?(eps_\w+) = ([\d.e+-]+|inf)\)")
+LOSS = re.compile(r"([\d.e+]+) nats?(?: [^.(]*?\((eps_\w+)\))?")
 
 
 def document_of(path: Path) -> dict[str, Any]:
@@ -25,19 +28,22 @@ def document_of(path: Path) -> dict[str, Any]:
     return made
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: Any, key: str = "") -> list[tuple[str, Any]]:
+    """Every number, text and null of the document, except the lines that `check` prints, with its key."""
     if isinstance(value, dict):
-        return [leaf for key, one in value.items() if key != "promise" for leaf in leaves(one)]
-    return [leaf for one in value for leaf in leaves(one)] if isinstance(value, list) else [value]
+        return [leaf for name, one in value.items() if name != "promise" for leaf in leaves(one, name)]
+    return [leaf for one in value for leaf in leaves(one, key)] if isinstance(value, list) else [(key, value)]
 
 
 def missing(document: dict[str, Any], lines: list[str]) -> set[str]:
-    """Returns the chances and the losses of the lines that the document does not have as numbers or texts."""
+    """Returns the chances and losses that the document lacks. A loss with a name must stand at this key."""
     told = leaves(document)
-    numbers = {f"{float(one):.4g}" for one in told if isinstance(one, int | float) and not isinstance(one, bool)}
+    losses = {(key, f"{float(one):.4g}") for key, one in told if key.startswith("eps_") and isinstance(one, float)}
     text = "\n".join(line for line in lines if "Chosen for you" not in line)  # it compares errors, which are no losses
-    losses = {found[1] or found[2] for found in LOSS.findall(text)}
-    return {one for one in CHANCE.findall(text) if one not in told} | {one for one in losses if one not in numbers}
+    named = {*NAMED.findall(text), *((key, loss) for loss, key in LOSS.findall(text) if key)}
+    plain = {loss for loss, key in LOSS.findall(text) if not key} - {loss for _, loss in losses}
+    chances = {one for one in CHANCE.findall(text) if ("text", one) not in told}
+    return chances | plain | {f"{key} = {loss}" for key, loss in named - losses}
 
 
 def test_the_schema_is_the_codes() -> None:
@@ -57,4 +63,27 @@ def test_the_document_fits_the_schema_and_has_every_number_that_check_prints(pat
 
 def test_a_missing_chance_and_a_missing_loss_are_found() -> None:
     document = document_of(SAMPLES[0])
-    assert missing(document, ["Chance of a right guess: at most 12.3 %; 98.7 nats"]) == {"at most 12.3 %", "98.7"}
+    lines = [
+        "Chance of a right guess: at most 12.3 %; 98.7 nats",
+        "(eps_1 = 1) (eps_t = 3)",
+        "365 nats in all reports (eps_window)",
+    ]
+    assert missing(document, lines) == {"at most 12.3 %", "98.7", "eps_t = 3", "eps_window = 365"}
+
+
+@pytest.mark.parametrize(
+    "level", ['mechanism = "GRR"\neps = 1.0\nevery_steps = 7', 'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0']
+)
+def test_the_end_of_a_survey_bounds_the_loss_of_all_reports(level: str) -> None:
+    head = 'name = "e"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 86400\nwindow_steps = 7\nlateness_steps = 1\n'
+    asked = f'collection = "smp"\n[[attribute]]\nname = "a"\nsize = 4\n[[attribute.level]]\nname = "l"\n{level}'
+    open_end, survey = (parse_survey(tomllib.loads(head + ends + asked), "a test") for ends in ("", "ends = 52\n"))
+    ((m,),) = survey.mechanisms
+    reports = m.reports_in(52)
+    made: dict[str, Any] = json.loads(msgspec.json.encode(check_document(survey)))
+    assert made["attributes"][0]["levels"][0]["eps_survey"] == m.eps_sequence(reports).value
+    assert not missing(made, made["promise"])
+    assert any("(eps_survey)" in line and f"({reports} reports" in line for line in made["promise"])
+    assert [row["t"] for row in ledger_rows(survey)] == [t for t in (1, 2, 3, 5, 10, 20, 50) if t < reports] + [reports]
+    assert check_document(open_end).attributes[0].levels[0].eps_survey is None
+    assert ledger_rows(open_end)[-1]["t"] == 1000
