@@ -48,11 +48,12 @@ def support_em(
         constant, value = 0.0, 0.0
         for a in range(groups):
             c, q_a, slope_a = support[a], q[a], slope[a]
+            by = slope_a / total
             for v in range(k):
                 r[v] = c[v] / (q_a + slope_a * f[v])
             for v in range(k):
-                update[v] += slope_a * r[v]
-            constant += q_a * _sum(r, times)
+                update[v] += by * r[v]
+            constant += q_a / total * _sum(r, times)
             if delta > 0:
                 for v in range(k):
                     value += times[v] * c[v] * np.log(q_a + slope_a * f[v])
@@ -61,12 +62,15 @@ def support_em(
                 return iteration, True
             before = value
         for v in range(k):
-            update[v] = f[v] * ((constant + update[v]) / total)
-        change = 0.0
+            update[v] = f[v] * (constant + update[v])
+        moved = False
         for v in range(k):
-            change = max(change, abs(update[v] - f[v]))
+            if not abs(update[v] - f[v]) <= tol:
+                moved = True
+                break
+        for v in range(k):
             f[v] = update[v]
-        if change <= tol:
+        if not moved:
             return iteration + 1, True
     return max_iter, False
 
