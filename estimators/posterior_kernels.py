@@ -7,9 +7,14 @@ import math
 from typing import Any
 
 import numba
+import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[Any]
+
+LEAST = 1e-290  # smallest prior probability of a point
+WIDEST = 600.0  # nats; with a wider tilt over the grid, the weight of a point could overflow
+SMALLEST, LARGEST = 1e-250, 1e250  # a kind whose sum lies outside is computed again without overflow or underflow
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -52,3 +57,123 @@ def posterior(
         mean[i], variance[i] = centre, sum_2 / total
         value += times[i] * math.log(total)
     return value
+
+
+@numba.njit(cache=True, error_model="numpy")
+def moments(
+    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
+    mass: Floats,
+) -> tuple[float, float]:  # fmt: skip
+    """Sums over all values: the posterior means and variances under the prior tilted by exp(by · f), and the posteriors.
+
+    The result is that of `tilt` and `posterior`, up to rounding. One exponential for each point replaces one for each entry.
+
+    Args:
+        like: exp(log_like).
+        mass: (J,) overwritten with the sum of all values' posteriors.
+
+    Returns:
+        The sum of the means, and the sum of the variances.
+    """
+    size, longest = points.size, 0
+    narrow, middle = abs(by) * (points[size - 1] - points[0]) <= WIDEST, (points[0] + points[size - 1]) / 2
+    weight = np.zeros(size)
+    for j in range(size):
+        mass[j] = 0.0
+        if narrow:
+            weight[j] = prior[j] * math.exp(by * (points[j] - middle))
+    for i in range(first.size):
+        longest = max(longest, start[i + 1] - start[i])
+    chance = np.empty(longest)
+    sum_of_means, sum_of_variances = 0.0, 0.0
+    for i in range(first.size):
+        begin, n, at = start[i], start[i + 1] - start[i], first[i]
+        total, sum_1, sum_2 = 0.0, 0.0, 0.0
+        for j in range(n):
+            chance[j] = like[begin + j] * weight[at + j]
+            total += chance[j]
+        if not SMALLEST < total < LARGEST:
+            largest, total = -math.inf, 0.0
+            for j in range(n):
+                largest = max(largest, log_like[begin + j] + by * points[at + j])
+            for j in range(n):
+                chance[j] = math.exp(log_like[begin + j] + by * points[at + j] - largest) * prior[at + j]
+                total += chance[j]
+        for j in range(n):
+            sum_1 += chance[j] * points[at + j]
+        centre, share = sum_1 / total, times[i] / total
+        for j in range(n):
+            away = points[at + j] - centre
+            sum_2 += chance[j] * away * away
+            mass[at + j] += share * chance[j]
+        sum_of_means += times[i] * centre
+        sum_of_variances += share * sum_2
+    return sum_of_means, sum_of_variances
+
+
+@numba.njit(cache=True, error_model="numpy")
+def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) -> float:
+    """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
+    step = (sum_of_means - 1) / max(sum_of_variances, 1e-300)
+    return min(max(step, -longest), longest)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def fit_law(
+    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
+    rounds: int, longest: float, prior: Floats, by: float,
+) -> float:  # fmt: skip
+    """Makes EM steps from `prior` for the law of the shares, with `mass` further values from `base`. Returns the new λ.
+
+    Args:
+        like, log_like, start, first, points, times: as in `moments`.
+        longest: limit of a Newton step for λ.
+        prior: (J,) overwritten with the law.
+        by: the first λ.
+    """
+    drawn, k = np.empty(points.size), 0.0
+    for i in range(times.size):
+        k += times[i]
+    for _ in range(rounds):
+        means, variances = moments(like, log_like, start, first, points, times, prior, by, drawn)
+        for j in range(points.size):
+            prior[j] = max((mass * base[j] + drawn[j]) / (mass + k), LEAST)
+        by -= newton_step(means, variances, longest)
+    return by
+
+
+@numba.njit(cache=True, error_model="numpy")
+def fit_weights(
+    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, laws: Floats, begin: Floats,
+    rounds: int, longest: float, weights: Floats,
+) -> None:  # fmt: skip
+    """Makes EM steps for the weights of a mixture of laws, from λ = 0 and the weights `begin`, which count as one value.
+
+    Args:
+        like, log_like, start, first, points, times: as in `moments`.
+        laws: (laws, J) probabilities of the points.
+        longest: as in `fit_law`.
+        weights: (laws,) overwritten with the fitted weights.
+    """
+    size, k, by = points.size, 0.0, 0.0
+    drawn, law = np.empty(size), np.empty(size)
+    for i in range(times.size):
+        k += times[i]
+    for a in range(begin.size):
+        weights[a] = begin[a]
+    for _ in range(rounds):
+        law[:] = 0.0
+        for a in range(begin.size):
+            for j in range(size):
+                law[j] += weights[a] * laws[a, j]
+        for j in range(size):
+            law[j] = max(law[j], LEAST)
+        means, variances = moments(like, log_like, start, first, points, times, law, by, drawn)
+        for j in range(size):
+            drawn[j] /= law[j]
+        for a in range(begin.size):
+            told = 0.0
+            for j in range(size):
+                told += laws[a, j] * drawn[j]
+            weights[a] = (weights[a] * told + begin[a]) / (k + 1)
+        by -= newton_step(means, variances, longest)

@@ -41,7 +41,6 @@ from ldpstream.estimators.few_values import FEW_VALUES, FewValues
 from ldpstream.estimators.posterior import Posterior
 from ldpstream.estimators.value_likelihood import (
     LARGE,
-    LEAST,
     SPACING,
     Observation,
     ValueLikelihood,
@@ -49,7 +48,7 @@ from ldpstream.estimators.value_likelihood import (
     people_of,
     value_likelihood,
 )
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # of the gamma laws
 EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # of the power laws
@@ -98,6 +97,14 @@ def posterior_means(seen: list[Observation], k: int) -> FloatArray:
     return np.asarray(f / f.sum())
 
 
+_Entries = tuple[FloatArray, FloatArray, IntArray, IntArray, FloatArray, FloatArray]
+
+
+def _entries(values: ValueLikelihood) -> _Entries:
+    """Returns the likelihoods as the loops of `posterior_kernels` take them."""
+    return np.exp(values.log_like), values.log_like, values.start, values.first, values.points, values.times
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
     """G for one mass M of the Dirichlet process.
@@ -121,10 +128,11 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
     Returns the posterior mean of each kind, the posterior for intervals, and true if the shares sum to 1.
     """
     merged = values.merged()
+    entries, of_merged = _entries(values), _entries(merged)
     base = _base(merged, k)
-    prior, by, fits = base, 0.0, []
+    prior, by, fits = base.copy(), 0.0, []
     for mass in MASSES:
-        fit, prior, by = _fit_mass(values, merged, k, base, mass + SMALL_DOMAIN / k, prior, by)
+        fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by)
         fits.append(fit)
     *weights, equal = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
     mean = np.sum([weight * fit.mean for weight, fit in zip(weights, fits, strict=True)], axis=0) + equal / k
@@ -134,23 +142,26 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
 
 
 def _fit_mass(
-    values: ValueLikelihood, merged: ValueLikelihood, k: int, base: FloatArray, mass: float, prior: FloatArray, by: float
-) -> tuple[_Fit, FloatArray, float]:
-    """Fits G and λ for one M, from a first prior and λ. Returns the fit, the fitted prior and λ."""
-    for _ in range(ROUNDS):
-        now = _Posteriors.of(merged, prior, by)
-        prior = np.maximum((mass * base + now.total) / (mass + k), LEAST)
-        by -= _newton_step(merged, k, now)
+    values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float
+) -> tuple[_Fit, float]:
+    """Fits G and λ for one M, from a first prior, which becomes G, and a first λ. Returns the fit and λ."""
+    from ldpstream.estimators.posterior_kernels import fit_law, moments, newton_step
+
+    k, drawn = values.kind.size, np.empty(values.points.size)
+    longest = _longest(values, k)
+    by = fit_law(*merged, base, mass, ROUNDS, longest, prior, by)
     low, high = -math.inf, math.inf
     for _ in range(NEWTON_STEPS):
-        now = _Posteriors.of(values, prior, by)
-        excess = float(values.times @ now.mean) - 1
-        low, high = (low, by) if excess > 0 else (by, high)
-        if abs(excess) <= SUM_TOLERANCE:
+        evaluated = by
+        means, variances = moments(*entries, prior, by, drawn)
+        low, high = (low, by) if means > 1 else (by, high)
+        if abs(means - 1) <= SUM_TOLERANCE:
             break
-        by -= _newton_step(values, k, now)
+        by -= newton_step(means, variances, longest)
         if not low < by < high:
             by = (low + high) / 2
+    now = _Posteriors.of(values, prior, evaluated)
+    excess = means - 1
     points, cells = values.points, values.cells
     own = values.normalised(now.like * prior[cells])
     others = now.like * (mass * base[cells] + np.maximum(now.total[cells] - own, 0)) / (mass + k - 1)
@@ -161,7 +172,12 @@ def _fit_mass(
     score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
     blurred = gaussian_filter1d(now.total, BLUR, mode="nearest")[cells] - gaussian_filter1d(own, BLUR, mode="constant")
     wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
-    return _Fit(score, now.mean, _given_the_sum(values, wide), excess), prior, by
+    return _Fit(score, now.mean, _given_the_sum(values, wide), excess), by
+
+
+def _longest(values: ValueLikelihood, k: int) -> float:
+    """Returns the longest Newton step for λ."""
+    return LONGEST * (k + 1 / values.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +230,8 @@ def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray
 
 def _base(values: ValueLikelihood, k: int) -> FloatArray:
     """Returns the probability of each point under H. EM fits the weights of its distributions, and Newton's method fits λ."""
+    from ldpstream.estimators.posterior_kernels import LEAST, fit_weights
+
     mean = _mean_of_the_rest(values, k)
     laws = np.array([
         *(values.gamma(mean, shape) for shape in SHAPES),
@@ -222,22 +240,11 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
     ])  # fmt: skip
     first = np.full(len(laws), (1 - NEARLY_EQUAL) / len(laws))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
-    weights, by = first, 0.0
-    for _ in range(BASE_ROUNDS):
-        law = np.maximum(weights @ laws, LEAST)
-        now = _Posteriors.of(values, law, by)
-        weights = (weights * (laws @ (now.total / law)) + first) / (k + 1)
-        by -= _newton_step(values, k, now)
+    weights = np.empty(len(laws))
+    fit_weights(*_entries(values), laws, first, BASE_ROUNDS, _longest(values, k), weights)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
     law = (1 - tail) * weights @ laws + tail * values.power_law(k, TAIL)
     return np.asarray(np.maximum(law, LEAST))
-
-
-def _newton_step(values: ValueLikelihood, k: int, now: _Posteriors) -> float:
-    """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
-    longest = LONGEST * (k + 1 / values.error)
-    step = (float(values.times @ now.mean) - 1) / max(float(values.times @ now.variance), 1e-300)
-    return min(max(step, -longest), longest)
 
 
 def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:

@@ -37,7 +37,6 @@ LARGE = 5.0  # a share this many standard errors above zero is surely no noise
 REACH = 7.0  # a value's points lie within this many standard errors of its inversion
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
 FORGED = 10.0  # standard errors; the shares of honest reports have a sum nearer to 1
-LEAST = 1e-290  # smallest prior probability of a point
 NEARLY, ALIKE = 0.125, 0.02  # kinds count as equal within these: standard errors of the inversion, and relative noise variance
 _TABLE = 2000  # entries of the table from shares to positions on the grid
 

@@ -8,7 +8,8 @@ import pytest
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion, unordered
 from ldpstream.estimators.posterior import Posterior
-from ldpstream.estimators.unordered import ROUNDS, _base, _fit_mass, _score_of_equal_shares, fit_values
+from ldpstream.estimators.posterior_kernels import moments, posterior, tilt
+from ldpstream.estimators.unordered import ROUNDS, _base, _entries, _fit_mass, _score_of_equal_shares, fit_values
 from ldpstream.estimators.value_likelihood import (
     ALIKE,
     NEARLY,
@@ -157,8 +158,25 @@ def test_the_fit_equals_its_dense_form(mass: float) -> None:
     m = build("OUE", 6, 1.0)
     values = value_likelihood(observations([(m, draw(m, SHARES, 3000, 7))]), 6)
     base = _base(values, 6)
-    fit, _, _ = _fit_mass(values, values, 6, base, mass, base, 0.0)
+    fit, _ = _fit_mass(values, _entries(values), _entries(values), base, mass, base.copy(), 0.0)
     np.testing.assert_allclose(fit.mean[values.kind], dense_fit(values, 6, base, mass), atol=1e-9)
+
+
+@pytest.mark.parametrize("by", [0.0, -3.0, 400.0, -1000.0, 30_000.0])
+@pytest.mark.parametrize("floor", [0.0, 1e-290])
+def test_one_exponential_a_point_gives_the_sums_of_one_exponential_an_entry(by: float, floor: float) -> None:
+    """With the floor, nearly all prior mass lies where the likelihood of most values is zero. The last λ is too wide."""
+    m = build("OUE", 30, 1.0)
+    values = value_likelihood(observations([(m, draw(m, np.r_[0.9, np.full(29, 0.1 / 29)], 50_000, 7))]), 30)
+    prior = np.full(values.points.size, floor)
+    prior[0 if floor else slice(None)] = 1.0
+    like, mean, variance = np.empty(values.log_like.size), np.empty(values.times.size), np.empty(values.times.size)
+    dense, drawn = np.empty(values.points.size), np.empty(values.points.size)
+    tilt(values.log_like, values.start, values.first, values.points, by, like)
+    posterior(like, values.start, values.first, values.points, prior, values.times, mean, variance, dense)
+    sums = moments(*_entries(values), prior, by, drawn)
+    np.testing.assert_allclose(sums, [values.times @ mean, values.times @ variance], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(drawn, dense, rtol=1e-9, atol=1e-15)
 
 
 def test_a_fit_to_merged_kinds_is_nearly_the_fit_to_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +354,7 @@ def test_shares_of_medium_size_are_not_moved_to_zero(monkeypatch: pytest.MonkeyP
 
     def without_the_sum(values: ValueLikelihood, k: int) -> FloatArray:
         with monkeypatch.context() as patched:
-            patched.setattr(unordered, "_newton_step", lambda *_: 0.0)
+            patched.setattr(unordered, "LONGEST", 0.0)
             return _base(values, k)
 
     def error() -> float:
