@@ -35,10 +35,10 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)
     if type(rng) is np.random.Generator:
-        from ldpstream.mechanisms.kernels import bernoulli_words
+        from ldpstream.mechanisms.random_kernels import LANES, bernoulli_words
 
         words = np.empty(-(-size // 8), np.uint64)
-        bernoulli_words(words, np.uint64(threshold), rng.integers(0, 2**64, 4, np.uint64))
+        bernoulli_words(words, np.uint64(threshold), rng.integers(0, 2**64, (4, LANES), np.uint64))
     else:
         words = _bernoulli_words(threshold, -(-size // 8), rng)
     rows = words.view(np.uint8)[:size].reshape(n, row_bytes(k))
@@ -47,7 +47,7 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
 
 
 def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
-    """Does the same as `kernels.bernoulli_words`, but draws all random words from rng."""
+    """Does the same as `random_kernels.bernoulli_words`, but draws all random words from rng."""
     undecided = np.full(size, ~np.uint64(0))
     below = np.zeros(size, np.uint64)
     for place in range(63, -1, -1):
@@ -64,6 +64,11 @@ def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Wor
 
 def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
     """Overwrites bit values[i] of row i with on[i]."""
+    if rows.size >= MANY_BYTES:
+        from ldpstream.mechanisms.kernels import overwrite_bits
+
+        overwrite_bits(rows, values, on)
+        return
     index, byte = np.arange(len(rows)), values >> 3
     bit = (1 << (values & 7)).astype(np.uint8)
     rows[index, byte] = np.where(on, rows[index, byte] | bit, rows[index, byte] & ~bit)

@@ -13,80 +13,6 @@ SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
 WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
 
 
-@numba.njit(cache=True)
-def _next(state: Words) -> np.uint64:
-    """One word of xoshiro256++ (Blackman and Vigna 2021); the state is four words, not all zero."""
-    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
-    total = s0 + s3
-    word = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s0
-    shifted = s1 << np.uint64(17)
-    s2 ^= s0
-    s3 ^= s1
-    state[1] = s1 ^ s2
-    state[0] = s0 ^ s3
-    state[2] = s2 ^ shifted
-    state[3] = (s3 << np.uint64(45)) | (s3 >> np.uint64(19))
-    return np.uint64(word)
-
-
-@numba.njit(cache=True)
-def bernoulli_words(out: Words, threshold: np.uint64, state: Words) -> None:
-    """Fills each word with 64 independent bits. A bit is one with probability threshold / 2^64 exactly.
-
-    For each of the 64 bits, the loop compares the binary digits of a uniform number with the digits of the threshold, most
-    significant first. One random word holds one digit of all 64 numbers. A word is finished once each of its 64 numbers has
-    a digit that differs from the threshold's digit.
-    """
-    for i in range(out.size):
-        undecided = ~np.uint64(0)
-        below = np.uint64(0)
-        digit = np.uint64(1) << np.uint64(63)
-        rest = threshold
-        while undecided and rest:
-            word = _next(state)
-            if rest & digit:
-                below |= undecided & ~word
-                undecided &= word
-                rest ^= digit
-            else:
-                undecided &= ~word
-            digit >>= np.uint64(1)
-        out[i] = below
-
-
-@numba.njit(cache=True)
-def _uniform(limit: int, state: Words) -> np.int64:
-    """A uniform integer in [0, limit), limit < 2^32, without bias (Lemire 2019, 32 bits)."""
-    bound = np.uint64(limit)
-    low_bits = np.uint64(0xFFFFFFFF)
-    product = (_next(state) >> np.uint64(32)) * bound
-    if (product & low_bits) < bound:
-        smallest = (np.uint64(1 << 32) - bound) % bound
-        while (product & low_bits) < smallest:
-            product = (_next(state) >> np.uint64(32)) * bound
-    return np.int64(product >> np.uint64(32))
-
-
-@numba.njit(cache=True)
-def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
-    """Writes a uniform subset of size omega to each row. Subset i contains values[i] if and only if with_value[i] is true.
-
-    Floyd's algorithm (Bentley and Floyd 1987) draws from 0 … k-2. If the algorithm draws the person's own value, k-1 replaces
-    that value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
-    """
-    for i in range(values.size):
-        value = values[i]
-        others = omega - 1 if with_value[i] else omega
-        for j in range(k - 1 - others, k - 1):
-            drawn = _uniform(j + 1, state)
-            bit = k - 1 if drawn == value else drawn
-            if rows[i, bit >> 3] >> (bit & 7) & 1:
-                bit = k - 1 if j == value else j
-            rows[i, bit >> 3] |= 1 << (bit & 7)
-        if with_value[i]:
-            rows[i, value >> 3] |= 1 << (value & 7)
-
-
 @numba.njit(cache=True, nogil=True)
 def count_symbols(symbols: Table, k: int) -> Table:
     """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call.
@@ -104,6 +30,14 @@ def count_symbols(symbols: Table, k: int) -> Table:
         counts[0, symbols[i]] += 1
     total: Table = counts.sum(axis=0)
     return total
+
+
+@numba.njit(cache=True)
+def overwrite_bits(rows: Table, values: Table, on: Table) -> None:
+    """Overwrites bit values[i] of row i with on[i]; the order of bits is as in `mechanisms.bits`."""
+    for i in range(values.size):
+        byte, bit = values[i] >> 3, np.uint8(1 << (values[i] & 7))
+        rows[i, byte] = rows[i, byte] | bit if on[i] else rows[i, byte] & ~bit
 
 
 @numba.njit(cache=True)

@@ -98,9 +98,13 @@ class SubsetSelection(Bits, OneTime):
         rows = np.zeros((checked.size, row_bytes(self.k)), np.uint8)
         with_value = rng.random(checked.size) < self.p
         if type(rng) is np.random.Generator:
-            from ldpstream.mechanisms.kernels import subset_rows
+            from ldpstream.mechanisms.random_kernels import LANES, SPARSE, few_members, many_members
 
-            subset_rows(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
+            state, states = rng.integers(0, 2**64, 4, np.uint64), rng.integers(0, 2**64, (4, LANES), np.uint64)
+            if self.omega * SPARSE < self.k:
+                few_members(checked, with_value, self.omega, self.k, rows, state)
+            else:
+                many_members(checked, with_value, self.omega, self.k, rows, state, states)
         else:  # draws every random number from rng: see `bits.bernoulli_rows`
             for row, value, inside in zip(rows, checked.tolist(), with_value.tolist()):
                 members = self._draw(value, inside, rng)
@@ -120,7 +124,7 @@ class SubsetSelection(Bits, OneTime):
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
 
     def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
-        """Draws the members of one set, as `kernels.subset_rows` does for one row."""
+        """Draws the members of one set, as `random_kernels.few_members` does for one row."""
         chosen: set[int] = set()
         for j in range(self.k - 1 - self.omega + inside, self.k - 1):
             drawn = int(rng.integers(0, j + 1))

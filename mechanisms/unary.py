@@ -343,9 +343,11 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         memo = self._as_memos(memos)
         flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
         if CHAINS[self.name][1] == "SUE":
-            return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: both bits flip with the same probability
+            return np.bitwise_xor(memo, flips, out=flips)  # p₂ = 1 - q₂: both bits flip with the same probability
         coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
-        return np.asarray((memo & coins) | (~memo & flips))
+        coins ^= flips
+        coins &= memo
+        return np.bitwise_xor(flips, coins, out=coins)  # the coins where the memo has ones, the flips elsewhere
 
     def memo_ratios(self) -> BitRatios:
         return BitRatios((1.0, 0.0, self.p1, self.q1))

@@ -33,7 +33,7 @@ FAST = "pure-ldp FLH"  # pure-ldp's fast local hashing, which we compare with OL
 STREAM_BLOCK = 2**20
 STREAM_LIMIT_MIB = 1024
 WARM_UP = 1000
-TARGETS = {"GRR": 20e6, "L-GRR": 20e6, "L-OLH": 15e6, "OUE": 1e6, "L-OSUE": 1e6, "SS": 0.5e6}
+TARGETS = {"GRR": 20e6, "L-GRR": 20e6, "L-OLH": 15e6, "OUE": 5e6, "L-OSUE": 3e6, "SS": 3e6}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ldpstream.mechanisms.bits import _bernoulli_words, bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
-from ldpstream.mechanisms.kernels import bernoulli_words
+from ldpstream.mechanisms.random_kernels import LANES, bernoulli_words
 
 MASK = 2**64 - 1
 SEED = (1, 2, 3, 4)
@@ -64,9 +64,12 @@ def test_set_bits_changes_only_the_given_bits(k: int, data: st.DataObject) -> No
     on = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), bool)
     bits = np.random.default_rng(n).random((n, k)) < 0.5
     rows = np.packbits(bits, axis=1, bitorder="little")
-    set_bits(rows, values, on)
     bits[np.arange(n), values] = on
-    assert np.array_equal(np.unpackbits(rows, axis=1, count=k, bitorder="little"), bits)
+    for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
+        changed = rows.copy()
+        with mock.patch("ldpstream.mechanisms.bits.MANY_BYTES", many):
+            set_bits(changed, values, on)
+        assert np.array_equal(np.unpackbits(changed, axis=1, count=k, bitorder="little"), bits)
 
 
 # ---- drawing
@@ -89,14 +92,16 @@ def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
 def test_the_generator_is_xoshiro256plusplus() -> None:
     """Compares the first outputs for the state 1, 2, 3, 4 with outputs of Rust's rand_xoshiro and of the authors' C program."""
     assert xoshiro(4) == [41943041, 58720359, 3588806011781223, 3591011842654386]
-    words = np.empty(10, np.uint64)
-    draw(words, 2**63)  # a threshold with one binary digit needs one word: each bit is the complement of that word's bit
-    assert [MASK ^ int(word) for word in words] == xoshiro(10)
+    words = np.empty(4 * LANES, np.uint64)
+    draw(words, 2**63)  # a threshold with one binary digit: each bit is the complement of the first of ten random words
+    assert [MASK ^ int(word) for word in words[::LANES]] == xoshiro(40)[::10]
 
 
 def draw(words: npt.NDArray[np.uint64], threshold: int, seed: tuple[int, ...] = SEED) -> None:
-    """Calls the compiled loop."""
-    bernoulli_words(words, np.uint64(threshold), np.array(seed, np.uint64))
+    """Calls the compiled loop. Only the first lane has the seed."""
+    states = np.random.default_rng(0).integers(0, 2**64, (4, LANES), np.uint64)
+    states[:, 0] = seed
+    bernoulli_words(words, np.uint64(threshold), states)
 
 
 class Recorded(np.random.Generator):
@@ -146,6 +151,18 @@ def test_both_paths_have_the_stated_share_of_ones(threshold: int) -> None:
     for words in (compiled, _bernoulli_words(threshold, size, np.random.default_rng(1))):
         ones, mean = int(np.bitwise_count(words).sum()), 64 * size * threshold / 2**64
         assert abs(ones - mean) <= 6 * np.sqrt(mean * (1 - threshold / 2**64)) + 1e-6 * (threshold < 2**40)
+
+
+def test_each_lane_is_a_generator_of_its_own() -> None:
+    """A word is the same whatever the other lanes do, also if it continues beyond ten digits and in a last, shorter block."""
+    rng, threshold = np.random.default_rng(3), np.uint64(0x5555555555555555)
+    states, words = rng.integers(0, 2**64, (4, LANES), np.uint64), np.empty(300 * LANES + 5, np.uint64)
+    others = rng.integers(0, 2**64, (4, LANES), np.uint64)
+    others[:, 3], again = states[:, 3], np.empty_like(words)
+    bernoulli_words(words, threshold, states)
+    bernoulli_words(again, threshold, others)
+    np.testing.assert_array_equal(words[3::LANES], again[3::LANES])
+    assert not np.array_equal(words, again)
 
 
 @each_path

@@ -15,7 +15,9 @@ from scipy import stats
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import IntArray, Reports
+from ldpstream.mechanisms.bits import padding_mask, row_bytes
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.random_kernels import LANES, few_members, many_members
 
 from . import reference
 from .reference import Floats, build
@@ -199,6 +201,68 @@ def test_subsets_of_one_kind_are_equally_likely() -> None:
     counts = np.bincount(reference.column_of(m, rows), minlength=20)
     assert p_value(counts, reference.one_round(m)[4]) > LIMIT
     assert p_value(counts, reference.one_round(m)[3]) < LIMIT
+
+
+def drawn_subsets(loop: str, k: int, omega: int, values: IntArray, with_value: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The bits of subsets that one of the two loops draws, (n, k)."""
+    rng, rows = np.random.default_rng([k, omega]), np.zeros((values.size, row_bytes(k)), np.uint8)
+    state, states = rng.integers(0, 2**64, 4, np.uint64), rng.integers(0, 2**64, (4, LANES), np.uint64)
+    if loop == "few":
+        few_members(values, with_value, omega, k, rows, state)
+    else:
+        many_members(values, with_value, omega, k, rows, state, states)
+    assert not (rows[:, -1] & ~np.uint8(padding_mask(k))).any()
+    return np.unpackbits(rows, axis=1, count=k, bitorder="little").astype(np.int64)
+
+
+each_loop = pytest.mark.parametrize("loop", ["few", "many"])
+
+
+@each_loop
+@pytest.mark.parametrize("omega", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("value", [0, 4, 5])
+def test_both_loops_draw_all_subsets_equally_often(loop: str, omega: int, value: int) -> None:
+    """Tests all sets with the value, and all sets without it. Control: twice the chance for one of the sets."""
+    for own in (True, False):
+        bits = drawn_subsets(loop, 6, omega, np.full(N, value), np.full(N, own))
+        assert (bits.sum(axis=1) == omega).all()
+        assert (bits[:, value] == own).all()
+        others = np.delete(bits, value, axis=1) @ (1 << np.arange(5))
+        possible = [number for number in range(32) if number.bit_count() == omega - own]
+        counts = np.bincount(others, minlength=32)[possible]
+        assert counts.sum() == N
+        if len(possible) > 1:
+            assert p_value(counts, np.full(len(possible), 1 / len(possible))) > LIMIT
+            wrong = np.r_[2.0, np.ones(len(possible) - 1)]
+            assert p_value(counts, wrong / wrong.sum()) < LIMIT
+
+
+@each_loop
+@pytest.mark.parametrize(("k", "omega"), [(64, 30), (65, 1), (65, 64), (129, 40), (1000, 269)])
+def test_subsets_of_many_values_have_equal_members_and_pairs(loop: str, k: int, omega: int) -> None:
+    """Other values and pairs of neighbours are as frequent as in uniform subsets. Control: four members more."""
+    values = np.random.default_rng(8).integers(0, k, 20_000)
+    values[:3] = 0, k - 1, k // 2
+    with_value = np.arange(values.size) % 2 == 0
+    bits = drawn_subsets(loop, k, omega, values, with_value)
+    assert (bits.sum(axis=1) == omega).all()
+    assert np.array_equal(bits[np.arange(values.size), values], with_value)
+    bits[np.arange(values.size), values] = 0
+
+    def largest_score(counts: IntArray, chances: Floats) -> float:
+        mean, variance = chances.sum(axis=0), (chances * (1 - chances)).sum(axis=0)
+        return float((np.abs(counts - mean) / (np.sqrt(variance) + 1)).max())
+
+    def scores(more: int) -> tuple[float, float]:
+        size = np.where(with_value, omega - 1, omega) + more
+        free = (np.arange(k) != values[:, None]).astype(float)
+        one = np.clip(size / (k - 1), 0, 1)[:, None] * free
+        two = np.clip(size * (size - 1) / ((k - 1) * (k - 2)), 0, 1)[:, None] * free[:, 1:] * free[:, :-1]
+        return largest_score(bits.sum(axis=0), one), largest_score((bits[:, 1:] * bits[:, :-1]).sum(axis=0), two)
+
+    assert max(scores(0)) < 7.5
+    if omega <= 40:
+        assert scores(4)[0] > 7.5
 
 
 def test_people_and_calls_draw_separate_noise() -> None:
