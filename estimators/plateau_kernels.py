@@ -1,15 +1,55 @@
 """Loops of the estimate with plateaus, compiled by Numba. The arrays are those of `ValueLikelihood.apart`.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+The loops run over slices: Numba then knows that no index is negative, and computes several entries at once. Import this module
+only inside the calling function, because Numba needs half a second to load.
 """
 
 import math
 from typing import Any
 
 import numba
+import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[Any]
+
+
+@numba.njit(cache=True)
+def _sum(x: Floats) -> float:
+    """Returns the sum, in four independent lanes for speed. The result is the same on every machine."""
+    s0 = s1 = s2 = s3 = 0.0
+    whole = x.size - x.size % 4
+    for i in range(0, whole, 4):
+        s0, s1, s2, s3 = s0 + x[i], s1 + x[i + 1], s2 + x[i + 2], s3 + x[i + 3]
+    for i in range(whole, x.size):
+        s0 += x[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@numba.njit(cache=True)
+def _dot(x: Floats, y: Floats) -> float:
+    """Returns the sum of x · y, as `_sum` does."""
+    s0 = s1 = s2 = s3 = 0.0
+    whole = x.size - x.size % 4
+    for i in range(0, whole, 4):
+        s0, s1, s2, s3 = s0 + x[i] * y[i], s1 + x[i + 1] * y[i + 1], s2 + x[i + 2] * y[i + 2], s3 + x[i + 3] * y[i + 3]
+    for i in range(whole, x.size):
+        s0 += x[i] * y[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@numba.njit(cache=True)
+def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
+    """Finds the points that value v has in common with value v - 1. Value 0 has none.
+
+    Returns:
+        The place of the first common point within the entries of v, its entry of v - 1, and the number of common points.
+    """
+    if v == 0:
+        return 0, 0, 0
+    low = max(first[v], first[v - 1])
+    high = min(first[v] + start[v + 1] - start[v], first[v - 1] + start[v] - start[v - 1])
+    return low - first[v], start[v - 1] + low - first[v - 1], max(high - low, 0)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -31,49 +71,53 @@ def forward_backward(
     Returns:
         The log-likelihood of `law` and `jump`.
     """
-    k, value = first.size, 0.0
+    k, value, longest = first.size, 0.0, 0
     for v in range(k):
-        total = 0.0
-        for e in range(start[v], start[v + 1]):
-            point = e - start[v] + first[v]
-            chance = law[point] * (jump if v else 1.0)
-            if v:
-                before = point - first[v - 1] + start[v - 1]
-                if start[v - 1] <= before < start[v]:
-                    chance += (1 - jump) * posterior[before]
-            posterior[e] = chance * like[e]
-            total += posterior[e]
-        for e in range(start[v], start[v + 1]):
-            posterior[e] /= total
+        longest = max(longest, start[v + 1] - start[v])
+        here, before, common = _common(v, start, first)
+        own, likely, chances = posterior[start[v] : start[v + 1]], like[start[v] : start[v + 1]], law[first[v] :]
+        chance = jump if v else 1.0
+        for i in range(own.size):
+            own[i] = chance * chances[i]
+        kept, stay = posterior[before:], own[here:]
+        for i in range(common):
+            stay[i] += (1 - jump) * kept[i]
+        for i in range(own.size):
+            own[i] *= likely[i]
+        total = _sum(own)
+        for i in range(own.size):
+            own[i] /= total
         value += math.log(total)
     drawn[:] = 0.0
-    for e in range(start[k - 1], start[k]):
-        later[e] = 1.0
+    told = np.empty(longest)  # likelihood of a value and all later ones, given the value's level
+    later[start[k - 1] : start[k]] = 1.0
     for v in range(k - 1, 0, -1):
-        new = 0.0
-        for e in range(start[v], start[v + 1]):
-            new += law[e - start[v] + first[v]] * like[e] * later[e]
-        total, largest = jump * new, 0.0
-        for e in range(start[v - 1], start[v]):
-            after = e - start[v - 1] + first[v - 1] - first[v] + start[v]
-            later[e] = jump * new
-            if start[v] <= after < start[v + 1]:
-                kept = (1 - jump) * like[after] * later[after]
-                later[e] += kept
-                total += posterior[e] * kept
-            largest = max(largest, later[e])
-        for e in range(start[v], start[v + 1]):
-            point = e - start[v] + first[v]
-            drawn[point] += jump * law[point] * like[e] * later[e] / total
-        for e in range(start[v - 1], start[v]):
-            later[e] /= largest
+        here, before, common = _common(v, start, first)
+        n, likely, own = start[v + 1] - start[v], like[start[v] : start[v + 1]], later[start[v] : start[v + 1]]
+        chances, expected, earlier = law[first[v] :], drawn[first[v] :], later[start[v - 1] : start[v]]
+        for i in range(n):
+            told[i] = likely[i] * own[i]
+        new = jump * _dot(chances[:n], told[:n])
+        for i in range(earlier.size):
+            earlier[i] = new
+        kept, stay = later[before:], told[here:]
+        for i in range(common):
+            kept[i] += (1 - jump) * stay[i]
+        total = new + (1 - jump) * _dot(posterior[before : before + common], stay[:common])
+        share, largest = jump / total, 0.0
+        for i in range(n):
+            expected[i] += share * chances[i] * told[i]
+        for i in range(earlier.size):
+            largest = max(largest, earlier[i])
+        for i in range(earlier.size):
+            earlier[i] /= largest
     for v in range(k):
-        total = 0.0
-        for e in range(start[v], start[v + 1]):
-            posterior[e] *= later[e]
-            total += posterior[e]
-        for e in range(start[v], start[v + 1]):
-            posterior[e] /= total
-            if v == 0:
-                drawn[e - start[v] + first[v]] += posterior[e]
+        own, after = posterior[start[v] : start[v + 1]], later[start[v] : start[v + 1]]
+        for i in range(own.size):
+            own[i] *= after[i]
+        total = _sum(own)
+        for i in range(own.size):
+            own[i] /= total
+    for i in range(start[1]):
+        drawn[first[0] + i] += posterior[i]
     return value

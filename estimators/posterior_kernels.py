@@ -87,25 +87,27 @@ def moments(
     chance = np.empty(longest)
     sum_of_means, sum_of_variances = 0.0, 0.0
     for i in range(first.size):
-        begin, n, at = start[i], start[i + 1] - start[i], first[i]
+        n = start[i + 1] - start[i]
+        own, log_own = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]]
+        f, tilted, chances, drawn = points[first[i] :], weight[first[i] :], prior[first[i] :], mass[first[i] :]
         total, sum_1, sum_2 = 0.0, 0.0, 0.0
         for j in range(n):
-            chance[j] = like[begin + j] * weight[at + j]
+            chance[j] = own[j] * tilted[j]
             total += chance[j]
+            sum_1 += chance[j] * f[j]
         if not SMALLEST < total < LARGEST:
-            largest, total = -math.inf, 0.0
+            largest, total, sum_1 = -math.inf, 0.0, 0.0
             for j in range(n):
-                largest = max(largest, log_like[begin + j] + by * points[at + j])
+                largest = max(largest, log_own[j] + by * f[j])
             for j in range(n):
-                chance[j] = math.exp(log_like[begin + j] + by * points[at + j] - largest) * prior[at + j]
+                chance[j] = math.exp(log_own[j] + by * f[j] - largest) * chances[j]
                 total += chance[j]
-        for j in range(n):
-            sum_1 += chance[j] * points[at + j]
+                sum_1 += chance[j] * f[j]
         centre, share = sum_1 / total, times[i] / total
         for j in range(n):
-            away = points[at + j] - centre
+            away = f[j] - centre
             sum_2 += chance[j] * away * away
-            mass[at + j] += share * chance[j]
+            drawn[j] += share * chance[j]
         sum_of_means += times[i] * centre
         sum_of_variances += share * sum_2
     return sum_of_means, sum_of_variances
