@@ -131,6 +131,7 @@ class PriceProgramme:
     def __init__(self, t: int, k: int, rounds: UnaryRounds) -> None:
         self.t, self.k, self.rounds = t, k, rounds
         self.unit = rounds.alpha + rounds.beta  # unit of the variables
+        self.one, self.zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))  # of single steps
         self.shared = t > _FULL_T and min(t, k) > _FULL_VALUES
         balance = int(t * rounds.beta / self.unit)
         ends = {balance} if self.shared else {balance, (balance + t) // 2, t - 1}
@@ -239,8 +240,7 @@ class PriceProgramme:
 
     def _pure_blocks(self, ones: int, blocks: int) -> Iterator[float]:
         """Candidates for the maximum N_r(s): r pure blocks, all but two of them single ones or single zeros."""
-        alpha, beta, u = self.rounds.alpha, self.rounds.beta, self.rounds.u
-        zeros = self.t - ones
+        alpha, beta, u, zeros = self.rounds.alpha, self.rounds.beta, self.rounds.u, self.t - ones
         if ones and zeros:
             splits = [(i + 1, blocks - i - 1) for i in (max(0, blocks - 1 - zeros), min(blocks - 2, ones - 1))]
         else:
@@ -248,9 +248,9 @@ class PriceProgramme:
         for of_ones, of_zeros in splits:
             total = 0.0
             if of_ones:
-                total += float(u(0, alpha * (ones - of_ones + 1)) + (of_ones - 1) * u(0, alpha))
+                total += float(u(0, alpha * (ones - of_ones + 1)) + (of_ones - 1) * self.one)
             if of_zeros:
-                total += float(u(0, -beta * (zeros - of_zeros + 1)) + (of_zeros - 1) * u(0, -beta))
+                total += float(u(0, -beta * (zeros - of_zeros + 1)) + (of_zeros - 1) * self.zero)
             yield total
 
     # -- sequences x'
@@ -370,7 +370,7 @@ class PriceProgramme:
                 row[[hot * number, hot * number + interval]] = 1, -1
                 self._add(row, 0.0, 1.0)
                 self._add(-row, 0.0, 1.0)
-        one, zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))
+        one, zero = self.one, self.zero
         guesses = ((one, min(-one, -one * rounds.beta / rounds.alpha)), (-zero * rounds.alpha / rounds.beta, zero))
         best = min(self._evaluate(np.full(number, p), np.full(number, q), 0.0)[0] for p, q in guesses)
         best = min(best, t * self.k * max(rounds.alpha, rounds.beta))  # the loss of the second round alone

@@ -19,7 +19,7 @@ has one value, or as many values as possible.
 3. A family of pairs gives a lower bound: x has one or two values, and each block of x' mixes the values of x (`_best_known`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import permutations, product
@@ -55,9 +55,9 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
 @lru_cache(maxsize=4096)
 def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
     if t <= _EXACT_T.get(k, _EXACT_T_OTHERS):
-        value, witness = max((_pair_loss(p, k, rounds) for p in _pairs(t, min(t, k))), key=lambda found: found[0])
+        value, witness = _worst(_pairs(t, min(t, k)), k, rounds)
         return SequenceLoss(value, True, witness)
-    reached, witness = max((_pair_loss(p, k, rounds) for p in _best_known(t, k, rounds)), key=lambda found: found[0])
+    reached, witness = _worst(_best_known(t, k, rounds), k, rounds)
     bound = _bound(t, k, rounds)
     if (bound - reached) * t > bound / 2:  # a loose bound may fall from t to t+1; the loss never falls
         bound = min(bound, _bound(t + 1, k, rounds))
@@ -92,8 +92,14 @@ class _Pair:
         return len(self.steps), int(self.times.sum())
 
 
-def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """The largest loss of the pair over all choices of common values and reported bits, and a description of the pair.
+def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, str]:
+    """The largest loss of some pairs, and a description of the pair with this loss."""
+    loss, partner, pair = max(((*_pair_loss(pair, k, rounds), pair) for pair in pairs), key=lambda found: found[0])
+    return loss, _describe(pair, partner)
+
+
+def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, IntArray]:
+    """The largest loss of the pair over all choices of common values and reported bits, and the partners for `_describe`.
 
     A block of x has the same value as a block of x', or a value that x' lacks. Every choice of values moves bits between the
     four kinds (hot in x or not, hot in x' or not). The best choice therefore solves an assignment problem for the blocks of x.
@@ -117,7 +123,7 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
     columns = np.concatenate((kinds, len(pair.times) + np.arange(own)))
     row, column = linear_sum_assignment(profit[:, columns], maximize=True)
     loss = float((hot_right * pair.times).sum() + (k - others) * cold + profit[row, columns[column]].sum())
-    return loss, _describe(pair, columns[column])
+    return loss, columns[column]
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
