@@ -79,13 +79,14 @@ def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
 @numba.njit(cache=True)
 def _uniform(limit: int, state: Words) -> np.int64:
     """A uniform integer in [0, limit), limit < 2^32, without bias (Lemire 2019, 32 bits)."""
-    bound = np.uint64(limit)
-    low_bits = np.uint64(0xFFFFFFFF)
-    smallest = (np.uint64(1 << 32) - bound) % bound
+    bound, low_bits, smallest = np.uint64(limit), np.uint64(0xFFFFFFFF), np.uint64(0)
     while True:
         word, state[0], state[1], state[2], state[3] = _next(state[0], state[1], state[2], state[3])
         product = (word >> np.uint64(32)) * bound
-        if (product & low_bits) >= smallest:
+        low = product & low_bits
+        if low < bound and not smallest:  # else the slow remainder is not needed
+            smallest = (np.uint64(1 << 32) - bound) % bound
+        if low >= smallest:
             return np.int64(product >> np.uint64(32))
 
 
