@@ -50,6 +50,7 @@ peers: .tree | $(VENV)/bin/python  ## other libraries, which some tests run, in 
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --extra service --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
+	uv pip compile pyproject.toml --extra gateway --universal --python-version 3.11 --generate-hashes --no-header -c requirements.lock -o requirements-gateway.lock
 	uv pip compile pyproject.toml --extra service --extra dev --extra export --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
 	uv pip compile lab/peers/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o lab/peers/peers.lock
 

@@ -8,11 +8,13 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
@@ -20,6 +22,8 @@ from ldpstream.runtime.settings import Settings
 from tests.deploy.manifests import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
+LOCKS = ("requirements.lock", "requirements-gateway.lock")
+SAMPLES = ROOT / "surveys" / "samples"
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
 DIGEST = re.compile(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
 ONE_MACHINE = COMPOSE.with_name("one_machine.yaml")
@@ -33,11 +37,15 @@ def test_the_image_is_pinned_and_unprivileged() -> None:
     bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
     stages = [line.split()[3] for line in lines if line.startswith("FROM ") and " AS " in line]
     assert all(DIGEST.fullmatch(base) or base in stages for base in bases)
-    last = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM ")) :]
+    first = lines.index("FROM python AS unprivileged")
+    last = [line for line in lines[first + 1 :] if not line.startswith("COPY ")]
     assert "USER 10001:10001" in last
     assert any(line.startswith("HEALTHCHECK ") for line in last)
+    assert [line for line in last if line.startswith("FROM ")] == ["FROM unprivileged AS gateway", "FROM unprivileged"]
     assert not any(line.startswith("ADD ") for line in lines)
-    assert any("--require-hashes" in line for line in lines)
+    installed = [line for line in lines if " install " in line and "/opt/ldpstream" in line]
+    assert all("--require-hashes" in line or "--no-deps /wheels/" in line for line in installed)
+    assert {line.split()[-2] for line in installed if "--require-hashes" in line} == set(LOCKS)
 
 
 @pytest.mark.parametrize(("command", "serves", "healthy"), [
@@ -77,6 +85,28 @@ def test_every_package_is_copied_into_the_image() -> None:
     folders = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values())
     assert set(re.findall(r"(?m)^COPY (\w+) \1$", DOCKERFILE.read_text())) == folders
     assert folders < set(re.findall(r"(?m)^!(\w+)$", (ROOT / ".dockerignore").read_text()))
+
+
+def test_the_gateway_has_a_part_of_the_locked_packages() -> None:
+    """The gateway's image lacks the packages for counting and estimates, and has no other version of the rest."""
+    full, part = (set(re.findall(r"(?m)^([\w.-]+==\S+.*?) \\$", (ROOT / name).read_text())) for name in LOCKS)
+    assert part < full
+    missing = {line.partition("==")[0] for line in full - part}
+    assert {"numba", "llvmlite", "scipy", "faust-streaming", "redis"} <= missing
+
+
+def test_the_gateway_imports_only_its_packages() -> None:
+    """With only the packages of its image, `ldpstream gateway` loads; another command names what is missing."""
+    names = {line.partition("==")[0] for line in re.findall(r"(?m)^[\w.-]+==", (ROOT / LOCKS[0]).read_text())}
+    extra = names - {line.partition("==")[0] for line in re.findall(r"(?m)^[\w.-]+==", (ROOT / LOCKS[1]).read_text())}
+    modules = {module for module, packages in packages_distributions().items() if {*map(canonicalize_name, packages)} <= extra}
+    assert {"numba", "scipy", "faust", "redis"} <= modules
+    code = f"import sys; sys.modules.update(dict.fromkeys({sorted(modules)}))\n"
+    code += "from ldpstream.cli import app\nimport ldpstream.producers.gateway.gateway_process, ldpstream.runtime.survey_keeper"
+    code += "\nfrom ldpstream.surveys import load_survey\nfrom pathlib import Path"
+    code += f"\nfor path in Path({str(SAMPLES)!r}).glob('*.toml'): load_survey(path)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_images_are_pinned_by_digest() -> None:

@@ -36,7 +36,7 @@ MODULES = {
 def record() -> dict[str, Any]:
     """For each package the range in `pyproject.toml`, and the SHA-256 of each module whose private names we use."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    ranges = {package.name: str(package.specifier) for package in map(Requirement, extras["service"])}
+    ranges = {package.name: str(package.specifier) for package in map(Requirement, extras["gateway"] + extras["service"])}
     return {
         package: {"range": ranges[package], "modules": {name: _sha256(name) for name in modules}}
         for package, modules in MODULES.items()
