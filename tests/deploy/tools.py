@@ -58,7 +58,7 @@ def models() -> Path:
         ]
         _run(["npm", "install", *quiet, *wanted])
 
-    return _fetch("crd-models-" + "-".join(MODELS.values()), install)
+    return fetched("crd-models-" + "-".join(MODELS.values()), install)
 
 
 def checkov() -> list[str]:
@@ -73,7 +73,7 @@ def checkov() -> list[str]:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _run([*pip, "--no-compile", f"checkov=={CHECKOV}"])  # checkov runs once, and imports a part of its modules
 
-    return [str(_fetch(f"checkov-{CHECKOV}", install) / "bin" / "python"), "-m", "checkov.main"]
+    return [str(fetched(f"checkov-{CHECKOV}", install) / "bin" / "python"), "-m", "checkov.main"]
 
 
 def panel_bundle() -> Path:
@@ -92,7 +92,7 @@ def panel_bundle() -> Path:
             _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", scratch])
             _run(["npm", "run", "--silent", "--prefix", scratch, "bundle", "--", f"--outfile={folder / 'app.js'}"])
 
-    return _fetch("grafana-panels-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16], install)
+    return fetched("grafana-panels-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16], install)
 
 
 def typescript_modules() -> Path:
@@ -111,7 +111,7 @@ def typescript_modules() -> Path:
         _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", str(folder)])
 
     name = "typescript-device-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    return _fetch(name, install) / "node_modules"
+    return fetched(name, install) / "node_modules"
 
 
 def _check_node() -> None:
@@ -119,7 +119,7 @@ def _check_node() -> None:
         raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
 
 
-def _fetch(name: str, install: Callable[[Path], None]) -> Path:
+def fetched(name: str, install: Callable[[Path], None]) -> Path:
     """Returns a folder of the cache. A single rename creates the folder, so an existing folder is complete."""
     target = cache_dir() / name
     if target.is_dir():

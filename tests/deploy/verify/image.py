@@ -1,0 +1,264 @@
+"""Builds both images with a container engine and runs them as the manifests do: `make verify-image`.
+
+The report has sizes, start-up and stop times, software bills of materials, licences, and known vulnerabilities of the locked
+packages. The bills of materials go to the folder `verify-image` of the cache. The command fails if a process has a right too
+many, is not healthy, or ends late.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldpstream.runtime.cache import cache_dir
+from tests.deploy.manifests import ROOT
+from tests.deploy.tools import fetched
+from tests.deploy.verify.engine import Engine, VerifyError, engine, run
+
+IMAGES = {"ldpstream-verify": None, "ldpstream-gateway-verify": "gateway"}  # tag: target of the Dockerfile
+FULL, GATEWAY = IMAGES
+RIGHTS = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+SURVEY = "/survey/demo.toml"
+PACKAGES = "/opt/ldpstream/lib/python3.11/site-packages"
+GRACE_S = 15  # the least grace in compose.yaml and in the manifests
+HEALTHY_S = 120
+LARGEST = 8  # packages named in the report
+TOOLS = ("cyclonedx-bom==7.5.0", "pip-licenses==5.5.5", "pip-audit==2.10.1")
+COPYLEFT = re.compile(r"GPL|General Public|Affero|Mozilla|MPL|SSPL|BUSL|proprietary", re.IGNORECASE)
+
+# Waits in the container until a path answers 200, at most for the seconds given, and prints the time.
+WAIT = """
+import sys, time, urllib.request, urllib.error
+end = time.time() + float(sys.argv[2])
+while True:
+    try:
+        urllib.request.urlopen("http://127.0.0.1:9100" + sys.argv[1], timeout=2)
+        break
+    except OSError:
+        if time.time() > end: sys.exit(1)
+        time.sleep(0.05)
+print(time.time())
+"""
+# What process 1 may do, and whether the root file system refuses a file.
+STATUS = """
+import json
+status = dict(line.split(":", 1) for line in open("/proc/1/status"))
+found = {name: status[name].split() for name in ("Uid", "Gid", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs")}
+try: open("/opt/written", "w")
+except OSError as error: found["write"] = type(error).__name__ + " " + str(error.errno)
+print(json.dumps(found))
+"""
+UNPRIVILEGED = {
+    "Uid": ["10001"] * 4, "Gid": ["10001"] * 4, "CapPrm": ["0" * 16], "CapEff": ["0" * 16], "CapBnd": ["0" * 16],
+    "NoNewPrivs": ["1"], "write": "OSError 30",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Process:
+    """A command that runs until it is stopped. Without a network, some commands wait for Kafka."""
+
+    image: str
+    arguments: tuple[str, ...]
+    health: bool = True  # the command has /health
+    ready: bool = False  # the command is ready without Kafka
+
+    def __str__(self) -> str:
+        return f"{self.arguments[0]} ({'gateway image' if self.image == GATEWAY else 'full image'})"
+
+
+PROCESSES = (
+    Process(FULL, ("serve", SURVEY, "--data", "/data"), ready=True),
+    Process(FULL, ("agent", SURVEY)),
+    Process(FULL, ("estimate", SURVEY)),
+    Process(FULL, ("gateway", SURVEY)),
+    Process(GATEWAY, ("gateway", SURVEY)),
+    Process(FULL, ("produce", SURVEY), health=False),
+    Process(FULL, ("demo",), health=False),
+)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+@contextmanager
+def running(docker: Engine, process: Process) -> Iterator[str]:
+    """Yields a container that runs the process without a network, and removes the container."""
+    name = f"ldpstream-verify-{uuid.uuid4().hex[:8]}"
+    volumes = ["--volume", f"{ROOT / 'surveys' / 'samples'}:/survey:ro", "--volume", "/data"]
+    try:
+        docker.docker(
+            "run", "--detach", "--name", name, "--network", "none", *RIGHTS, *volumes, process.image, *process.arguments
+        )
+        yield name
+    finally:
+        docker.docker("rm", "--force", "--volumes", name)
+
+
+def check_process(docker: Engine, process: Process) -> None:
+    """Checks rights, health and the end of a process, and says its times.
+
+    Raises:
+        VerifyError: if one of them is wrong.
+    """
+    with running(docker, process) as name:
+        began = time.time()
+        times = []
+        for path in ["/health"] * process.health + ["/ready"] * process.ready:
+            answered = float(docker.docker("exec", name, "python", "-c", WAIT, path, str(HEALTHY_S)))
+            times.append(f"{path} after {answered - began:.1f} s")
+        check(f"rights of {process}", json.loads(docker.docker("exec", name, "python", "-c", STATUS)), UNPRIVILEGED)
+        await_healthy(docker, process, name)
+        began = time.monotonic()
+        docker.docker("stop", "--time", str(GRACE_S), name)
+        took = time.monotonic() - began
+        status = docker.docker("inspect", "--format", "{{.State.ExitCode}}", name)
+        if status not in {"0", "143"} or took >= GRACE_S:
+            raise VerifyError(f"{process} ended with status {status}, {took:.1f} s after SIGTERM (at most {GRACE_S} s)")
+        say(f"- {process}: {', '.join([*times, 'healthy', f'ended {took:.1f} s after SIGTERM'])}")
+
+
+def await_healthy(docker: Engine, process: Process, name: str) -> None:
+    """Waits for the HEALTHCHECK of the image.
+
+    Raises:
+        VerifyError: if it fails, or the process ends.
+    """
+    end = time.monotonic() + HEALTHY_S
+    while (
+        state := docker.docker("inspect", "--format", "{{.State.Status}} {{.State.Health.Status}}", name)
+    ) != "running healthy":
+        if time.monotonic() > end or state.startswith("exited"):
+            raise VerifyError(f"{process} is {state}, not healthy: {docker.docker('logs', '--tail', '3', name)}")
+        time.sleep(0.5)
+
+
+def check(what: str, found: object, expected: object) -> None:
+    """Raises `VerifyError` if the two differ."""
+    if found != expected:
+        raise VerifyError(f"{what}: {found}, expected {expected}")
+
+
+def check_commands(docker: Engine) -> None:
+    """Checks that every command of the full image shows its help, and that the gateway's image names a missing package."""
+    list_commands = "from ldpstream.cli import app; import typer; print(*typer.main.get_command(app).commands)"
+    image = ("--rm", "--network", "none", *RIGHTS)
+    commands = docker.docker("run", *image, "--entrypoint", "python", FULL, "-c", list_commands).split()
+    show = 'for command in "$@"; do ldpstream "$command" --help >/dev/null || exit 1; done'
+    docker.docker("run", *image, "--entrypoint", "sh", FULL, "-c", show, "sh", *commands)
+    done = subprocess.run(
+        [docker.program, "run", *image, GATEWAY, "demo"], env=docker.env, capture_output=True, text=True, check=False
+    )
+    line = re.compile(r"ldpstream demo needs \w+, which is not installed: pip install 'ldpstream\[service\]'\n")
+    if done.returncode != 2 or not line.fullmatch(done.stderr):
+        raise VerifyError(f"demo in the gateway's image: status {done.returncode}, {done.stderr[-300:]!r}; expected one line")
+    say(f"- {len(commands)} commands show their help in the full image; the gateway's image names a missing package")
+
+
+def sizes(docker: Engine, image: str) -> str:
+    """One line: the size of the image, what we add to the base, and the largest packages."""
+    whole = int(docker.docker("inspect", "--format", "{{.Size}}", image)) / 1e6
+    shell = ("run", "--rm", "--network", "none", "--entrypoint", "sh", image, "-c")
+    du = "du --summarize --apparent-size --block-size=1MB"
+    listing = docker.docker(*shell, f"{du} /opt/ldpstream; {du} {PACKAGES}/*")
+    (_, ours), *found = ((path.rpartition("/")[2], int(size)) for size, path in map(str.split, listing.splitlines()))
+    largest = ", ".join(f"{name} {size}" for name, size in sorted(found, key=lambda entry: -entry[1])[:LARGEST])
+    return f"{whole:.0f} MB; without the base {ours} MB; largest packages in MB: {largest}"
+
+
+def bill(docker: Engine, image: str, tools: Sequence[str], folder: Path) -> None:
+    """Writes a software bill of materials and the licences of an image's packages, and says what stands out."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run([sys.executable, "-m", "venv", "--without-pip", scratch])
+        [packages] = Path(scratch).glob("lib/python*/site-packages")
+        container = docker.docker("create", image)
+        try:
+            docker.docker("cp", f"{container}:{PACKAGES}/.", packages)
+        finally:
+            docker.docker("rm", container)
+        python = f"{scratch}/bin/python"
+        run([*tools, "cyclonedx_py", "environment", "--output-reproducible", "-o", folder / f"{image}.cdx.json", python])
+        text = run([*tools, "piplicenses", "--python", python, "--from=mixed", "--format=json"])
+    (folder / f"{image}.licences.json").write_text(text)
+    licences = {entry["Name"]: entry["License"] for entry in json.loads(text)}
+    count = len(json.loads((folder / f"{image}.cdx.json").read_text())["components"])
+    copyleft = sorted(f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text))
+    unknown = sorted(name for name, text in licences.items() if text.upper() == "UNKNOWN")
+    named = f"copyleft: {', '.join(copyleft) or 'none'}; no licence: {', '.join(unknown) or 'none'}"
+    say(f"- {image}: {count} packages; {named}")
+
+
+def audit(tools: Sequence[str], lock: str) -> None:
+    """Says which locked packages have known vulnerabilities, or that the service of pip-audit did not answer.
+
+    Raises:
+        VerifyError: if there is a vulnerability.
+    """
+    command = [*tools, "pip_audit", "--require-hashes", "--disable-pip", "--progress-spinner=off", "--format=json"]
+    done = subprocess.run([*command, "-r", str(ROOT / lock)], capture_output=True, text=True, check=False)
+    try:
+        packages = json.loads(done.stdout)["dependencies"]
+    except ValueError:
+        say(f"- {lock}: not checked; pip-audit failed: {' '.join(done.stderr.split())[-200:]}")
+        return
+    checked = [package for package in packages if "skip_reason" not in package]
+    found = [f"{package['name']} {bug['id']}" for package in checked for bug in package["vulns"]]
+    if found:
+        raise VerifyError(f"{lock}: known vulnerabilities: {', '.join(found)}")
+    if not checked:
+        say(f"- {lock}: not checked; pip-audit's service answered for none of the {len(packages)} packages")
+    else:
+        say(f"- {lock}: no known vulnerability in {len(checked)} of {len(packages)} packages")
+
+
+def install_tools(folder: Path) -> None:
+    """Installs the tools that write bills of materials, list licences and look up vulnerabilities."""
+    run([sys.executable, "-m", "venv", folder])
+    run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TOOLS])
+
+
+def verify(docker: Engine) -> None:
+    say(f"Engine: {docker.describe()}")
+    for image, target in IMAGES.items():
+        began = time.monotonic()
+        note = docker.build(image, target)
+        say(f"{image}: built in {time.monotonic() - began:.0f} s; {note}\n- {sizes(docker, image)}")
+    say("Processes, each with a read-only root, no capability, user 10001, no network:")
+    for process in PROCESSES:
+        check_process(docker, process)
+    check_commands(docker)
+    folder = cache_dir() / "verify-image"
+    folder.mkdir(parents=True, exist_ok=True)
+    say(f"Software bills of materials and licences, in {folder}:")
+    name = "audit-" + "-".join(tool.partition("==")[2] for tool in TOOLS)
+    tools = [str(fetched(name, install_tools) / "bin" / "python"), "-m"]
+    for image in IMAGES:
+        bill(docker, image, tools, folder)
+    say("Known vulnerabilities:")
+    for lock in ("requirements.lock", "requirements-gateway.lock"):
+        audit(tools, lock)
+
+
+def main() -> int:
+    """Verifies the images. Exits with 1 and one line if something does not hold."""
+    began = time.monotonic()
+    try:
+        with engine() as docker:
+            verify(docker)
+    except VerifyError as error:
+        print(f"verify-image: {error}", file=sys.stderr)
+        return 1
+    say(f"verify-image: all holds, after {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
