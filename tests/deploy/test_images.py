@@ -1,6 +1,7 @@
 """Tests of the image and the compose file: images are pinned, processes have no privileges, commands exist."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from ldpstream.runtime.settings import Settings
 from tests.deploy.manifests import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
+REHEARSE = "rehearse /source.toml /survey/survey.toml --step-seconds 30"
 LOCKS = ("requirements.lock", "requirements-gateway.lock")
 SAMPLES = ROOT / "surveys" / "samples"
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
@@ -123,10 +125,24 @@ def test_our_containers_have_minimal_rights(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert not service.get("privileged")
     assert all(variable.removeprefix("LDPSTREAM_").lower() in Settings.model_fields for variable in service["environment"])
-    command, *rest = service["command"]
+    command, *rest = REHEARSE.split() if "entrypoint" in service else service["command"]
     shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
     assert shown.exit_code == 0
     assert all(word in shown.output for word in rest if word.startswith("--"))
+
+
+def test_a_second_up_keeps_the_survey(tmp_path: Path) -> None:
+    """Running processes would not follow another survey. Another source replaces the survey."""
+    [line] = SERVICES["survey"]["command"]
+    assert REHEARSE in line
+    line = line.replace("/source.toml", str(source := tmp_path / "source.toml")).replace("/survey/", f"{tmp_path}/")
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    written = []
+    for text in (first := (SAMPLES / "demo.toml").read_text(), first, first + "# another\n"):
+        source.write_text(text)
+        subprocess.run(["sh", "-c", line], env=environment, check=True)
+        written.append((tmp_path / "survey.toml").read_text())
+    assert written[0] == written[1] != written[2]
 
 
 def test_ports_are_open_on_this_machine_only() -> None:
