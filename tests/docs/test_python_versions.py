@@ -21,7 +21,7 @@ def test_the_tools_check_for_the_oldest_version() -> None:
     assert PROJECT["tool"]["mypy"]["python_version"] == oldest
     assert PROJECT["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
     locks = [line for line in (ROOT / "Makefile").read_text().splitlines() if "uv pip compile" in line]
-    assert len(locks) == 3
+    assert len(locks) == 4
     assert all(f"--universal --python-version {oldest} " in line for line in locks)
 
 
