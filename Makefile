@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ROOMS := mechanisms surveys runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast matrix fuzz verify-image verify-compose services peers lock clean quick
+.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services peers lock clean quick
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
@@ -32,7 +32,7 @@ fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelo
 	$(BIN)/python -m tests.fuzz.run_tables --seed $(or $(SEED),100000) --tables $(or $(TABLES),10000)
 	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
 
-verify-image verify-compose: $(VENV)/.dev .tree ## the images and the Compose file with a container engine
+verify-image verify-compose verify-cluster: $(VENV)/.dev .tree ## images, Compose file, manifests with an engine and a cluster
 	PYTHONPATH=.tree:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%)
 
 lint: $(VENV)/.dev .tree

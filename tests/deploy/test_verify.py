@@ -1,14 +1,16 @@
-"""Tests of what the targets `verify-…` of the Makefile assume, without an engine."""
+"""Tests of what the targets `verify-…` of the Makefile assume, without an engine or a cluster."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.conftest import give_up
 from tests.deploy.manifests import ROOT
-from tests.deploy.verify import compose, image, stores
-from tests.deploy.verify.engine import DOCKERFILE, Engine, VerifyError
+from tests.deploy.verify import cluster, compose, image, stores
+from tests.deploy.verify.engine import DOCKERFILE, Engine, VerifyError, run
 
 
 def test_the_images_are_targets_of_the_dockerfile() -> None:
@@ -51,6 +53,21 @@ def test_the_selectors_of_an_alert() -> None:
     found = compose.selectors()
     assert found["LdpstreamEstimateIncomplete"] == {'ldpstream_estimate_complete{span="step"}'}
     assert all(found.values())
+
+
+def test_the_overlay_of_the_cluster_has_no_image_to_pull(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        give_up("no kubectl on PATH")
+    folder = cluster.overlay(tmp_path)
+    before = (cluster.MANIFESTS / "overlays" / "dev" / "surveys" / "demo.toml").read_text()
+    assert (folder.parent / "dev" / "surveys" / "demo.toml").read_text() != before  # it starts now
+    documents = list(yaml.safe_load_all(run(["kubectl", "kustomize", folder])))
+    pods = [document["spec"]["template"]["spec"] for document in documents if document["kind"] in {"Deployment", "Job"}]
+    containers = [container for pod in pods for container in pod["containers"]]
+    assert {container["image"] for container in containers} == {
+        f"docker.io/library/{name}:latest" for name in (image.FULL, stores.IMAGE)
+    }
+    assert {container["imagePullPolicy"] for container in containers} == {"Never"}
 
 
 def test_every_target_of_the_makefile_is_a_module() -> None:

@@ -1,0 +1,246 @@
+"""Applies the real manifests to a cluster of one node, up to complete estimates: `make verify-cluster`.
+
+The server validates both overlays, and enforces Pod Security *restricted*. The overlay `dev` runs, with a stand-in for Kafka
+and Redis. The cluster runs in namespaces of its own, and needs root on Debian.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ldpstream.local.kafka_jars import JarsError
+from ldpstream.runtime.cache import cache_dir
+from ldpstream.surveys import load_survey
+from tests.deploy.manifests import ROOT
+from tests.deploy.verify import stores
+from tests.deploy.verify.engine import Engine, VerifyError, debian, engine, run
+from tests.deploy.verify.image import FULL, check, say
+from tests.deploy.verify.node import NODE, PACKAGES, SANDBOX, Cluster, groups, remove_groups
+from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes
+
+MANIFESTS = ROOT / "deploy" / "kubernetes"
+SURVEY = ROOT / "surveys" / "samples" / "demo.toml"
+DEV = "ldpstream-dev"
+PUBLISHED_S = 900  # steps of 60 s
+STRICT = ("apply", "--server-side", "--validate=strict")
+PRIVILEGED = """
+apiVersion: v1
+kind: Pod
+metadata: { name: privileged }
+spec: { containers: [{ name: one, image: ldpstream, securityContext: { privileged: true } }] }
+"""
+
+
+def save_images(docker: Engine, archive: Path) -> None:
+    """Writes an archive of our image, the stand-in of the stores and the image that holds a pod's namespaces."""
+    say(f"Engine: {docker.describe()}\n- {docker.build(FULL)}")
+    stores.build(docker)
+    pause = SANDBOX.removeprefix("docker.io/library/")
+    with tempfile.TemporaryDirectory() as scratch:
+        text = f'FROM {docker.stand_in()}\nUSER 65535:65535\nENTRYPOINT ["sleep", "infinity"]\n'
+        docker.build_text(pause, text, Path(scratch))
+    docker.docker("save", "--output", archive, FULL, stores.IMAGE, pause)
+
+
+def check_manifests(cluster: Cluster) -> None:
+    """Validates both overlays on the server, with the operators' definitions, without creating anything but the namespaces.
+
+    Raises:
+        VerifyError: if the server refuses an object, or admits a privileged pod.
+    """
+    files = [f"--filename={file}" for file in definitions()]
+    cluster.kubectl("apply", "--server-side", *files)
+    names = cluster.kubectl("get", "crd", "--output", "name").split()
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    for overlay in ("dev", "production"):
+        namespace = MANIFESTS / "overlays" / overlay / "namespace.yaml"
+        cluster.kubectl(*STRICT, "--filename", namespace)
+        rendered = cluster.kubectl("kustomize", MANIFESTS / "overlays" / overlay)
+        objects = cluster.kubectl(*STRICT, "--dry-run=server", "--output=name", "--filename=-", given=rendered).split()
+        say(f"- the server accepts all {len(objects)} objects of the overlay {overlay}")
+        name = yaml.safe_load(namespace.read_text())["metadata"]["name"]
+        try:
+            cluster.kubectl("--namespace", name, "apply", "--dry-run=server", "--filename=-", given=PRIVILEGED)
+        except VerifyError as error:
+            if 'violates PodSecurity "restricted' not in str(error):
+                raise
+        else:
+            raise VerifyError(f"the namespace {name} admits a privileged pod")
+    say("- both namespaces refuse a privileged pod")
+
+
+def overlay(work: Path) -> Path:
+    """Copies the manifests, starts the survey of `dev` now, and returns an overlay with the stand-ins."""
+    copy = work / "kubernetes"
+    shutil.copytree(MANIFESTS, copy)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    run(["bash", copy / "overlays" / "dev" / "prepare.sh", SURVEY], os.environ | {"PATH": path})
+    protected = [
+        {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": value} for value in ("--protected-mode", "no")
+    ]
+    names = {"apache/kafka": stores.IMAGE, "redis": stores.IMAGE, "ldpstream": FULL}
+    verify = {
+        "resources": ["../dev"],
+        "images": [
+            {"name": name, "newName": f"docker.io/library/{new}", "newTag": "latest", "digest": ""}
+            for name, new in names.items()
+        ],
+        "patches": [
+            {"target": {"kind": "Deployment", "name": "redis"}, "patch": json.dumps(protected)},
+            # the kubelet would pull an image `latest` again
+            *({"target": {"kind": kind}, "patch": json.dumps([POLICY])} for kind in ("Deployment", "Job")),
+        ],
+    }
+    (folder := copy / "overlays" / "verify").mkdir()
+    (folder / "kustomization.yaml").write_text(json.dumps(verify))
+    return folder
+
+
+POLICY = {"op": "add", "path": "/spec/template/spec/containers/0/imagePullPolicy", "value": "Never"}
+
+
+def run_dev(cluster: Cluster, folder: Path) -> None:
+    """Applies the overlay `dev`, and waits for complete estimates of all attributes.
+
+    Raises:
+        VerifyError: if pods are not available, or no complete estimate is published in time.
+    """
+    began = time.monotonic()
+    cluster.kubectl(*STRICT, "--kustomize", folder)
+    cluster.start_names(DEV)
+    wait = ("wait", "--for=condition=Available", "--timeout=400s", "deployment", "--all")
+    try:
+        cluster.kubectl("--namespace", DEV, *wait)
+    except VerifyError as error:
+        raise VerifyError(f"{error} {states(cluster)}") from None
+    say(f"- all deployments of dev are available {time.monotonic() - began:.0f} s after the apply")
+    status = await_step(cluster, folder, 0)
+    say(f"- step {status['latest_step']} is complete with all reports, {time.monotonic() - began:.0f} s after the apply")
+
+
+def await_step(cluster: Cluster, folder: Path, least: int) -> dict[str, Any]:
+    """Waits for a complete step, as the page's service answers. It must have one report of every simulated person.
+
+    Raises:
+        VerifyError: if the estimates take too long, or if a complete step lacks reports.
+    """
+    survey = load_survey(folder.parent / "dev" / "surveys" / "demo.toml")
+    arguments = yaml.safe_load((folder.parent / "dev" / "producer.yaml").read_text())["spec"]["template"]["spec"]["containers"][
+        0
+    ]["args"]
+    people = int(arguments[arguments.index("--users") + 1])
+    address = cluster.kubectl("--namespace", DEV, "get", "service", "ldpstream-page", "--output=jsonpath={.spec.clusterIP}")
+    end, status = time.monotonic() + PUBLISHED_S, dict[str, Any]()
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{address}/surveys/{survey.name}/api/v1/status", timeout=20) as answer:
+                status = json.load(answer)
+        except OSError as error:
+            status = {"attributes": [], "latest_step": None, "error": str(error)}
+        complete = [row["step_reports"] for row in status["attributes"] if row["step_complete"]]
+        if len(complete) == len(survey.attributes) and status["latest_step"] >= least:
+            check(f"reports of step {status['latest_step']}", sum(complete), people)
+            return status
+        if time.monotonic() > end:
+            raise VerifyError(f"step {least} was not complete after {PUBLISHED_S} s: {status} {states(cluster)}")
+        time.sleep(3)
+
+
+def states(cluster: Cluster) -> str:
+    """One line about the pods that are not ready, and their restarts."""
+    pods: list[dict[str, Any]] = json.loads(cluster.kubectl("--namespace", DEV, "get", "pods", "--output=json"))["items"]
+    found = [(pod["metadata"]["name"], pod["status"].get("containerStatuses", pod["status"].get("conditions"))) for pod in pods]
+    return f"(pods: {[(name, [(c.get('state'), c.get('restartCount')) for c in listed]) for name, listed in found]})"
+
+
+def check_agents(cluster: Cluster, folder: Path) -> None:
+    """Deletes the agent's pod, and changes the number of agents, while devices report.
+
+    Raises:
+        VerifyError: if a pod takes too long or restarts, or if a later complete step lacks reports.
+    """
+    agents = ("--namespace", DEV, "--selector", "app.kubernetes.io/component=agent")
+    began = time.monotonic()
+    cluster.kubectl("delete", "pod", *agents, "--wait", "--timeout=60s")
+    ended = time.monotonic() - began
+    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=120s", "pod", *agents)
+    say(f"- a deleted agent ended after {ended:.1f} s; the next one was ready after {time.monotonic() - began:.1f} s")
+    for count in (4, 2):  # as KEDA would
+        cluster.kubectl("--namespace", DEV, "scale", "deployment/ldpstream-agent", f"--replicas={count}")
+        cluster.kubectl("--namespace", DEV, "rollout", "status", "deployment/ldpstream-agent", "--timeout=120s")
+    survey = load_survey(folder.parent / "dev" / "surveys" / "demo.toml")
+    status = await_step(cluster, folder, survey.step_at(time.time_ns() // 10**6))
+    check("rejected envelopes", sum(status["rejected"].values()), 0)
+    say(f"- 4 and then 2 agents; step {status['latest_step']} is complete with all reports, none rejected")
+    restarts = "{.items[*].status.containerStatuses[*].restartCount}"
+    counts = cluster.kubectl("--namespace", DEV, "get", "pods", f"--output=jsonpath={restarts}").split()
+    check("restarts of containers", set(counts), {"0"})
+
+
+def inside(archive: Path, work: Path) -> None:
+    """Runs the cluster. Called in namespaces of its own.
+
+    Raises:
+        VerifyError: if something does not hold.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the kernel's settings are restored
+    cluster = Cluster(work)
+    try:
+        began = time.monotonic()
+        cluster.start_control_plane()
+        say(f"Kubernetes {KUBERNETES}: the control plane is ready after {time.monotonic() - began:.0f} s")
+        check_manifests(cluster)
+        cluster.start_node(archive)
+        say(f"- the node {NODE} is ready after {time.monotonic() - began:.0f} s")
+        folder = overlay(work)
+        run_dev(cluster, folder)
+        check_agents(cluster, folder)
+        cluster.kubectl("delete", "namespace", DEV, "--timeout=120s")
+    finally:
+        cluster.close()
+
+
+def main() -> int:
+    """Verifies the manifests. Exits with 1 and one line if something does not hold."""
+    began = time.monotonic()
+    try:
+        if sys.argv[1:2] == ["inside"]:
+            inside(*map(Path, sys.argv[2:]))
+            return 0
+        if os.geteuid() != 0:
+            raise VerifyError("the cluster needs root")
+        if found := groups():
+            raise VerifyError(f"a kubelet runs on this machine, or has left {found[0]}")
+        debian(PACKAGES)  # before the cluster's network, which reaches no registry
+        kubernetes()
+        definitions()
+        with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
+            archive = Path(scratch) / "images.tar"
+            with engine() as docker:
+                save_images(docker, archive)
+            (work := Path(scratch) / "work").mkdir()
+            own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+            command = [*own, sys.executable, "-P", "-m", "tests.deploy.verify.cluster", "inside", str(archive), str(work)]
+            done = subprocess.run(command, check=False)
+            remove_groups()
+            if done.returncode:
+                return 1
+    except (VerifyError, JarsError) as error:
+        print(f"verify-cluster: {error}", file=sys.stderr)
+        return 1
+    say(f"verify-cluster: all holds, after {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
