@@ -44,7 +44,7 @@ class NothingToPull(Engine):
 def test_the_replacements_cover_all_services(capsys: pytest.CaptureFixture[str]) -> None:
     changed, left_out = compose.replacements(NothingToPull())
     assert left_out == ["grafana"]
-    assert {service["image"] for service in changed["services"].values()} == {image.FULL, stores.IMAGE}
+    assert {service["image"] for service in changed["services"].values()} == {image.FULL, image.GATEWAY, stores.IMAGE}
     assert yaml.safe_dump(changed).count("ports: !reset []") == 3  # page, gateway, Prometheus
     assert capsys.readouterr().out.count("cannot be pulled") == 3
 

@@ -23,7 +23,7 @@ from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 from tests.deploy.verify import stores
 from tests.deploy.verify.engine import Engine, VerifyError, engine, run
-from tests.deploy.verify.image import FULL, check, say
+from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say
 
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -95,7 +95,7 @@ def replacements(docker: Engine) -> tuple[dict[str, Any], list[str]]:
     left_out = []
     for name, service in services.items():
         if service["image"] == "ldpstream":
-            changed[name]["image"] = FULL
+            changed[name]["image"] = GATEWAY if name == "gateway" else FULL
             continue
         try:
             docker.docker("pull", "--quiet", service["image"])
@@ -173,6 +173,19 @@ def check_prometheus(project: Project) -> None:
     say(f"- firing alerts: {', '.join(firing) or 'none'}")
 
 
+def check_gateway(project: Project) -> None:
+    """Sends a step of reports through the gateway, which runs in its own small image.
+
+    Raises:
+        VerifyError: if the gateway does not acknowledge all of them.
+    """
+    command = ["produce", "/survey/survey.toml", "--users", "1000", "--steps", "1", "--gateway", "http://gateway:8081"]
+    said = project.compose("run", "--rm", "--no-deps", "--no-TTY", "produce", *command)
+    if "1,000 reports acknowledged by the gateway." not in said:
+        raise VerifyError(f"the gateway did not acknowledge 1000 reports: {said[-300:]!r}")
+    say("- the gateway, in its own image, acknowledged 1000 reports")
+
+
 def check_again(project: Project) -> None:
     """Runs `up` again, and checks that the survey of the running processes stays.
 
@@ -207,7 +220,9 @@ def check_ends(project: Project) -> None:
 def verify(docker: Engine) -> None:
     """Runs the project up to complete estimates, checks it, and removes it."""
     say(f"Engine: {docker.describe()}")
-    say(f"- {docker.build(FULL)}")
+    for image, target in IMAGES.items():
+        note = docker.build(image, target)
+    say(f"- {note}")
     with tempfile.TemporaryDirectory() as scratch:
         changed, left_out = replacements(docker)
         (override := Path(scratch) / "override.yaml").write_text(yaml.safe_dump(changed))
@@ -223,6 +238,7 @@ def verify(docker: Engine) -> None:
             )
             say(f"- all containers are healthy {time.monotonic() - began:.0f} s after the start")
             await_estimates(project)
+            check_gateway(project)
             check_again(project)
             check_prometheus(project)
             check_ends(project)
