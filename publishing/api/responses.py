@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,17 +12,11 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.guessing import Chance
-from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
 from ldpstream.publishing.api.schema import (  # fmt: skip
-    AttributeInfo,
     Chances,
-    CohortInfo,
     Comparison,
-    EstimatorInfo,
     Histogram,
-    LevelInfo,
     NumberLine,
     NumberSeries,
     Outlook,
@@ -32,9 +25,8 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Share,
     Side,
     Status,
-    SurveyInfo,
-    Thresholds,
 )
+from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import NUMBERS, Frequencies
 from ldpstream.publishing.publication import (
@@ -84,45 +76,7 @@ class ApiResponses:
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
 
     def survey_info(self) -> SurveyInfo:
-        s = self._survey
-        attributes = [
-            AttributeInfo(
-                name=a.name,
-                k=a.k,
-                levels=[
-                    LevelInfo(
-                        name=level.name, mechanism=m.signature,
-                        eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
-                        every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
-                        eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
-                        **_named(
-                            guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
-                            guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
-                        ),
-                    )
-                    for level, m in zip(a.levels, mechanisms, strict=True)
-                ],
-                estimators=[row.name for row in estimators(mechanisms)],
-                spans=list(spans(a)),
-                numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
-            )
-            for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
-        ]  # fmt: skip
-        return SurveyInfo(
-            name=s.name, title=s.title, description=s.description, purpose=s.purpose, owner=s.owner, contact=s.contact,
-            fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
-            window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
-            collection=s.collection, attributes=attributes,
-            cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
-            estimators=[
-                EstimatorInfo(
-                    name=row.name, label=row.label, meaning=row.meaning, post_processed=row.name == INVERSION,
-                    spans=["filtered"] if row.make is None else list(COHORT_SPANS),
-                )
-                for row in catalogue.ESTIMATORS
-            ],
-            post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=self._truth is not None,
-        )  # fmt: skip
+        return survey_info(self._survey, simulated=self._truth is not None)
 
     def latest_step(self) -> int | None:
         progress = self._source.progress()
@@ -381,7 +335,7 @@ class ApiResponses:
         t, loss = m.reports_in(steps), spent(m, steps)
         guess = guesses(self._survey, attribute, m, steps)
         return Chances(
-            t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact, **_named(**guess)
+            t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact, **named(**guess)
         )
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
@@ -392,13 +346,6 @@ class ApiResponses:
         if wanted not in known:
             raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}")
         return wanted
-
-
-def _named(**chances: Chance) -> dict[str, Any]:
-    """Returns the chances as numbers, with the names of the upper bounds as `bounds`."""
-    return {name: float(chance) for name, chance in chances.items()} | {
-        "bounds": [name for name, chance in chances.items() if not chance.exact]
-    }
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:

@@ -25,7 +25,8 @@ from ldpstream.publishing.api.csv_answers import (
 from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.api.responses import ApiResponses, Truths
-from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status, SurveyInfo
+from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status
+from ldpstream.publishing.api.survey_info import SurveyInfo
 from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION
 from ldpstream.publishing.page.table import page_table, with_query
 from ldpstream.publishing.progress import Progress

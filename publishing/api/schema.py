@@ -1,4 +1,4 @@
-"""Responses of the API, one struct each. None stands for NaN and infinity, since JSON has no such numbers."""
+"""Responses of the API about estimates, one struct each. None stands for NaN and infinity, since JSON has no such numbers."""
 
 from typing import Literal
 
@@ -6,111 +6,7 @@ import msgspec
 
 from ldpstream.publishing.frequencies import NumberEstimate, Withheld
 from ldpstream.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Reason
-
-
-class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
-
-    A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
-    value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
-    all reports between any two value sequences (None: no bound).
-
-    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports:
-    of 100 people, how many the best guesser gets right. The guesser sees these reports of the attribute and considers all
-    values equally likely beforehand. guess_year: the same for the value at one step, from all reports of a year, if the value
-    may change. `bounds`: the names of those chances that are upper bounds; the others are exact.
-    """
-
-    name: str
-    mechanism: str
-    eps_1: float
-    eps_inf: float | None
-    every_steps: int
-    lifetime_reports: int | None
-    eps_window: float | None
-    eps_lifetime: float | None
-    guess_1: float
-    guess_inf: float
-    guess_year: float
-    bounds: list[str]
-
-
-class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and what is published about it.
-
-    `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
-    published spans; an attribute with more than 10 000 values has no span "filtered".
-    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers.
-    """
-
-    name: str
-    k: int
-    levels: list[LevelInfo]
-    estimators: list[str]
-    spans: list[Span]
-    numbers: list[str]
-
-
-class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimator: its name in requests, its name for people, a sentence about it, and the spans that may have it.
-
-    `post_processed` is true if requests may name one of the survey's `post_methods`.
-    """
-
-    name: str
-    label: str
-    meaning: str
-    spans: list[Span]
-    post_processed: bool
-
-
-class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey's cohorts: the name of the public fact, the cohorts, and the least number of reports of a histogram."""
-
-    name: str
-    values: list[str]
-    least: int
-
-
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits at which the page warns: `publishing.thresholds`."""
-
-    fit_limit: float = FIT_LIMIT
-    alarm_chance: float = ALARM_CHANCE
-    overdue_ms: int = OVERDUE_MS
-
-
-class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `estimators`: all estimators of the service. `post_methods`: post-processings that requests may name.
-
-    `thresholds`: the limits at which the page warns.
-
-    `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none.
-    `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
-    `simulated`: the truth is known.
-    """
-
-    name: str
-    title: str | None
-    description: str | None
-    purpose: str | None
-    owner: str | None
-    contact: str | None
-    fingerprint: str
-    start_ms: int
-    step_seconds: int
-    window_steps: int
-    lateness_steps: int
-    retention_steps: int
-    collection: str
-    cohort: CohortInfo | None
-    attributes: list[AttributeInfo]
-    estimators: list[EstimatorInfo]
-    post_methods: list[str]
-    thresholds: Thresholds
-    simulated: bool
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):

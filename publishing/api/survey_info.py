@@ -1,0 +1,166 @@
+"""The API's description of a survey: its structs, and the function that fills them."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
+from ldpstream.mechanisms.guessing import Chance
+from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, estimators
+from ldpstream.publishing.frequencies import NUMBERS
+from ldpstream.publishing.publication import COHORT_SPANS, Span, edges_of, spans
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
+from ldpstream.surveys import Survey
+
+
+class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
+
+    A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
+    value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
+    all reports between any two value sequences (None: no bound).
+
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports:
+    of 100 people, how many the best guesser gets right. The guesser sees these reports of the attribute and considers all
+    values equally likely beforehand. guess_year: the same for the value at one step, from all reports of a year, if the value
+    may change. `bounds`: the names of those chances that are upper bounds; the others are exact.
+    """
+
+    name: str
+    mechanism: str
+    eps_1: float
+    eps_inf: float | None
+    every_steps: int
+    lifetime_reports: int | None
+    eps_window: float | None
+    eps_lifetime: float | None
+    guess_1: float
+    guess_inf: float
+    guess_year: float
+    bounds: list[str]
+
+
+class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute: its k values, its levels, and what is published about it.
+
+    `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
+    published spans; an attribute with more than 10 000 values has no span "filtered".
+    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers.
+    """
+
+    name: str
+    k: int
+    levels: list[LevelInfo]
+    estimators: list[str]
+    spans: list[Span]
+    numbers: list[str]
+
+
+class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimator: its name in requests, its name for people, a sentence about it, and the spans that may have it.
+
+    `post_processed` is true if requests may name one of the survey's `post_methods`.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    spans: list[Span]
+    post_processed: bool
+
+
+class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey's cohorts: the name of the public fact, the cohorts, and the least number of reports of a histogram."""
+
+    name: str
+    values: list[str]
+    least: int
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits at which the page warns: `publishing.thresholds`."""
+
+    fit_limit: float = FIT_LIMIT
+    alarm_chance: float = ALARM_CHANCE
+    overdue_ms: int = OVERDUE_MS
+
+
+class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey. `estimators`: all estimators of the service. `post_methods`: post-processings that requests may name.
+
+    `thresholds`: the limits at which the page warns.
+
+    `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none.
+    `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
+    `simulated`: the truth is known.
+    """
+
+    name: str
+    title: str | None
+    description: str | None
+    purpose: str | None
+    owner: str | None
+    contact: str | None
+    fingerprint: str
+    start_ms: int
+    step_seconds: int
+    window_steps: int
+    lateness_steps: int
+    retention_steps: int
+    collection: str
+    cohort: CohortInfo | None
+    attributes: list[AttributeInfo]
+    estimators: list[EstimatorInfo]
+    post_methods: list[str]
+    thresholds: Thresholds
+    simulated: bool
+
+
+def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
+    """Describes a survey. `simulated`: the truth is known."""
+    attributes = [
+        AttributeInfo(
+            name=a.name,
+            k=a.k,
+            levels=[
+                LevelInfo(
+                    name=level.name, mechanism=m.signature,
+                    eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+                    every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
+                    eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
+                    **named(
+                        guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
+                        guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
+                    ),
+                )
+                for level, m in zip(a.levels, mechanisms, strict=True)
+            ],
+            estimators=[row.name for row in estimators(mechanisms)],
+            spans=list(spans(a)),
+            numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
+        )
+        for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
+    ]  # fmt: skip
+    return SurveyInfo(
+        name=s.name, title=s.title, description=s.description, purpose=s.purpose, owner=s.owner, contact=s.contact,
+        fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
+        window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
+        collection=s.collection, attributes=attributes,
+        cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
+        estimators=[
+            EstimatorInfo(
+                name=row.name, label=row.label, meaning=row.meaning, post_processed=row.name == INVERSION,
+                spans=["filtered"] if row.make is None else list(COHORT_SPANS),
+            )
+            for row in ESTIMATORS
+        ],
+        post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=simulated,
+    )  # fmt: skip
+
+
+def named(**chances: Chance) -> dict[str, Any]:
+    """Returns the chances as numbers, with the names of the upper bounds as `bounds`."""
+    return {name: float(chance) for name, chance in chances.items()} | {
+        "bounds": [name for name, chance in chances.items() if not chance.exact]
+    }
