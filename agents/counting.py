@@ -28,24 +28,22 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import ParamSpec, TypeVar
 
 import structlog
 
 from ldpstream.agents import metrics
 from ldpstream.agents.back_pressure import BackPressure
-from ldpstream.agents.fold import FoldResult, PartitionFold, not_after
+from ldpstream.agents.fold import FoldResult, PartitionFold
 from ldpstream.agents.log import Chunk, DeadLetter, Log
 from ldpstream.agents.partition import Partition
 from ldpstream.agents.stall_detector import StallDetector
+from ldpstream.agents.store_requests import StoreRequests
 from ldpstream.agents.tally import Records
+from ldpstream.agents.vanished import close_vanished
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.count_store import CountStore, StoreDamaged, StoreUnavailable
 from ldpstream.surveys import Survey
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -76,10 +74,11 @@ class Counting:
         commit_interval_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._survey, self._store, self._log = survey, store, source
+        self._survey, self._log = survey, source
         self._interval_s, self._clock = commit_interval_s, clock
         self._partitions: dict[int, Partition] = {}
         self._back_pressure = BackPressure(self._partitions)
+        self._store = StoreRequests(store, self._back_pressure)
         self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
         self._vanished_unknown = False  # True until we know whether a recreated topic lacks partitions
@@ -223,7 +222,7 @@ class Counting:
         """
         async with self._lock:
             if not self.store_answers:  # chunks wait until the store answers, even with nothing to write or load
-                await self._heads()
+                await self._store.heads()
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
             if not self.store_answers:  # only after the commit: Redis with a full disk still answers reads
@@ -232,7 +231,7 @@ class Counting:
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
             if self._vanished_unknown and 0 in self._partitions:  # the owner of partition 0 closes vanished partitions
-                self._vanished_unknown = not await self._close_vanished()
+                self._vanished_unknown = not await close_vanished(self._survey, self._log, self._store)
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
@@ -263,7 +262,7 @@ class Counting:
                 continue  # the partition's log was replaced
             expected = fold.stored_position
             started = time.perf_counter()
-            written = await self._ask_store(self._store.commit, partition.number, expected, change)
+            written = await self._store.commit(partition.number, expected, change)
             metrics.commit_seconds.observe(time.perf_counter() - started)
             if written:
                 fold.committed(change)
@@ -299,7 +298,7 @@ class Counting:
         """Detects a store that was emptied or restored from an older copy. The next round counts the lost records again."""
         if self._clock() - self._compared_s < COMPARE_S:
             return
-        heads = await self._heads()
+        heads = await self._store.heads()
         self._compared_s = self._clock()
         if heads is None:
             return
@@ -357,51 +356,13 @@ class Counting:
         loaded: dict[int, Checkpoint | None] = {}
         for partition in partitions:
             try:
-                loaded[partition.number] = await self._ask_store(self._store.load, partition.number)
+                loaded[partition.number] = await self._store.load(partition.number)
             except StoreDamaged as error:
                 partition.moved_s = self._clock()  # not a stall: a restart of this process would not help
                 if self._clock() - partition.tried_s >= TELL_S:
                     partition.tried_s = self._clock()
                     log.error("not counting", partition=partition.number, error=str(error))
         return loaded
-
-    async def _heads(self) -> dict[int, Checkpoint] | None:
-        """Returns the stored checkpoints; None while one of them is damaged, which `_load` reports."""
-        try:
-            return await self._ask_store(self._store.heads)
-        except StoreDamaged:
-            return None
-
-    async def _close_vanished(self) -> bool:
-        """Drops the open steps of partitions that a recreated topic no longer has. Such partitions have no owner.
-
-        Returns:
-            False if this must be tried again: a checkpoint is damaged, or the new log has no record yet. The first record's
-            append time bounds those of the lost records.
-        """
-        log_id, there = await self._log.identity(), await self._log.partitions()
-        if (heads := await self._heads()) is None:
-            return False
-        old = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)}
-        if not old - there:
-            return True
-        begins = [found.appended_ms for found in (await self._log.later(dict.fromkeys(there, 0))).values() if found is not None]
-        if not begins:
-            return False
-        for number in sorted(old - there):
-            try:
-                checkpoint = await self._ask_store(self._store.load, number)
-            except StoreDamaged:
-                continue
-            if checkpoint is None or checkpoint.log_id == log_id:
-                continue  # another agent has written first
-            log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
-            metrics.new_logs.inc()
-            fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
-            fold.switch_log(log_id, 0, not_after(min(begins)))
-            if (change := fold.changes()) is not None:
-                await self._ask_store(self._store.commit, number, checkpoint.position, change)
-        return True
 
     async def _move_into_log(
         self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int, replaced: int | None
@@ -422,13 +383,6 @@ class Counting:
         else:
             return
         await self._commit([partition])
-
-    async def _ask_store(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return await asyncio.to_thread(question, *arguments, **named)
-        except StoreUnavailable:
-            self._back_pressure.set_store_answers(False)
-            raise
 
     async def _commit_group(self) -> None:
         """Commits the group's offsets. Only tools read these offsets. A failure is logged; the next commit retries."""

@@ -8,6 +8,7 @@ from typing import Any
 import ldpstream.agents.counting
 import ldpstream.agents.fold
 import ldpstream.agents.stall_detector
+import ldpstream.agents.vanished
 import ldpstream.publishing.schedule
 import ldpstream.stores.memory_store
 
@@ -26,11 +27,12 @@ class Code:
     """The modules and classes that a run uses.
 
     Attributes:
-        counting, schedule: fresh copies of the modules. A change to a copy affects no other run.
-        fold, store, topic: the classes that these two modules use.
+        counting, vanished, schedule: fresh copies of the modules. A change to a copy affects no other run.
+        fold, store, topic: the classes that these modules use.
     """
 
     counting: Any
+    vanished: Any
     schedule: Any
     fold: Any
     store: Any
@@ -40,11 +42,17 @@ class Code:
     def real(cls) -> "Code":
         """Returns the service's own code."""
         counting, stall_detector = _copy(ldpstream.agents.counting), _copy(ldpstream.agents.stall_detector)
-        schedule = _copy(ldpstream.publishing.schedule)
-        counting.log = stall_detector.log = _Silence()
+        vanished, schedule = _copy(ldpstream.agents.vanished), _copy(ldpstream.publishing.schedule)
+        counting.log = stall_detector.log = vanished.log = _Silence()
+        counting.close_vanished = vanished.close_vanished
         counting.StallDetector = stall_detector.StallDetector
         return cls(
-            counting, schedule, ldpstream.agents.fold.PartitionFold, ldpstream.stores.memory_store.MemoryCountStore, TopicClient
+            counting,
+            vanished,
+            schedule,
+            ldpstream.agents.fold.PartitionFold,
+            ldpstream.stores.memory_store.MemoryCountStore,
+            TopicClient,
         )
 
 

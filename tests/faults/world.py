@@ -48,7 +48,8 @@ class World:
         self.regroup = asyncio.Event()
         self.log.moved = self._wake_readers
         self.loop.thread = self.redis.thread
-        code.counting.PartitionFold = self.redis.traced(code.fold, lambda: self.log.now_ms() - self.log.agents_behind_ms)
+        fold = self.redis.traced(code.fold, lambda: self.log.now_ms() - self.log.agents_behind_ms)
+        code.counting.PartitionFold = code.vanished.PartitionFold = fold
         publish_counts(code.schedule)
         self._estimators = [Estimator(self) for _ in range(ESTIMATORS)]
 
