@@ -1,0 +1,145 @@
+"""The privacy of a mechanism: losses of reports, and the chances of a right guess that follow from them."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+from ldpstream.mechanisms import evidence, guessing, ledger
+from ldpstream.mechanisms.arguments import MAX_COUNT, integer
+from ldpstream.mechanisms.evidence import Evidence
+from ldpstream.mechanisms.guessing import Chance
+
+
+class PrivacyClaims(ABC):
+    """What a mechanism claims about the privacy of its reports. `Mechanism` describes the attributes."""
+
+    k: int
+    eps_inf: float
+    memoized: bool
+    loss_to_all: bool
+    every_steps: int
+    lifetime_reports: int | None
+    fakes: int
+
+    @property
+    @abstractmethod
+    def device(self) -> "PrivacyClaims": ...
+
+    def reports_in(self, steps: int) -> int:
+        """Largest number of reports of one device in `steps` >= 1 consecutive time steps: min(⌈steps / w⌉, B)."""
+        reports = -(-integer("steps", steps, 1, MAX_COUNT) // self.every_steps)
+        return reports if self.lifetime_reports is None else min(reports, self.lifetime_reports)
+
+    @property
+    def eps_window(self) -> float | None:
+        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
+
+        None for a longitudinal mechanism: its memos link all steps.
+        """
+        return None
+
+    @property
+    def eps_lifetime(self) -> float:
+        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite if the loss has no
+        limit."""
+        return math.inf
+
+    @property
+    @abstractmethod
+    def eps_per_report(self) -> float:
+        """Largest loss that one report adds, in nats, for an observer who knows all other reports and all memos.
+
+        These losses add up: if two value sequences differ only at steps with n reports, all reports of the device have a loss
+        of at most n times this number. Proof: a device's memos of all keys do not depend on its values. Given the memos, the
+        reports are independent, and a report depends only on the value of its step. So only n factors of the likelihood
+        differ, each by at most this number, for every choice of the memos. The mean over the memos keeps this bound.
+        """
+
+    @abstractmethod
+    def eps_t(self, t: int) -> float:
+        """Exact privacy loss of t reports of an unchanged value, in nats."""
+
+    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        """Privacy loss of t reports between any two value sequences, in nats.
+
+        With fake data the result is an upper bound for the reports of all attributes together. No pair of sequences is known to
+        reach this bound.
+        """
+        loss = self._eps_sequence(t)
+        return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
+
+    @abstractmethod
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
+
+    def guess(self, t: float = 1) -> Chance:
+        """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
+
+        The result is exact for one report, for up to 100 reports of one memo or of GRR, and for unary encodings. In all other
+        cases it is an upper bound: for one memo the chance from infinitely many reports, for a one-time mechanism the bound of
+        `mechanisms.evidence`. With fake data it is the bound for an attacker who knows which reports are true.
+
+        Args:
+            t: number of reports, at least 1; `math.inf` for infinitely many reports.
+        """
+        if t != math.inf:
+            integer("t", t, 1, MAX_COUNT)
+        chance = self.device._guess(t)
+        return Chance(chance, exact=chance.exact and self.fakes == 1)
+
+    def guess_any_values(self, t: int) -> Chance:
+        """Chance of a right guess of the value at one step, from t reports of any values.
+
+        The result is exact where `guess` is exact for a symmetric one-time mechanism, and for one report. Else it is an upper
+        bound, the smaller one of two: the bound of `eps_sequence`, and the bound for an attacker who knows all memos.
+        """
+        integer("t", t, 1, MAX_COUNT)
+        chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
+        return Chance(chance, exact=chance.exact and self.fakes == 1)
+
+    def guess_hint(self, k: int, t: float, *, any_values: bool = False) -> Chance:
+        """Upper bound of the chance of a right guess of one of k equally likely values that determines this attribute's values.
+
+        Args:
+            k: number of values of the other attribute.
+            t: number of reports of this attribute; `math.inf` only without `any_values`.
+            any_values: false if this attribute's value never changes; true for any values.
+        """
+        m = self.device
+        found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
+        if not any_values and k >= m.k:  # worst if every value of this attribute occurs: Σ_y max_v P(y|v) / k
+            found = min(found, m.k / k * m.guess(t))
+        if any_values and k == m.k:
+            found = min(found, m.guess_any_values(int(t)))
+        return Chance(found, exact=False)
+
+    def largest_chance(self, t: float = 1) -> Chance:
+        """Largest posterior probability of a value that never changes, for any one person, from t reports.
+
+        The result is exact if `loss_to_all`, else an upper bound.
+        """
+        loss = self.eps_inf if t == math.inf else self.eps_t(int(t))
+        return Chance(guessing.bound(loss, self.k), exact=self.loss_to_all and self.fakes == 1)
+
+    def largest_chance_any_values(self, t: int) -> Chance:
+        """Largest posterior probability of the value at one step, from t reports of any values; exact as `largest_chance`, but
+        for a memoized mechanism only from one report."""
+        exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
+        return Chance(guessing.bound(self._sequence_loss(t), self.k), exact=exact)
+
+    def _sequence_loss(self, t: int) -> float:
+        """`eps_sequence`, or infinity above 60 nats. The loss never falls as t grows, so we try fewer reports first."""
+        for reports in (*(n for n in (6, 100) if n < t), t):
+            loss = self.eps_sequence(reports).value
+            if loss > 60:
+                return math.inf
+        return loss
+
+    @abstractmethod
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        """Bound of the evidence of t reports between two values, or between two sequences of any values."""
+
+    @abstractmethod
+    def _guess(self, t: float) -> Chance: ...
+
+    @abstractmethod
+    def _guess_any_values(self, t: int) -> Chance: ...
