@@ -2,8 +2,8 @@
 
 `Mechanism.outweighs` has the weight of one report, and its proof. A liar here sends one false report at every step; r reports
 weigh r times as much. An honest device sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps
-is the mean over all reports, so in a span of T steps one liar outweighs T / reports_in(T) times as many honest people as in a
-step.
+is the mean over all reports. Therefore one liar outweighs T / reports_in(T) times as many honest people in a span of T steps as
+in one step.
 """
 
 from typing import Any

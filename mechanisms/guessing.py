@@ -34,7 +34,7 @@ MAX_EXACT_BITS = 10**5  # reports of bits
 
 
 class Chance(float):
-    """A probability that knows whether it is exact. As text it is in per cent; an upper bound is marked and rounded up.
+    """A probability, either exact or an upper bound. As text it is in per cent; an upper bound is marked and rounded up.
 
     >>> str(Chance(0.47537)), str(Chance(0.47537, exact=False))
     ('47.5 %', 'at most 47.6 %')

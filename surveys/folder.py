@@ -15,8 +15,12 @@ names are links through the hidden link ``..data``, and an update swaps that lin
 A new, changed or missing file counts in the second look that finds it so. A file that is still being written is thus not read.
 
 One save of an open survey's file must not end the survey: the reports of all devices with the old file would be refused. So the
-old survey stays, and the file counts as broken, until one of these happens: the new survey names the old survey in `replaces`,
-the old file is back, the file is removed, or the old survey has ended.
+old survey stays, and the file counts as broken, until one of these events:
+
+- the new survey names the old survey in `replaces`;
+- the old file is back;
+- the file is removed;
+- the old survey has ended.
 """
 
 import os.path

@@ -49,7 +49,7 @@ NOTES = (
     "Bins are those of the paper's notebook: k + 1 bins of equal width, of which the last two are one value. The paper's"
     " incomes are not available; «Real» is log-normal incomes here. Values of «Real», and averages that include «Real», need"
     " not agree.",
-    "best: the gain of PowerNS over the paper's MI, for reports in the exact calibration; one rule for all settings.",
+    "best: the gain of PowerNS over the paper's MI, for reports in the exact calibration. All settings use this rule.",
     "Local hashing uses linear forms in place of the paper's hash functions. At ε = 4 OLH has g = 53, a prime power, in place"
     " of 56. SS uses the subset size of the least variance, where the paper rounds.",
 )

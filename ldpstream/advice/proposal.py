@@ -140,8 +140,8 @@ def propose_survey(
 def _smallest_variance(advice: Advice) -> Advice:
     """Advises the mechanism with the smallest exact variance, or a like one with a smaller weight, with the default estimate.
 
-    With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error: an
-    estimate that is pulled to equal shares looks good for a noisy mechanism. The exact variance depends on neither.
+    With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error.
+    For a noisy mechanism, an estimate that is pulled to equal shares looks good. The exact variance depends on neither.
     """
     of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
     built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]

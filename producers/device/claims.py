@@ -1,7 +1,7 @@
 """A survey's claim on a wallet: bounds of the privacy loss that a device's answers can reach, known before the first answer.
 
-Surveys ask one person, so their losses add up: the reports of different surveys are independent given the person's values, and
-the likelihood of all reports is a product with one factor for each survey (basic composition). This also holds if two surveys
+Surveys ask one person, so their losses add up. Given the person's values, the reports of different surveys are independent. The
+likelihood of all reports is then a product with one factor for each survey (basic composition). This also holds if two surveys
 ask the same question. If two histories of a person differ only at steps with n reports of an attribute, the loss of the
 attribute's reports is at most n times `Mechanism.eps_per_report`:
 

@@ -20,8 +20,12 @@ A process with several surveys serves all this below `/surveys/NAME`, for exampl
     GET /api/v1/surveys                               summary of all surveys
     GET /openapi.json                                 OpenAPI description of the requests for all surveys
 
-Errors are problem documents (RFC 9457): status 404 if something does not exist (yet), 405 for a method other than GET and HEAD,
-422 if a parameter is not allowed or unknown, and 503 while the store of results does not answer.
+Errors are problem documents (RFC 9457):
+
+    404    something does not exist, or does not exist yet
+    405    the method is not GET or HEAD
+    422    a parameter is not allowed or unknown
+    503    the store of results does not answer
 """
 
 from collections.abc import Callable, Mapping, Sequence

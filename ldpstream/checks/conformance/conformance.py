@@ -1,11 +1,11 @@
 """The conformance check of a foreign device: is its behaviour that of the survey's devices?
 
-A correct device fails with probability at most `FALSE_ALARM`: half of it is divided evenly among the checks, and within a check
-among its binomial tests, the other half among the audited losses. The rules have no false alarms.
+A correct device fails with probability at most `FALSE_ALARM`. One half of this probability is divided evenly among the checks,
+and within a check among its binomial tests. The other half is divided among the audited losses. The rules have no false alarms.
 
-A sample is large enough for a verdict if, for each attribute and level, single tests detect two faults with probability 0.9:
-p that is a quarter of p - q too small, and (for memoized levels) a fresh memo for every report. It also needs calls that show
-the choices of devices, and devices with two runs.
+A sample is large enough for a verdict if single tests of each attribute and level detect two faults with probability 0.9. The
+first fault is a p that is too small by a quarter of p - q. The second fault, for memoized levels, is a fresh memo for every
+report. A sample also needs calls that show the choices of devices, and devices with two runs.
 """
 
 from collections.abc import Iterable
