@@ -192,7 +192,7 @@ def sections_of(text: str) -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    """Write the page and its pictures."""
+    """Writes the page and its pictures."""
     found = {name: json.loads(file.read_text()) for name in SECTIONS if (file := folder / f"{name}.json").exists()}
     beside = DOCS / BESIDE
     beside.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the command line. The exit status is 2, with one line, if the command cannot start, and 130 at Ctrl-C.
+    """Runs the command line. The exit status is 2, with one line, if the command cannot start, and 130 at Ctrl-C.
 
     SIGTERM ends every command at any time. Without a handler, SIGTERM would not end process 1 of a container.
     """

@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 
 def run(commands: typer.Typer = app) -> None:
-    """Run a command line, with one line and exit status 2 for an error that the user can correct."""
+    """Runs a command line, with one line and exit status 2 for an error that the user can correct."""
     try:
         sys.exit(commands(standalone_mode=False))
     except typer.TyperException as error:
@@ -53,7 +53,7 @@ def usage(error: typer.TyperException) -> str:
 
 
 def show_version(asked: bool) -> None:
-    """Show the version and exit, if `asked`."""
+    """Shows the version and exits, if `asked`."""
     if asked:
         console.print(f"ldpstream {__version__}", highlight=False)
         raise typer.Exit

@@ -29,7 +29,7 @@ class Truth:
     counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)
 
     def add(self, attribute: int, cohort: int, step: int, counts: IntArray) -> None:
-        """Add the answers of participants of one level and cohort."""
+        """Adds the answers of participants of one level and cohort."""
         for key in ((attribute, cohort, step), (attribute, None, step)):
             known = self.counts.get(key)
             self.counts[key] = counts if known is None else known + counts
@@ -65,7 +65,7 @@ class Demo:
         self.truth = Truth()
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
-        """Run every step of the source and the survey. Then wait on the virtual clock until the last step has closed.
+        """Runs every step of the source and the survey. Then waits on the virtual clock until the last step has closed.
 
         Args:
             seen: called after every step with the step's number and publications.

@@ -74,7 +74,7 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
 
 
 def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
-    """Run the demo's pipeline with a progress bar, and show the last step."""
+    """Runs the demo's pipeline with a progress bar, and shows the last step."""
     with progress_bar() as bar:
         task = bar.add_task(f"{source.n_people:,} people, steps", total=source.n_steps)
 

@@ -25,7 +25,7 @@ class MemoryLog:
         self._appended = 0
 
     def append(self, value: bytes) -> None:
-        """Append a record at the current time."""
+        """Appends a record at the current time."""
         partition = self.partitions[self._appended % len(self.partitions)]
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
@@ -62,7 +62,7 @@ class EmbeddedService:
         self._schedule = Schedule(survey, self.store, log, self.results, publishers or [])
 
     def count(self) -> None:
-        """Count the newly appended records, and commit the counts."""
+        """Counts the newly appended records, and commits the counts."""
         for partition, (fold, records) in enumerate(zip(self._folds, self.log.partitions, strict=True)):
             fold.feed(records[fold.next_offset :])
             expected, change = fold.stored_position, fold.changes()
@@ -70,7 +70,7 @@ class EmbeddedService:
                 fold.committed(change)
 
     def estimate(self) -> list[Publication]:
-        """Publish every step that has closed by the log's clock."""
+        """Publishes every step that has closed by the log's clock."""
         made = self._schedule.run(self.log.now_ms)
         if self.log.ends() != self.store.positions():  # the schedule has marked idle partitions
             self.count()

@@ -61,7 +61,7 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Write the document as JSON, either the whole file or nothing. If the path is None, write nothing."""
+    """Writes the document as JSON, either the whole file or nothing. If the path is None, writes nothing."""
     if path is None:
         return
     part = _part(path)

@@ -17,7 +17,7 @@ MOST_REPORTS = 1000
 
 
 def draw_ledger(survey: Survey, path: Path) -> None:
-    """Draw eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
+    """Draws eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
 
     `ldpstream.outputs.drawable` has checked that Matplotlib is installed and supports the path's extension.
     """
@@ -68,7 +68,7 @@ class Panel:
 
 
 def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Draw panels, at most three beside one another.
+    """Draws panels, at most three beside one another.
 
     Raises:
         OutputError: if Matplotlib is missing, or does not support the format of the file's ending.

@@ -9,7 +9,7 @@ from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
-    """Write a copy of `source` to `out` with another name, `start` and `step_seconds`.
+    """Writes a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
     The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
     as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it: otherwise agents would keep the

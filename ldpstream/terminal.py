@@ -16,18 +16,18 @@ SAYS = "ldpstream: "  # before every line of `say`
 
 
 def say(message: str) -> None:
-    """Write one line to standard error."""
+    """Writes one line to standard error."""
     sys.stderr.write(f"{SAYS}{message}\n")
     sys.stderr.flush()
 
 
 def tell(line: str) -> None:
-    """Print a line on standard output, as it is."""
+    """Prints a line on standard output, as it is."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def fail(message: str) -> Never:
-    """End with one line on standard error and exit status 2."""
+    """Ends with one line on standard error and exit status 2."""
     say(message)
     sys.exit(2)
 

@@ -38,7 +38,7 @@ def data_folder() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests with real services first: they take longest. Each process of `pytest -n` runs whole files."""
+    """Puts the tests with real services first: they take longest. Each process of `pytest -n` runs whole files."""
     items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
 
 
@@ -49,20 +49,20 @@ def figures(request: pytest.FixtureRequest) -> Figures:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's figures to the process that prints them."""
+    """Sends a worker's figures to the process that prints them."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["figures"] = {suite: dict(counts) for suite, counts in session.config.stash.get(_figures, {}).items()}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the figures of a worker that ended."""
+    """Collects the figures of a worker that ended."""
     for suite, counts in getattr(node, "workeroutput", {}).get("figures", {}).items():
         node.config.stash.setdefault(_figures, {}).setdefault(suite, Counter()).update(counts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures, and write them to $LDPSTREAM_FIGURES if set."""
+    """Prints the figures, and writes them to $LDPSTREAM_FIGURES if set."""
     told = config.stash.get(_figures, {})
     for suite, counts in told.items():
         terminalreporter.section(suite)

@@ -88,7 +88,7 @@ class Process:
         return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in told]
 
     def check(self) -> None:
-        """Raise BenchError if the process has ended."""
+        """Raises BenchError if the process has ended."""
         if self._process.poll() is not None:
             raise self.failed(f"ended with status {self._process.returncode}")
 
@@ -109,16 +109,16 @@ class Process:
             raise self.failed(f"ended with status {self._process.returncode}") from None
 
     def kill(self) -> None:
-        """Send SIGKILL if the process still runs, and wait for its end."""
+        """Sends SIGKILL if the process still runs, and waits for its end."""
         self._process.kill()
         self._process.communicate()
 
     def tell_to_end(self) -> None:
-        """Send SIGTERM if the process still runs."""
+        """Sends SIGTERM if the process still runs."""
         self._process.terminate()
 
     def stop(self) -> None:
-        """Send SIGTERM and wait for the process's end; after 20 s send SIGKILL."""
+        """Sends SIGTERM and waits for the process's end; after 20 s sends SIGKILL."""
         self.tell_to_end()
         try:
             self._process.communicate(timeout=END_S)
@@ -189,7 +189,7 @@ class BaseSite:
         return process
 
     def until(self, condition: Callable[[], T], processes: Sequence[Process], what: str, poll_s: float = POLL_S) -> T:
-        """Wait until the condition returns a true value, and return this value.
+        """Waits until the condition returns a true value, and returns this value.
 
         Raises:
             BenchError: if a process ends during the wait, or if the wait exceeds `patience_s`.
@@ -204,11 +204,11 @@ class BaseSite:
         return found
 
     def forget(self) -> None:
-        """Delete all keys of the surveys in Redis; agents then count the log again from its beginning."""
+        """Deletes all keys of the surveys in Redis; agents then count the log again from its beginning."""
         delete_keys(self.redis, self._name)
 
     def close(self) -> None:
-        """End the processes, delete keys, topics and consumer groups."""
+        """Ends the processes, deletes keys, topics and consumer groups."""
         for process in self._processes:
             process.tell_to_end()
         for process in self._processes:
@@ -249,24 +249,24 @@ class Site(BaseSite):
         self.results = RedisResults(self.survey, self.redis)
 
     def agent(self) -> Agent:
-        """Start `ldpstream agent`."""
+        """Starts `ldpstream agent`."""
         return self.started(Agent, "ldpstream", "agent", str(self.file))
 
     def estimator(self) -> Process:
-        """Start `ldpstream estimate`."""
+        """Starts `ldpstream estimate`."""
         return self.started(Process, "ldpstream", "estimate", str(self.file))
 
     def gateway(self, **environment: str) -> Process:
-        """Start `ldpstream gateway` with further settings."""
+        """Starts `ldpstream gateway` with further settings."""
         return self.started(Process, "ldpstream", "gateway", str(self.file), **environment)
 
     def profiled_agent(self, out: Path, commit_interval_ms: int) -> Agent:
-        """Start `lab.bench.profiled_agent`."""
+        """Starts `lab.bench.profiled_agent`."""
         interval = {"LDPSTREAM_COMMIT_INTERVAL_MS": str(commit_interval_ms)}
         return self.started(Agent, "lab.bench.profiled_agent", str(self.file), str(out), **interval)
 
     def reader(self, module: str, records: int) -> Process:
-        """Start a module that reads this many records of the reports topic."""
+        """Starts a module that reads this many records of the reports topic."""
         return self.started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
 
     def counted(self) -> int:

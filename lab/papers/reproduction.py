@@ -164,7 +164,7 @@ class Reproduced:
 def reproduce(
     targets: Iterable[Target], plan: Plan, kept: Path, seen: Seen = lambda *_: None, processes: int | None = None
 ) -> list[Reproduced]:
-    """Run all targets' jobs on all cores; the number of cores does not change the results.
+    """Runs all targets' jobs on all cores; the number of cores does not change the results.
 
     Args:
         targets: the tables and figures to reproduce.

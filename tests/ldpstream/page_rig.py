@@ -104,7 +104,7 @@ def extend(
     of_window: Diagnostics = HONEST,
     jump: Jump | None = None,
 ) -> None:
-    """Publish one more step, with the diagnostics of the step and of the window, and the jump of the first attribute."""
+    """Publishes one more step, with the diagnostics of the step and of the window, and the jump of the first attribute."""
     made = []
     for i, attribute in enumerate(survey.attributes):
         frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
@@ -126,7 +126,7 @@ def extend(
 
 
 def silent(survey: Survey, results: MemoryResults, step: int, complete: bool = True) -> None:
-    """Publish one more step, in which nobody reported; or whose reports no agent has counted, if it is not complete."""
+    """Publishes one more step, in which nobody reported; or whose reports no agent has counted, if it is not complete."""
     made = []
     for i, mechanisms in enumerate(survey.mechanisms):
         nothing = [m.empty_table() for m in mechanisms]
