@@ -20,6 +20,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -268,6 +269,8 @@ class SurveyPart:
 def backup(file: Path, to: Path) -> None:
     """Writes a copy of all data, as they are at one moment, to a new file for its owner only. A process may use the data.
 
+    The file appears when all of it is on the disk.
+
     Args:
         file: `FILE` of a data folder.
         to: the new file.
@@ -275,16 +278,34 @@ def backup(file: Path, to: Path) -> None:
     Raises:
         FolderError: if `to` exists or cannot be written, or the data cannot be read.
     """
+    if to.exists():
+        raise FolderError(f"{to}: cannot be written: File exists")
     try:
-        os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        made, name = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".part", dir=to.parent)  # for its owner only
     except OSError as error:
         raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
+    part = Path(name)
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
-            db.execute("VACUUM INTO ?", (str(to),))
+            db.execute("VACUUM INTO ?", (name,))
+        os.fsync(made)
+        part.rename(to)
+        _sync_folder(to.parent)
     except sqlite3.Error as error:
-        to.unlink()
         raise FolderError(f"{file}: cannot be copied: {_reason(error)}") from None
+    except OSError as error:
+        raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
+    finally:
+        os.close(made)
+        part.unlink(missing_ok=True)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 _MARKS = ("application_id", "user_version")

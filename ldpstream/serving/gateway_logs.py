@@ -4,6 +4,7 @@ The gateway answers 202 once the transaction is on the disk. While one transacti
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from ldpstream.surveys import Survey
 log = structlog.get_logger("ldpstream.gateway")
 
 LINGER_S = 0.003  # time in which requests are collected
+OVERDUE_S = 2.0  # the logs are not ready while a write takes longer than this
 PROBE_S = 1.0  # time between two tries of a disk that refused a write
 CLOSE_S = 3.0
 
@@ -51,6 +53,7 @@ class FolderLogs:
         self._collected: list[_Append] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._since_s = 0.0  # when the write in progress began
         self._ending = set[asyncio.Task[None]]()
 
     def add(self, survey: Survey) -> "FolderSurveyLog":
@@ -73,8 +76,9 @@ class FolderLogs:
 
     @property
     def ready(self) -> bool:
-        """True if the disk took the last write, and the gateway is not closing."""
-        return self.reachable and not self._closed
+        """True if the disk took the last write, no write is overdue, and the gateway is not closing."""
+        overdue = self._writing is not None and time.monotonic() - self._since_s >= OVERDUE_S
+        return self.reachable and not overdue and not self._closed
 
     def append(self, to: FolderLog, records: list[tuple[bytes, bytes]], done: Done) -> None:
         """Starts to append the records of a request; see `GatewayLog.append`."""
@@ -99,6 +103,7 @@ class FolderLogs:
         if self._writing is not None:
             return
         batch, self._collected = self._collected, []
+        self._since_s = time.monotonic()
         self._writing = asyncio.create_task(self._write(batch))
 
     async def _write(self, batch: list[_Append]) -> None:
@@ -131,7 +136,9 @@ class FolderLogs:
         except (StoreUnavailable, StoreDamaged) as error:
             if self.reachable:
                 log.error("the disk refuses reports", error=str(error))
-            return outcome, [None] * len(batch)
+        except Exception:  # later requests must get their answers
+            log.exception("internal error")
+        return outcome, [None] * len(batch)
 
 
 class FolderSurveyLog:

@@ -1,7 +1,10 @@
 """The data folder of one machine: bad input, a torn log, a full disk, a copy while it runs."""
 
+import errno
+import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -211,3 +214,22 @@ def test_a_copy_made_while_the_service_runs_is_whole(folder: DataFolder, tmp_pat
         assert FolderLog(restored, SURVEY, lambda: NOW_MS).log_id() == FolderLog(folder, SURVEY, lambda: NOW_MS).log_id()
     with pytest.raises(FolderError, match="File exists"):
         backup(folder.file, copied / FILE)
+
+
+def test_a_copy_that_fails_leaves_no_file(folder: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(folder, b"a")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+
+    def fails(_: int) -> None:
+        (part,) = copies.iterdir()
+        assert part.suffix == ".part"
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch, pytest.raises(FolderError, match=r"copy: cannot be written: Input/output error"):
+        patch.setattr(os, "fsync", fails)
+        backup(folder.file, copies / "copy")
+    assert not list(copies.iterdir())
+    backup(folder.file, copies / "copy")
+    (copy,) = copies.iterdir()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
