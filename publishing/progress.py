@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from ldpstream.publishing.publication import Publication, Span, publication_key
+from ldpstream.surveys import Survey
 
 PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
 
@@ -32,6 +33,17 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     format: int = PROGRESS_FORMAT
     topic_end: int = 0
+
+
+def begun(survey: Survey, begin_ms: int) -> Progress:
+    """Returns the progress before any publication: at the first step that may have a countable report in the log.
+
+    Args:
+        survey: the survey.
+        begin_ms: the append time of the log's first record, in Unix milliseconds.
+    """
+    first = max(0, survey.step_at(begin_ms) - survey.lateness_steps)
+    return Progress(first_step=first, next_step=first)
 
 
 class Results(Protocol):

@@ -41,7 +41,7 @@ from ldpstream.publishing.cohorts import conclude_cohort
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
 from ldpstream.publishing.filtering import conclude_filtered, replay
-from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results
+from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results, begun
 from ldpstream.publishing.publication import (
     Publication,
     edges_of,
@@ -286,10 +286,11 @@ class Schedule:
         begin_ms = self._position.earliest_ms()
         if begin_ms is None:  # the log is empty, and no report can be appended before these markers
             begin_ms = min(self._position.mark(self._position.ends()).values())
-        first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
+        progress = begun(self._survey, begin_ms)
         if steps := [found.step for found in self._in_topic.values()]:
-            first = min(first, max(min(steps), max(steps) - self._survey.retention_steps + 1))
-        return Progress(first_step=first, next_step=first)
+            first = min(progress.first_step, max(min(steps), max(steps) - self._survey.retention_steps + 1))
+            return Progress(first_step=first, next_step=first)
+        return progress
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None, mark_at_ms: int | None = None) -> bool:
         """True if agents have counted every record that may count for the step.

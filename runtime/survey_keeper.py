@@ -137,7 +137,7 @@ class TopicKeeper(SurveyKeeper):
     def _read(self, survey: Survey) -> Kept | None:
         value: bytes | None = None
         with (
-            self._unreachable_on_error(survey),
+            _unreachable_on_error(self._settings, survey),
             closing(TopicReader(self._settings, survey.survey_topic, ANSWER_MS)) as reader,
         ):
             for record in reader.records(reader.begin(), reader.end()):
@@ -145,30 +145,40 @@ class TopicKeeper(SurveyKeeper):
         return _decode(survey.survey_topic, value) if value else None
 
     def _write(self, survey: Survey, kept: Kept | None) -> None:
-        value = None if kept is None else json.dumps({"format": FORMAT, **kept._asdict()}).encode()
-        with (
-            self._unreachable_on_error(survey),
-            closing(
-                Producer(
-                    self._settings,
-                    ANSWER_MS,
-                    ANSWER_MS,
-                    2 * ANSWER_MS,
-                    compression_type="gzip",  # a survey that lists many values can have more bytes than a broker's own limit
-                    max_request_size=MAX_SURVEY_BYTES,
-                )
-            ) as producer,
-        ):
-            producer.send(survey.survey_topic, value, KEY, partition=0).get(timeout=2 * ANSWER_MS / 1000)
+        write_kept(self._settings, survey, kept)
 
-    @contextmanager
-    def _unreachable_on_error(self, survey: Survey) -> Iterator[None]:
-        with hearing(self._settings) as heard:
-            try:
-                yield
-            except KafkaError as error:
-                kind = BrokerUnreachable if error.retriable and not heard.turned_away else TopicError
-                raise kind(f"Kafka at {self._settings.kafka}: topic {survey.survey_topic}: {heard.why(error)}") from None
+
+def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> None:
+    """Writes what is kept of a survey to its topic; None ends the keeping.
+
+    Raises:
+        TopicError: as the methods of `TopicKeeper`.
+    """
+    value = None if kept is None else json.dumps({"format": FORMAT, **kept._asdict()}).encode()
+    with (
+        _unreachable_on_error(settings, survey),
+        closing(
+            Producer(
+                settings,
+                ANSWER_MS,
+                ANSWER_MS,
+                2 * ANSWER_MS,
+                compression_type="gzip",  # a survey that lists many values can have more bytes than a broker's own limit
+                max_request_size=MAX_SURVEY_BYTES,
+            )
+        ) as producer,
+    ):
+        producer.send(survey.survey_topic, value, KEY, partition=0).get(timeout=2 * ANSWER_MS / 1000)
+
+
+@contextmanager
+def _unreachable_on_error(settings: Settings, survey: Survey) -> Iterator[None]:
+    with hearing(settings) as heard:
+        try:
+            yield
+        except KafkaError as error:
+            kind = BrokerUnreachable if error.retriable and not heard.turned_away else TopicError
+            raise kind(f"Kafka at {settings.kafka}: topic {survey.survey_topic}: {heard.why(error)}") from None
 
 
 def _decode(topic: str, value: bytes) -> Kept:

@@ -9,12 +9,15 @@ The folder counts its whole log first, so no report depends on the log any more.
   agent finds the keys of counted reports there, and a report that is sent again counts once.
 - **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
   are then published as incomplete, never as complete without their reports.
+- **The clock.** Append times never go back. If the folder's last append time is later than Kafka's clock, move refuses and says
+  how long to wait.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
 Every write can be repeated. The folder remembers the topic of each survey before the first write. So a move that was killed
 runs again, and anything that another folder or service wrote is refused.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -26,12 +29,13 @@ from kafka.errors import KafkaError
 
 from ldpstream.publishing.copies import REFILLING
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.publishing.progress import begun
 from ldpstream.publishing.results import RedisResults
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import Kept, kept_survey
+from ldpstream.runtime.survey_keeper import Kept, kept_survey, write_kept
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.checkpoint import Checkpoint
@@ -81,12 +85,12 @@ def move(data: Path, settings: Settings) -> list[Moved]:
         if not surveys:
             raise FolderError(f"{folder.file}: holds no survey")
         redis = opened.enter_context(closing(connect(settings)))
-        for survey in surveys:
+        for survey, _ in surveys:
             ensure_topics(settings, survey)
         admin = opened.enter_context(closing(connect_admin(settings)))
         markers = opened.enter_context(closing(MarkerProducer(settings)))
         engine = FolderEngine(folder, lambda _: None)
-        moves = [_Move(survey, folder, engine, settings, redis, admin, markers) for survey in surveys]
+        moves = [_Move(*one, folder, engine, settings, redis, admin, markers) for one in surveys]
         for one in moves:
             one.check()
         for one in moves:
@@ -97,20 +101,21 @@ def move(data: Path, settings: Settings) -> list[Moved]:
         return done
 
 
-def _surveys(folder: DataFolder) -> Iterator[Survey]:
+def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
     with folder.read() as db:
         found = db.execute("SELECT fingerprint, toml FROM kept ORDER BY name").fetchall()
-    for row in found:
-        yield kept_survey(str(folder.file), Kept(*row))
+    for kept in map(Kept._make, found):
+        yield kept_survey(str(folder.file), kept), kept
 
 
 class _Move:
     """The move of one survey."""
 
     def __init__(
-        self, survey: Survey, folder: DataFolder, engine: FolderEngine, settings: Settings, redis: Client,
+        self, survey: Survey, kept: Kept, folder: DataFolder, engine: FolderEngine, settings: Settings, redis: Client,
         admin: KafkaAdminClient, markers: MarkerProducer,
     ) -> None:  # fmt: skip
+        self._kept = kept
         self._survey, self._part, self._engine, self._settings = survey, SurveyPart(folder, survey), engine, settings
         self._reader, self._admin = StoredReader(survey), admin
         self._log = KafkaLogPosition(survey, settings, admin, markers)
@@ -130,6 +135,16 @@ class _Move:
         if not self._begun() and any(self._log.ends().values()):
             topic = self._survey.reports_topic
             raise MoveRefused(f"Kafka at {self._settings.kafka}: topic {topic} holds records that this folder did not write")
+        counted = self._counts.load(PARTITION)
+        if counted is not None:
+            self._wait_for(counted, "this machine's clock", now_ms())
+
+    def _wait_for(self, counted: Checkpoint, clock: str, at_ms: int) -> None:
+        if (ahead_ms := counted.newest_ms - at_ms) > 0:
+            raise MoveRefused(
+                f"{self._part.file}: survey {self._survey.name}: the last append time is {math.ceil(ahead_ms / 1000)} s "
+                f"ahead of {clock}; wait as long, then run move again"
+            )
 
     def _begun(self) -> bool:
         with self._part.read() as db:
@@ -137,13 +152,19 @@ class _Move:
         return bool(found == (self._topic_id,))
 
     def begin(self) -> None:
-        """Counts the folder's log to its end, then notes the topic. From now on the folder refuses to be served."""
-        self._engine.open(self._survey, self._reader)
+        """Counts the folder's log to its end, then notes the topic. From now on the folder refuses to be served.
+
+        If nothing is published yet, the first step to publish is saved: Kafka's empty log does not tell it.
+        """
+        position, _ = self._engine.open(self._survey, self._reader)
         self._engine.count(self._survey, now_ms())
+        if self._results.progress() is None and (begin_ms := position.earliest_ms()) is not None:
+            self._results.save([], None, begun(self._survey, begin_ms))
         with self._part.write() as db:
             db.execute("REPLACE INTO move VALUES (?, ?, 0)", (self._part.id, self._topic_id))
 
     def copy(self) -> Moved:
+        write_kept(self._settings, self._survey, self._kept)
         counted = self._counts.load(PARTITION)
         if counted is not None:
             self._copy_counts(replace(self._counts.snapshot()[PARTITION], keys=counted.keys))
@@ -156,14 +177,10 @@ class _Move:
         self._store.prune(counted.pruned_below, {PARTITION: written})
 
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
-        marked_ms = self._log.mark([PARTITION])[PARTITION]
-        end = self._log.ends()[PARTITION]
-        with self._answers():
-            self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): end})
-        change = replace(
-            counted, next_offset=end, newest_ms=max(marked_ms, counted.newest_ms), log_id=self._topic_id, writer=self._writer,
-            pruned_below=0,
-        )  # fmt: skip
+        self._wait_for(counted, "Kafka's clock", self._log.mark([PARTITION])[PARTITION])
+        with self._answers():  # only the first marker: an earlier call may have been killed, and gateways started too soon
+            self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
+        change = replace(counted, next_offset=1, log_id=self._topic_id, writer=self._writer, pruned_below=0)
         if not self._store.commit(PARTITION, None, change):
             raise MoveRefused(f"Redis at {self._settings.redis_url()}: another process counts survey {self._survey.name}")
         return change

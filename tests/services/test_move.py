@@ -20,6 +20,8 @@ from ldpstream.publishing.results import RedisResults
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.survey_keeper import OpenSurveyChanged, TopicKeeper
+from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving import move as moving
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.data_folder import DataFolder
@@ -82,6 +84,12 @@ class Site:
 
     def store(self) -> RedisCountStore:
         return RedisCountStore(self.survey, self.settings)
+
+    def changed_file(self) -> Path:
+        """Returns a file with another survey of the same name."""
+        file = self.folder / "changed.toml"
+        file.write_text(self.served.survey_file.read_text().replace("lateness_steps = ", "lateness_steps = 1"))
+        return file
 
     def close(self) -> None:
         self._started.close()
@@ -199,9 +207,9 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
 
     class Killed(Exception): ...
 
-    writes: list[tuple[type, str]] = [
+    writes: list[tuple[Any, str]] = [
         (moving._Move, "begin"), (KafkaAdminClient, "delete_records"), (RedisCountStore, "commit"), (RedisCountStore, "prune"),
-        (moving._Move, "copy"),
+        (moving, "write_kept"), (RedisResults, "save"), (moving._Move, "copy"),
     ]  # fmt: skip
     for owner, name in writes:
         for late in (False, True):
@@ -223,6 +231,13 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
     assert (done.report_keys, done.publications) == (10, 0)
     with closing(site.store()) as store:
         assert {key: numbers_of(table) for key, table in store.tables(range(10)).items()} == wanted
+    with closing(connect(site.settings)) as redis:  # nothing was published: the estimator begins at the folder's first step
+        progress = RedisResults(site.survey, redis).progress()
+    assert progress is not None
+    assert (progress.first_step, progress.next_step) == (0, 0)
+    other = TopicKeeper(site.settings, SurveyWatch([site.changed_file()]))
+    with pytest.raises(OpenSurveyChanged):  # a gateway finds that the file has changed since
+        other.check_topics(next(iter(other._watch.surveys.values())).survey, "gateway")
     again = site.move()
     assert (again.returncode, again.stderr.count("were moved before; run the services")) == (2, 1)
     site.served.start()
@@ -256,3 +271,20 @@ def test_what_others_wrote_is_refused_in_one_line(site: Site) -> None:
     )  # fmt: skip
     site.served.start()  # a refused move changes nothing
     site.served.wait_until_ready()
+
+
+@pytest.mark.parametrize("step_s", [3600])
+def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site) -> None:
+    post_some(site, 3)
+    assert site.served.stop() == 0
+
+    def jump(ms: int) -> None:
+        with closing(DataFolder(site.served.data)) as folder, folder.write() as db:
+            db.execute("UPDATE checkpoint SET newest_ms = newest_ms + ?", (ms,))
+
+    jump(7_200_000)
+    refused = site.move()
+    assert refused.returncode == 2
+    assert refused.stderr.endswith(" s ahead of this machine's clock; wait as long, then run move again\n")
+    jump(-7_200_000)
+    assert site.move().returncode == 0
