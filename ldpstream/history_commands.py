@@ -23,16 +23,19 @@ def export_command(
     fmt: Annotated[
         Format | None, typer.Option("--format", help="format of the files", show_default="parquet, or as before")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="data folder of `ldpstream serve`, in place of Kafka")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Copy all estimates from Kafka into Parquet or CSV files. A repeated run adds what is new."""
+    """Copy all estimates from Kafka, or from a data folder, into Parquet or CSV files. A repeated run adds what is new."""
     if find_spec("polars") is None:
         raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
     survey, settings = load_survey(survey_file), load_settings()
     from ldpstream.publishing.history.export import export
 
     with job_bar() as bar:
-        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"))
+        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"), data)
     skipped = f"; {done.skipped} records of another survey or version skipped" if done.skipped else ""
     tell(f"{done.publications:,} estimates added to {len(done.files)} files in {folder}{skipped}")
     write_json(json, done)

@@ -266,6 +266,34 @@ class SurveyPart:
         self._folder.shrink()
 
 
+@contextmanager
+def looking(file: Path) -> Iterator[sqlite3.Connection]:
+    """One transaction that reads the data, also while a process uses the folder.
+
+    Args:
+        file: `FILE` of a data folder.
+
+    Raises:
+        FolderError: if there are no data, or they cannot be read.
+        OtherFormat: if another version wrote the data in another format.
+    """
+    if not file.exists():
+        raise FolderError(f"{file.parent}: holds no data of ldpstream")
+    try:
+        with closing(
+            sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None)
+        ) as db:
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+            if found != FORMAT:
+                raise OtherFormat(
+                    f"{file} has format {found}, this version needs format {FORMAT}; run the version that wrote it"
+                )
+            db.execute("BEGIN")
+            yield db
+    except sqlite3.Error as error:
+        raise FolderError(f"{file}: cannot be read: {_reason(error)}") from None
+
+
 def backup(file: Path, to: Path) -> None:
     """Writes a copy of all data, as they are at one moment, to a new file for its owner only. A process may use the data.
 

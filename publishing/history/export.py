@@ -1,8 +1,9 @@
-"""Copies the topic of estimates into files, and continues where the previous run ended.
+"""Copies estimates into files: from the topic of estimates, where the previous run ended, or from a data folder.
 
 The topic keeps the last publication of every attribute, span and step for ever. `export` reads the new records, adds their rows
 to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the same rows
-again, which changes nothing (`month_files.merged`).
+again, which changes nothing (`month_files.merged`). A data folder of `serve` keeps the estimates of `retention_steps` steps,
+and each run reads all of them.
 """
 
 import fcntl
@@ -22,6 +23,7 @@ from ldpstream.publishing.schedule import quality
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.runtime.topics import topic_id
+from ldpstream.stores.data_folder import FILE, looking
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
@@ -66,7 +68,12 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def export(
-    survey: Survey, settings: Settings, folder: Path, fmt: Format | None = None, seen: Callable[[int, int], None] | None = None
+    survey: Survey,
+    settings: Settings,
+    folder: Path,
+    fmt: Format | None = None,
+    seen: Callable[[int, int], None] | None = None,
+    data: Path | None = None,
 ) -> Exported:
     """Adds the publications that are new since the previous run to the files of a folder.
 
@@ -76,16 +83,18 @@ def export(
         folder: the folder, which is created if necessary. A folder has one survey.
         fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
         seen: called with the number of records read and the number of records to read.
+        data: the data folder of `serve`, which is read in place of Kafka; a process may use it.
 
     Raises:
         ExportError: if the folder belongs to another survey or has another format, if another export uses the folder, or if
             the topic cannot be read.
+        FolderError: if the data folder cannot be read.
         TopicError: if Kafka is unreachable or has no such topic.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         state = _state(survey, folder, fmt)
-        this_topic = topic_id(settings, survey.estimates_topic)
+        this_topic = topic_id(settings, survey.estimates_topic) if data is None else ""
         if this_topic != state.topic_id:
             state = msgspec.structs.replace(state, topic_id=this_topic, next_offset=0)
         files, written = MonthFiles(folder, state.format), set[str]()
@@ -100,7 +109,8 @@ def export(
             _write_state(folder, msgspec.structs.replace(state, next_offset=next_offset))
 
         end = state.next_offset
-        for offset, value, last in _records(survey, settings, state.next_offset):
+        records = _records(survey, settings, state.next_offset) if data is None else _stored(survey, data)
+        for offset, value, last in records:
             publication = _publication(survey, value)
             if publication is None:
                 skipped += value is not None
@@ -112,11 +122,11 @@ def export(
                 numbers += sum(len(estimate.frequencies) for estimate in publication.estimators.values())
             end = offset + 1
             if numbers > CHUNK_NUMBERS:
-                write(end)
+                write(end if data is None else 0)
                 numbers = 0
             if seen is not None:
                 seen(end - state.next_offset, last - state.next_offset)
-        write(end)
+        write(end if data is None else 0)
     return Exported(publications=read, skipped=skipped, files=sorted(written))
 
 
@@ -138,6 +148,16 @@ def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[i
                 yield record.offset, record.value, end
     except KafkaError as error:
         raise ExportError(f"Kafka at {settings.kafka}: {survey.estimates_topic} cannot be read: {error}") from None
+
+
+def _stored(survey: Survey, data: Path) -> Iterator[tuple[int, bytes | None, int]]:
+    """Yields number and value of each kept publication of a data folder, and how many there are."""
+    of_survey = "FROM estimate JOIN survey ON survey.id = estimate.survey WHERE survey.fingerprint = ?"
+    with looking(data / FILE) as db:
+        (number,) = db.execute(f"SELECT count(*) {of_survey}", (survey.fingerprint,)).fetchone()
+        rows = db.execute(f"SELECT publication {of_survey} ORDER BY estimate.step", (survey.fingerprint,))
+        for i, (publication,) in enumerate(rows):
+            yield i, publication, number
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""`export` from the data folder of `serve`, while a process uses the folder and afterwards."""
+
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+
+from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.history.export import export
+from ldpstream.publishing.progress import Progress
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.data_folder import FILE, DataFolder, FolderError
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.formats import OtherFormat
+from tests.services.test_export import SAMPLE, exported, publication
+
+OTHER = msgspec.structs.replace(SAMPLE, name="other")
+
+
+def test_the_estimates_of_a_data_folder(tmp_path: Path) -> None:
+    data, files = tmp_path / "data", tmp_path / "files"
+    with closing(DataFolder(data)) as folder:
+        results, other = FolderResults(folder, SAMPLE), FolderResults(folder, OTHER)
+        before, after = Progress(first_step=0, next_step=0), Progress(first_step=0, next_step=2)
+        for survey in (SAMPLE, OTHER):
+            FolderLog(folder, survey, lambda: 0).log_id()
+        assert results.save([publication(SAMPLE, 0, 10), publication(SAMPLE, 1, 5, complete=False)], None, after)
+        assert other.save([publication(OTHER, 0, 7)], None, before)
+        assert export(SAMPLE, Settings(), files, data=data).publications == 2
+        assert exported(files) == [(0, 10, True), (1, 5, False)]
+        assert results.save([publication(SAMPLE, 1, 8), publication(SAMPLE, 2, 9)], after, Progress(first_step=0, next_step=3))
+        assert export(SAMPLE, Settings(), files, data=data).publications == 3
+    assert exported(files) == [(0, 10, True), (1, 8, True), (2, 9, True)]
+    rows = pl.read_parquet(files / "**/*.parquet").height
+    assert export(SAMPLE, Settings(), files, data=data).publications == 3  # the service is stopped
+    assert pl.read_parquet(files / "**/*.parquet").height == rows
+
+
+def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"nothing: holds no data of ldpstream$"):
+        export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "nothing")
+    with closing(DataFolder(tmp_path / "data")) as folder:
+        folder._writer.execute("PRAGMA user_version = 99")
+        with pytest.raises(OtherFormat, match=r"has format 99, this version needs format \d+; run the version that wrote it$"):
+            export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "data")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / FILE).write_text("no database at all, and longer than a header of SQLite" * 9)
+    with pytest.raises(FolderError, match=r"cannot be read: is no data file of ldpstream$"):
+        export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "text")
