@@ -34,7 +34,7 @@ from ldpstream.surveys.lineage import changes_open
 from ldpstream.surveys.survey import Survey, SurveyError
 from ldpstream.surveys.survey_file import read_survey
 
-Stamp = tuple[int, int, int]  # inode, size, time of change in ns
+Stamp = tuple[int, int, int, int]  # inode, size, times in ns: of the last write, and of the last change of rights or name
 
 
 class SurveyFolderError(UserError):
@@ -224,7 +224,7 @@ def stamp_of(file: Path) -> Stamp | None:
         about = file.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return about.st_ino, about.st_size, about.st_mtime_ns
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _read_file(file: Path, known: _File, stamp: Stamp) -> None:

@@ -20,7 +20,7 @@ Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=LABEL)]
 Calibration = Literal["exact", "paper"]
 Outside = Literal["nearest", "refuse"]
 OTHER, REFUSE = "other", "refuse"
-_NUMBER = re.compile(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r" *[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
 
 
 def distinct(what: str, names: list[str]) -> None:

@@ -100,7 +100,7 @@ def read_lines(text: str, kind: type[AnySignature]) -> list[AnySignature]:
         SignatureError: if a line is no signature.
     """
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would also split at separators within a JSON text
         if not line.strip():
             continue
         try:

@@ -49,18 +49,26 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
         return
     if cert is None or key is None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
+    # A context keeps one certificate for each type of key, and after a failed load perhaps one with the key of another. So each
+    # new connection is handed over to a fresh context.
+    fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # a failed load can leave a context with a certificate and the key of another one, so a fresh context goes first
-        for used in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *([] if context is None else [context])):
-            used.load_cert_chain(cert, key, password=lambda: "")  # with an empty password, loading fails instead of asking
+        fresh.load_cert_chain(cert, key, password=lambda: "")  # with an empty password, loading fails instead of asking
     except (OSError, ValueError) as error:
         raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
+
+    def hand_over(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = fresh
+
+    if context is not None:
+        context.sni_callback = hand_over  # OpenSSL calls it for every connection, also without a server name
 
 
 class Credentials:
     """The tokens and the certificate, and the changes of their files. A change counts once two looks agree.
 
-    If a changed file cannot be used, the gateway logs one line and goes on with the last good tokens or certificate.
+    If a changed file cannot be used, the gateway logs one line, goes on with the last good tokens or certificate, and reads the
+    file again at each look.
 
     Args:
         settings: names of the files.
@@ -76,6 +84,7 @@ class Credentials:
         self._settings = settings
         self._token_files = _Files([settings.gateway_tokens_file])
         self._certificate_files = _Files([settings.gateway_tls_cert, settings.gateway_tls_key])
+        self._refused = ""
         self.tokens = read_tokens(settings)
         load_certificate(settings)
 
@@ -96,12 +105,17 @@ class Credentials:
             if self._token_files.changed():
                 self.tokens = read_tokens(self._settings)
                 intake.tokens = Tokens(self.tokens)
+                self._token_files.used()
                 log.info("tokens changed", tokens=len(self.tokens))
             if self._certificate_files.changed():
                 load_certificate(self._settings, context)
+                self._certificate_files.used()
                 log.info("certificate changed")
+            self._refused = ""
         except SettingsError as error:
-            log.error("credentials not changed", error=str(error))
+            if self._refused != str(error):
+                log.error("credentials not changed", error=str(error))
+            self._refused = str(error)
 
 
 class _Files:
@@ -112,12 +126,13 @@ class _Files:
         self._seen = self._read = self._stamps()
 
     def changed(self) -> bool:
-        """True once for each change that two looks find."""
+        """True if two looks agree, and the files have changed since they were last used."""
         before, self._seen = self._seen, self._stamps()
-        if self._seen != before or self._seen == self._read:
-            return False
+        return self._seen == before and self._seen != self._read
+
+    def used(self) -> None:
+        """Notes that the files, as the last look saw them, are in use."""
         self._read = self._seen
-        return True
 
     def _stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(stamp(path) for path in self._paths)

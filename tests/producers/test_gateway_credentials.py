@@ -1,6 +1,7 @@
 """Tests that tokens and the certificate change without a restart."""
 
 import asyncio
+import errno
 import ssl
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from .gateway_rig import TOKEN, Rig
 OTHER = "another-token-for-the-tests"
 
 
-def issue(ca: trustme.CA, folder: Path, name: str) -> None:
-    issued = ca.issue_cert(name)
+def issue(ca: trustme.CA, folder: Path, name: str, kind: trustme.KeyType = trustme.KeyType.ECDSA) -> None:
+    issued = ca.issue_cert(name, key_type=kind)
     (folder / "cert.pem").write_bytes(issued.cert_chain_pems[0].bytes())
     (folder / "key.pem").write_bytes(issued.private_key_pem.bytes())
 
@@ -58,9 +59,31 @@ async def test_tokens_change_without_a_restart_and_a_broken_file_changes_nothing
     assert [await status(rig, token) for token in (TOKEN, OTHER)] == [200, 401]
 
 
-async def test_new_connections_get_the_new_certificate_and_a_key_of_another_changes_nothing(tmp_path: Path) -> None:
+async def test_a_file_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(TOKEN)
+    credentials = Credentials(Settings(gateway_tokens_file=path))
+    rig = Rig(tokens=credentials.tokens)
+    path.write_text(OTHER)
+
+    def refuses(self: Path, encoding: str) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as logged:
+        patched.setattr(Path, "read_text", refuses)
+        for _ in range(4):
+            credentials.look(rig.intake, None)
+    assert [line["event"] for line in logged] == ["credentials not changed"]
+    credentials.look(rig.intake, None)  # the file has not changed since
+    assert [await status(rig, token) for token in (TOKEN, OTHER)] == [401, 200]
+
+
+@pytest.mark.parametrize(("earlier_kind", "later_kind"), [("ECDSA", "RSA"), ("RSA", "ECDSA"), ("ECDSA", "ECDSA")])
+async def test_new_connections_get_the_new_certificate_and_a_key_of_another_changes_nothing(
+    earlier_kind: str, later_kind: str, tmp_path: Path
+) -> None:
     ca = trustme.CA()
-    issue(ca, tmp_path, "old.example")
+    issue(ca, tmp_path, "old.example", trustme.KeyType[earlier_kind])
     settings = Settings(gateway_tls_cert=tmp_path / "cert.pem", gateway_tls_key=tmp_path / "key.pem")
     credentials, rig = Credentials(settings), Rig()
     context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
@@ -85,7 +108,7 @@ async def test_new_connections_get_the_new_certificate_and_a_key_of_another_chan
         (tmp_path / "key.pem").write_bytes(ca.issue_cert("new.example").private_key_pem.bytes())
         look()
         (await connect("old.example"))[1].close()  # the certificate and the key do not belong together
-        issue(ca, tmp_path, "new.example")
+        issue(ca, tmp_path, "new.example", trustme.KeyType[later_kind])
         look()
         (await connect("new.example"))[1].close()
         with pytest.raises(ssl.SSLCertVerificationError):

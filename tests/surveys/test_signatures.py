@@ -90,6 +90,9 @@ def test_the_signature_is_that_of_rfc_8032() -> None:
 
 def test_keys_and_lines_are_checked() -> None:
     assert [len(key) for key in public_keys(CASES[1]["signed_by"])] == [32, 32]
+    for separator in "\u0085\u2028\u2029":  # str.splitlines splits there, JSON Lines do not
+        told = {"statement": f"a{separator}b", "signature": "c"}
+        assert read_lines(f"\n{json.dumps(told, ensure_ascii=False)}\n", Signature) == [Signature(**told)]
     with pytest.raises(SignatureError, match="line 1 "):
         read_lines('{"statement": "x"}', Signature)
     with pytest.raises(SignatureError, match="format"):

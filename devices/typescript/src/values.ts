@@ -2,7 +2,7 @@
 
 import type { Attribute } from "./survey.js";
 
-const NUMBER = /^ *[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)? *$/i;
+const NUMBER = /^ *[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)? *$/i;
 
 /**
  * Returns the index that the device reports for a value.
@@ -21,7 +21,7 @@ export function valueIndex(attribute: Attribute, value: string | number): number
 }
 
 function listed({ values, unlisted }: Attribute, value: string | number): number {
-  if (typeof value === "number") return value;
+  if (typeof value !== "string") return value;
   const index = values!.indexOf(value);
   return index < 0 && unlisted !== null ? values!.indexOf(unlisted) : index;
 }
@@ -34,7 +34,7 @@ function size({ k, nearest }: Attribute, value: number): number {
 /** The number of a text: decimal digits, perhaps with a point, a sign, an exponent, and spaces around; NaN for any other text. */
 function numeric(value: string | number): number {
   if (typeof value === "number") return value;
-  return NUMBER.test(value) ? Number(value) : NaN;
+  return typeof value === "string" && NUMBER.test(value) ? Number(value) : NaN; // JavaScript callers may pass anything
 }
 
 /** The bin of a number: from one edge up to, not including, the next; the last bin includes its upper edge. */

@@ -159,4 +159,7 @@ test("values: texts, indices, integers and bins", async () => {
     if (index === null) assert.throws(() => valueIndex(attributes[a]!, value), RangeError);
     else assert.equal(valueIndex(attributes[a]!, value), index);
   }
+  for (const other of [undefined, null, true, [7], ["a"], {}, 7n]) {
+    for (const attribute of attributes) assert.throws(() => valueIndex(attribute, other as never), RangeError);
+  }
 });
