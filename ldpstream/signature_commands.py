@@ -1,6 +1,7 @@
 """The commands of whoever approves surveys: `key`, `sign` and `verify`."""
 
 import sys
+from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +24,8 @@ from ldpstream.signing import (
     public_text,
     read_bytes,
     read_file,
+    signers,
     state_of,
-    unsigned,
 )
 from ldpstream.survey_commands import differences_table
 from ldpstream.surveys import SurveyError
@@ -35,6 +36,7 @@ from ldpstream.terminal import console, fail, say, tell
 
 app = typer.Typer()
 VARIABLE = "LDPSTREAM_SIGNING_PASSPHRASE"
+SignedBy = Annotated[list[str], typer.Option("--signed-by", metavar="KEY", help="public key; several are allowed")]
 KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="private key, as `ldpstream key` writes it")]
 
 
@@ -49,15 +51,26 @@ def key_command(
 
 
 @app.command(name="sign")
-def sign_command(survey_file: SurveyFile, key: KeyFile, json: JsonFile = None) -> None:
+def sign_command(
+    survey_file: SurveyFile,
+    key: KeyFile,
+    signed_by: Annotated[
+        list[str] | None, typer.Option("--signed-by", metavar="KEY", help="public key of earlier lines, besides that of --key")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
     """Sign a survey: show what changed, and append the signature to signatures.jsonl in the survey's folder."""
+    others = _public(signed_by) if signed_by else []
     survey, toml = read_survey(survey_file)
     path = survey_file.parent / FILE
     lines = read_file(path)
+    owner = load_key(key, _passphrase(key) if is_encrypted(read_bytes(key)) else None)
+    for number, signer in enumerate(signers(lines, [owner.public_key().public_bytes_raw(), *others]), 1):
+        if signer is None:  # its survey is nothing to compare with
+            fail(f"{path}: line {number} has no valid signature by {key}; if it is right, name its public key: --signed-by KEY")
     line = draft(survey, toml, lines, datetime.now(UTC))
     *_, entry = entries([*lines, line])
     _show_changes(entry)
-    owner = load_key(key, _passphrase(key) if is_encrypted(read_bytes(key)) else None)
     append(path, lines, line, owner)
     tell(f"Signed {survey.name} with the fingerprint {survey.fingerprint.hex()}: line {len(lines) + 1} of {path}.")
     tell(f"Public key: {public_text(owner)}")
@@ -67,26 +80,25 @@ def sign_command(survey_file: SurveyFile, key: KeyFile, json: JsonFile = None) -
 @app.command(name="verify")
 def verify_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of survey files with signatures.jsonl")],
-    signed_by: Annotated[list[str], typer.Option("--signed-by", metavar="KEY", help="public key; several are allowed")],
+    signed_by: SignedBy,
     json: JsonFile = None,
 ) -> None:
     """Check all signatures of a folder of surveys, and show the audit trail: what was signed when, and what changed."""
     if not folder.is_dir():
         fail(f"{folder}: is not a folder")
-    try:
-        keys = public_keys(signed_by)
-    except ValueError as error:
-        fail(f"--signed-by: {error}")
     lines = read_file(folder / FILE)
-    trail, wrong = list(entries(lines)), unsigned(lines, keys)
+    trail = list(entries(lines))
+    by = [None if signer is None else b64encode(signer).decode() for signer in signers(lines, _public(signed_by))]
+    wrong = [number for number, signer in enumerate(by, 1) if signer is None]
     table = Table(
-        "line", "signed (UTC)", Column("survey", overflow="fold"), Column("fingerprint", no_wrap=True), "changed keys"
-    )
-    for number, entry in enumerate(trail, 1):
+        "line", "signed (UTC)", Column("survey", overflow="fold"), Column("fingerprint", no_wrap=True), "key",
+        Column("changed keys", overflow="fold"),
+    )  # fmt: skip
+    for number, (entry, signer) in enumerate(zip(trail, by, strict=True), 1):
         stated, changed = entry.statement, ", ".join(one.key for one in entry.changes)
         shown = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
         at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-        table.add_row(str(number), at, escape(stated.survey), stated.fingerprint, escape(shown))
+        table.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(shown))
     console.print(table)
     states, broken = {}, {}
     for path in survey_files(folder):
@@ -100,9 +112,12 @@ def verify_command(
         tell(f"{path.name}: {states[path.name]}")
     last = sha256(lines[-1].statement) if lines else None
     if last is not None:
-        tell(f"The trail has {len(lines)} lines; the SHA-256 of its last statement is {last}.")
+        tell(f"The trail has {len(lines)} line{'s' if len(lines) > 1 else ''}; the SHA-256 of its last statement is {last}.")
     write_json(json, {
-        "trail": [{"statement": entry.statement, "changes": [one._asdict() for one in entry.changes]} for entry in trail],
+        "trail": [
+            {"statement": entry.statement, "signed_by": signer, "changes": [one._asdict() for one in entry.changes]}
+            for entry, signer in zip(trail, by, strict=True)
+        ],
         "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last,
     })  # fmt: skip
     for number in wrong:
@@ -114,9 +129,20 @@ def verify_command(
 
 
 def _show_changes(entry: Entry) -> None:
-    if entry.changes and entry.earlier is not None:
-        tell(f"Changes since {entry.earlier.name} with the fingerprint {entry.earlier.fingerprint.hex()}:")
+    if entry.earlier is None:
+        tell("The trail has no earlier survey of this name.")
+        return
+    earlier = f"{entry.earlier.name} with the fingerprint {entry.earlier.fingerprint.hex()}"
+    tell(f"Changes since {earlier}:" if entry.changes else f"No key changed since {earlier}.")
+    if entry.changes:
         console.print(differences_table(entry.changes))
+
+
+def _public(signed_by: list[str]) -> list[bytes]:
+    try:
+        return public_keys(signed_by)
+    except ValueError as error:
+        fail(f"--signed-by: {error}")
 
 
 def _passphrase(file: Path, twice: bool = False) -> str:

@@ -167,21 +167,24 @@ def entries(lines: Sequence[SignedLine]) -> Iterator[Entry]:
         yield Entry(line.read(), line, survey, earlier, differences(earlier, survey) if earlier and survey else [])
 
 
-def unsigned(lines: Sequence[SignedLine], keys: Sequence[bytes]) -> list[int]:
-    """Returns the numbers, from 1, of the lines that none of the keys has signed.
+def signers(lines: Sequence[SignedLine], keys: Sequence[bytes]) -> list[bytes | None]:
+    """Returns for each line the key that has signed it; None if none of the keys has.
 
     Raises:
         SigningError: if the package cryptography is missing.
     """
     _require_cryptography()
-    return [i for i, line in enumerate(lines, 1) if not any(is_signed_by(line, key) for key in keys)]
+    return [next((key for key in keys if is_signed_by(line, key)), None) for line in lines]
 
 
 def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
-    """Returns "signed", or why devices or people cannot rely on the signature."""
-    found = [stated for stated in (line.read() for line in lines) if stated.canonical_sha256 == sha256(survey.canonical)]
+    """Returns "signed", or why devices or people cannot rely on the signature. Only the newest line of a name counts."""
+    named = [stated for stated in (line.read() for line in lines) if stated.survey == survey.name]
+    found = [stated for stated in named if stated.canonical_sha256 == sha256(survey.canonical)]
     if not found:
         return "not signed"
+    if found[-1] is not named[-1]:
+        return f"signed earlier, but a later survey of this name is signed: {named[-1].fingerprint}"
     if found[-1].toml_sha256 != sha256(toml):
         return "signed for devices, but comments or keys for people changed since"
     return "signed"

@@ -17,28 +17,35 @@ log = structlog.get_logger("ldpstream.gateway")
 
 
 class ServedSignatures:
-    """The signatures by canonical text. A broken file is one log line, and the last good signatures stay."""
+    """The signatures by canonical text. A broken file is one log line, and is read again at each look; the last good signatures
+    stay.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[Path, Stamp | None] = {}
         self._found: dict[Path, dict[str, Signature]] = {}
+        self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
         """Reads the files beside these surveys that changed. True if there was a change."""
         seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
-        changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path)]
+        changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path) or path in self._refused]
         self._seen = seen
-        for path in changed:
-            self._read(path)
-        return bool(changed)
+        read = [self._read(path) for path in changed]
+        return any(read)
 
     def of(self, text: SurveyText) -> Signature | None:
         """Returns the signature of a survey; None if it has none."""
         return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical))
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> bool:
         try:
             lines = read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []
             self._found[path] = {line.read().canonical_sha256: line for line in lines}
+            self._refused.pop(path, None)
+            return True
         except (SignatureError, OSError, UnicodeDecodeError) as error:
-            log.error("signatures cannot be read", file=str(path), error=str(error))
+            if self._refused.get(path) != str(error):
+                log.error("signatures cannot be read", file=str(path), error=str(error))
+            self._refused[path] = str(error)
+            return False
