@@ -7,7 +7,8 @@ import msgspec
 
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms.guessing import Chance
-from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, estimators
+from ldpstream.publishing import catalogue
+from ldpstream.publishing.catalogue import INVERSION, estimators
 from ldpstream.publishing.frequencies import NUMBERS
 from ldpstream.publishing.publication import COHORT_SPANS, Span, edges_of, spans
 from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
@@ -153,7 +154,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
                 name=row.name, label=row.label, meaning=row.meaning, post_processed=row.name == INVERSION,
                 spans=["filtered"] if row.make is None else list(COHORT_SPANS),
             )
-            for row in ESTIMATORS
+            for row in catalogue.ESTIMATORS
         ],
         post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=simulated,
     )  # fmt: skip
