@@ -45,8 +45,8 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
                 keeper.check(text.survey, write=True)
         usable()
         estimates = _Estimates(paths, settings, folder)
-        estimates.start()
         try:
+            estimates.start()  # an interrupt may come before it returns
             serve_gateway(watch, settings, partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget))
         finally:
             estimates.end()
@@ -72,6 +72,7 @@ class _Estimates(Thread):
     def end(self) -> None:
         """Ends the thread. Raises its error, if there was one."""
         self._stop_event.set()
-        self.join()
+        if self.ident is not None:
+            self.join()
         if self._error is not None:
             raise self._error

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ import pytest
 from ldpstream.agents import Record, tally
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.serving import process
 from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
@@ -212,6 +215,21 @@ def test_a_backup_starts_elsewhere_and_counts_no_report_twice(served: Served, tm
     with closing(DataFolder(served.data)) as folder:
         counted = FolderCountStore(folder, served.survey).tables(range(10**6))
         assert sum(table.n for table in counted.values()) == REPORTS
+
+
+def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, start = list[Thread](), Thread.start
+
+    def interrupted(self: Thread) -> None:
+        start(self)
+        threads.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process._Estimates, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        process.serve([served.survey_file], Settings(page_port=served.page), served.data, lambda: None)
+    (thread,) = threads
+    assert not thread.is_alive()
 
 
 def test_it_is_told_to_end_while_it_starts(served: Served) -> None:

@@ -90,6 +90,6 @@ def test_all_surveys_of_an_agent_share_one_client(
     app: Any = AgentApp(watch, Settings(redis=redis_node.url))
     assert len(app.surveys.check()) == len(watch.surveys) > 1
     for text in watch.surveys.values():
-        assert app._new_counting(text.survey)._store.positions() == {}
+        assert app._new_counting(text.survey)._store._store.positions() == {}
     assert connections.new() == 1
     app.redis.close()
