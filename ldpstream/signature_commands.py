@@ -36,7 +36,6 @@ from ldpstream.terminal import console, fail, say, tell
 
 app = typer.Typer()
 VARIABLE = "LDPSTREAM_SIGNING_PASSPHRASE"
-SignedBy = Annotated[list[str], typer.Option("--signed-by", metavar="KEY", help="public key; several are allowed")]
 KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="private key, as `ldpstream key` writes it")]
 
 
@@ -80,7 +79,7 @@ def sign_command(
 @app.command(name="verify")
 def verify_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of survey files with signatures.jsonl")],
-    signed_by: SignedBy,
+    signed_by: Annotated[list[str], typer.Option("--signed-by", metavar="KEY", help="public key; several are allowed")],
     json: JsonFile = None,
 ) -> None:
     """Check all signatures of a folder of surveys, and show the audit trail: what was signed when, and what changed."""

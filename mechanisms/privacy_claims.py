@@ -11,7 +11,7 @@ from ldpstream.mechanisms.guessing import Chance
 
 
 class PrivacyClaims(ABC):
-    """What a mechanism claims about the privacy of its reports. `Mechanism` describes the attributes."""
+    """Claims of a mechanism about the privacy of its reports. `Mechanism` describes the attributes."""
 
     k: int
     eps_inf: float

@@ -129,11 +129,7 @@ class DataFolder:
             marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
             self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
             return
-        if application != APPLICATION:
-            raise FolderError(f"{self.file}: is no data file of ldpstream")
-        if found != FORMAT:
-            remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
-            raise OtherFormat(f"{self.file} has format {found}, this version needs format {FORMAT}; {remedy}")
+        _check_marks(self.file, application, found)
         self._writer.execute("PRAGMA journal_mode=WAL")  # a restored copy has none
         with self.write() as db:
             self.probe(db)
@@ -283,11 +279,7 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
         with closing(
             sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None)
         ) as db:
-            found = db.execute("PRAGMA user_version").fetchone()[0]
-            if found != FORMAT:
-                raise OtherFormat(
-                    f"{file} has format {found}, this version needs format {FORMAT}; run the version that wrote it"
-                )
+            _check_marks(file, *(db.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS))
             db.execute("BEGIN")
             yield db
     except sqlite3.Error as error:
@@ -337,6 +329,14 @@ def _sync_folder(path: Path) -> None:
 
 
 _MARKS = ("application_id", "user_version")
+
+
+def _check_marks(file: Path, application: int, found: int) -> None:
+    if application != APPLICATION:
+        raise FolderError(f"{file}: is no data file of ldpstream")
+    if found != FORMAT:
+        remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
+        raise OtherFormat(f"{file} has format {found}, this version needs format {FORMAT}; {remedy}")
 
 
 def _reason(error: sqlite3.Error) -> str:

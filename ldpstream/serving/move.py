@@ -137,9 +137,9 @@ class _Move:
             raise MoveRefused(f"Kafka at {self._settings.kafka}: topic {topic} holds records that this folder did not write")
         counted = self._counts.load(PARTITION)
         if counted is not None:
-            self._wait_for(counted, "this machine's clock", now_ms())
+            self._refuse_if_ahead(counted, "this machine's clock", now_ms())
 
-    def _wait_for(self, counted: Checkpoint, clock: str, at_ms: int) -> None:
+    def _refuse_if_ahead(self, counted: Checkpoint, clock: str, at_ms: int) -> None:
         if (ahead_ms := counted.newest_ms - at_ms) > 0:
             raise MoveRefused(
                 f"{self._part.file}: survey {self._survey.name}: the last append time is {math.ceil(ahead_ms / 1000)} s "
@@ -177,7 +177,7 @@ class _Move:
         self._store.prune(counted.pruned_below, {PARTITION: written})
 
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
-        self._wait_for(counted, "Kafka's clock", self._log.mark([PARTITION])[PARTITION])
+        self._refuse_if_ahead(counted, "Kafka's clock", self._log.mark([PARTITION])[PARTITION])
         with self._answers():  # only the first marker: an earlier call may have been killed, and gateways started too soon
             self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
         change = replace(counted, next_offset=1, log_id=self._topic_id, writer=self._writer, pruned_below=0)

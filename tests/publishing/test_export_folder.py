@@ -43,7 +43,9 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> 
         export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "nothing")
     with closing(DataFolder(tmp_path / "data")) as folder:
         folder._writer.execute("PRAGMA user_version = 99")
-        with pytest.raises(OtherFormat, match=r"has format 99, this version needs format \d+; run the version that wrote it$"):
+        with pytest.raises(
+            OtherFormat, match=r"has format 99, this version needs format \d+; a newer version wrote it; run that version$"
+        ):
             export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "data")
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / FILE).write_text("no database at all, and longer than a header of SQLite" * 9)

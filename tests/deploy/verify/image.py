@@ -46,7 +46,7 @@ while True:
         time.sleep(0.05)
 print(time.time())
 """
-# What process 1 may do, and whether the root file system refuses a file.
+# Prints the rights of process 1, and tells if the root file system refuses a file.
 STATUS = """
 import json
 status = dict(line.split(":", 1) for line in open("/proc/1/status"))
