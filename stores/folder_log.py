@@ -62,6 +62,11 @@ class FolderLog:
                 n_bytes += sum(len(value) for _, _, value, _ in some)
         return StoredRecords(*zip(*found, strict=True))
 
+    def newest_ms(self) -> int:
+        """Returns the last append time, in Unix milliseconds; 0 before the first record."""
+        with self._part.read() as db:
+            return int(db.execute("SELECT newest_ms FROM survey WHERE id = ?", (self._part.id,)).fetchone()[0])
+
     def expire(self, before_ms: int, limit: int) -> int:
         """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records.
 

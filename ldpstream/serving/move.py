@@ -40,7 +40,7 @@ from ldpstream.runtime.topics import ensure_topics
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.data_folder import FILE, DataFolder, FolderError, SurveyPart
-from ldpstream.stores.folder_log import PARTITION
+from ldpstream.stores.folder_log import PARTITION, FolderLog
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
@@ -117,7 +117,7 @@ class _Move:
     ) -> None:  # fmt: skip
         self._kept = kept
         self._survey, self._part, self._engine, self._settings = survey, SurveyPart(folder, survey), engine, settings
-        self._reader, self._admin = StoredReader(survey), admin
+        self._reader, self._admin, self._from = StoredReader(survey), admin, FolderLog(folder, survey, now_ms)
         self._log = KafkaLogPosition(survey, settings, admin, markers)
         self._store, self._to = RedisCountStore(survey, settings, client=redis), RedisResults(survey, redis, self._reader)
         self._counts, self._results = engine.count_store(survey), engine.results(survey, self._reader)
@@ -135,12 +135,10 @@ class _Move:
         if not self._begun() and any(self._log.ends().values()):
             topic = self._survey.reports_topic
             raise MoveRefused(f"Kafka at {self._settings.kafka}: topic {topic} holds records that this folder did not write")
-        counted = self._counts.load(PARTITION)
-        if counted is not None:
-            self._refuse_if_ahead(counted, "this machine's clock", now_ms())
+        self._refuse_if_ahead("this machine's clock", now_ms())
 
-    def _refuse_if_ahead(self, counted: Checkpoint, clock: str, at_ms: int) -> None:
-        if (ahead_ms := counted.newest_ms - at_ms) > 0:
+    def _refuse_if_ahead(self, clock: str, at_ms: int) -> None:
+        if (ahead_ms := self._from.newest_ms() - at_ms) > 0:  # also of records that are not counted yet
             raise MoveRefused(
                 f"{self._part.file}: survey {self._survey.name}: the last append time is {math.ceil(ahead_ms / 1000)} s "
                 f"ahead of {clock}; wait as long, then run move again"
@@ -177,7 +175,7 @@ class _Move:
         self._store.prune(counted.pruned_below, {PARTITION: written})
 
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
-        self._refuse_if_ahead(counted, "Kafka's clock", self._log.mark([PARTITION])[PARTITION])
+        self._refuse_if_ahead("Kafka's clock", self._log.mark([PARTITION])[PARTITION])
         with self._answers():  # only the first marker: an earlier call may have been killed, and gateways started too soon
             self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
         change = replace(counted, next_offset=1, log_id=self._topic_id, writer=self._writer, pruned_below=0)

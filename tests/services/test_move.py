@@ -280,7 +280,7 @@ def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site) -> N
 
     def jump(ms: int) -> None:
         with closing(DataFolder(site.served.data)) as folder, folder.write() as db:
-            db.execute("UPDATE checkpoint SET newest_ms = newest_ms + ?", (ms,))
+            db.execute("UPDATE survey SET newest_ms = newest_ms + ?", (ms,))
 
     jump(7_200_000)
     refused = site.move()
