@@ -159,7 +159,7 @@ class PartitionFold:
             self._mark_dirty(key)
         self._rejected.update(reason for _, reason in added.rejected)
         if new:
-            self._advance(length, times[0], times[-1])
+            self._advance(times)
         rejected = tuple((new[offset - first], reason) for offset, reason in added.rejected)
         return FoldResult(length, added.reports, redelivered, rejected, gap, once.duplicates, once.not_remembered)
 
@@ -178,7 +178,7 @@ class PartitionFold:
             return FoldResult(0, 0, 0, gap=(self._next, record.offset))
         appended_ms = max(self._newest_ms, record.appended_ms)
         self._rejected[reason] += left
-        self._advance(left, appended_ms, appended_ms)
+        self._advance([appended_ms] * left)
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, marker: Record, n: int) -> FoldResult:
@@ -192,14 +192,14 @@ class PartitionFold:
             return FoldResult(0, 0, 0, gap=(self._next, marker.offset))
         if (left := marker.offset + n - self._next) > 0:
             appended_ms = max(self._newest_ms, marker.appended_ms)
-            self._advance(left, appended_ms, appended_ms)
+            self._advance([appended_ms] * left)
         return FoldResult(0, 0, 0)
 
-    def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
-        """Advances the next offset by `length` records, given the append times of the first and the last record."""
-        if self._missing is not None and self._missing.below_offset == self._next:
-            self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(first_ms)))
-        self._next, self._newest_ms = self._next + length, last_ms
+    def _advance(self, times: Sequence[int]) -> None:
+        """Advances the next offset past records with these append times; the first one after missing records bounds theirs."""
+        if self._missing is not None and 0 <= (place := self._missing.below_offset - self._next) < len(times):
+            self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(times[place])))
+        self._next, self._newest_ms = self._next + len(times), times[-1]
 
     def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
         """Continues at another offset, because the log lacks the next offset, and notes the missing records.

@@ -41,8 +41,8 @@ def backup(
     data: Annotated[Path, typer.Option(metavar="DIR", help="data folder of `serve`")] = Path("ldpstream-data"),
 ) -> None:
     """Copy the data of `serve` to one file, also while it runs."""
+    from ldpstream.stores.backup import backup as copy
     from ldpstream.stores.data_folder import FILE
-    from ldpstream.stores.data_folder import backup as copy
 
     copy(data / FILE, out)
     console.print(f"{out}: {out.stat().st_size:,} bytes", markup=False)

@@ -20,7 +20,6 @@ import fcntl
 import os
 import secrets
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -35,6 +34,7 @@ from ldpstream.surveys.errors import UserError
 FORMAT: Final = 2  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
 APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
 FILE, LOCK = "ldpstream.sqlite3", "lock"
+PART: Final = f"{FILE}.part"  # a new file that is not whole yet
 BUSY_S = 10.0  # longest wait for a program that reads the file, such as a backup
 
 _SCHEMA = """
@@ -84,18 +84,16 @@ class DataFolder:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = not self.file.exists()
-            if new and (others := sorted(set(os.listdir(self.path)) - {LOCK})):
+            if new and (others := sorted(set(os.listdir(self.path)) - {LOCK, PART, f"{PART}-journal"})):
                 raise FolderError(f"{self.path}: holds {others[0]} and no data of ldpstream; name a new or empty folder")
             self._lock_file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
         try:
             self._take()
-            if new:
-                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._writing, self._naming = threading.Lock(), threading.Lock()
             self._known: dict[bytes, tuple[int, str]] = {}  # by fingerprint
-            self._begin()
+            self._begin(new)
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -108,29 +106,38 @@ class DataFolder:
                 raise FolderError(f"{self.path}: cannot be locked: {error.strerror}") from None
             raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
 
-    def _begin(self) -> None:
-        """Opens the file, or closes it again if it cannot be used."""
+    def _begin(self, new: bool) -> None:
+        """Opens the file, or closes it again if it cannot be used. Makes a new file whole, before it has its name."""
         try:
+            if new:
+                self._create()
             with ExitStack() as opened:
                 self._writer = opened.enter_context(closing(self._connect()))
                 self._prepare()
                 opened.pop_all()
         except sqlite3.Error as error:
-            raise FolderError(f"{self.file}: {_reason(error)}") from None
+            raise FolderError(f"{self.file}: {reason(error)}") from None
         except StoreUnavailable as error:
             raise FolderError(str(error)) from None
 
+    def _create(self) -> None:
+        part = self.path / PART
+        try:
+            part.unlink(missing_ok=True)
+            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            with closing(sqlite3.connect(part, isolation_level=None)) as db:
+                db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
+                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
+            part.rename(self.file)
+            sync_folder(self.path)
+        except OSError as error:
+            raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
+
     def _prepare(self) -> None:
-        """Checks the format, and makes the tables of a new file."""
-        application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
-        if (application, found) == (0, 0) and not self._writer.execute("PRAGMA schema_version").fetchone()[0]:
-            self._writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            self._writer.execute("PRAGMA journal_mode=WAL")
-            marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
-            self._writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
-            return
-        _check_marks(self.file, application, found)
-        self._writer.execute("PRAGMA journal_mode=WAL")  # a restored copy has none
+        """Checks the format and that the file can be written."""
+        _check_marks(self.file, *(self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS))
+        self._writer.execute("PRAGMA journal_mode=WAL")
         with self.write() as db:
             self.probe(db)
 
@@ -222,7 +229,7 @@ class DataFolder:
 
     def _explained(self, error: sqlite3.Error) -> StoreUnavailable | StoreDamaged:
         damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        return (StoreDamaged if damaged else StoreUnavailable)(f"{self.file}: {_reason(error)}")
+        return (StoreDamaged if damaged else StoreUnavailable)(f"{self.file}: {reason(error)}")
 
 
 class SurveyPart:
@@ -283,44 +290,11 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
             db.execute("BEGIN")
             yield db
     except sqlite3.Error as error:
-        raise FolderError(f"{file}: cannot be read: {_reason(error)}") from None
+        raise FolderError(f"{file}: cannot be read: {reason(error)}") from None
 
 
-def backup(file: Path, to: Path) -> None:
-    """Writes a copy of all data, as they are at one moment, to a new file for its owner only. A process may use the data.
-
-    The file appears when all of it is on the disk.
-
-    Args:
-        file: `FILE` of a data folder.
-        to: the new file.
-
-    Raises:
-        FolderError: if `to` exists or cannot be written, or the data cannot be read.
-    """
-    if to.exists():
-        raise FolderError(f"{to}: cannot be written: File exists")
-    try:
-        made, name = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".part", dir=to.parent)  # for its owner only
-    except OSError as error:
-        raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
-    part = Path(name)
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
-            db.execute("VACUUM INTO ?", (name,))
-        os.fsync(made)
-        part.rename(to)
-        _sync_folder(to.parent)
-    except sqlite3.Error as error:
-        raise FolderError(f"{file}: cannot be copied: {_reason(error)}") from None
-    except OSError as error:
-        raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
-    finally:
-        os.close(made)
-        part.unlink(missing_ok=True)
-
-
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Puts the folder's names on the disk."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -339,7 +313,8 @@ def _check_marks(file: Path, application: int, found: int) -> None:
         raise OtherFormat(f"{file} has format {found}, this version needs format {FORMAT}; {remedy}")
 
 
-def _reason(error: sqlite3.Error) -> str:
+def reason(error: sqlite3.Error) -> str:
+    """Returns what SQLite refused, in words for a message."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
     said = {
         sqlite3.SQLITE_FULL: "the disk is full",

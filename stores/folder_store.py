@@ -52,10 +52,10 @@ class FolderCountStore(CountStore):
                 return True
             if not change.starts_from(stored, expected):
                 return False
-            missing = json.dumps(change.missing) if change.missing else ""
             values = (
                 self._part.id, partition, change.next_offset, change.newest_ms, json.dumps(change.rejected), change.log_id,
-                missing, change.writer, json.dumps(change.n_keys), 0 if stored is None else stored.pruned_below,
+                missing_to_json(change.missing), change.writer, json.dumps(change.n_keys),
+                0 if stored is None else stored.pruned_below,
             )  # fmt: skip
             db.execute(f"REPLACE INTO checkpoint (survey, part, {_HEAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             self._write_panes(db, partition, change.panes)
@@ -130,9 +130,18 @@ class FolderCountStore(CountStore):
 
 def _checkpoint(row: Iterable[int | str]) -> Checkpoint:
     next_offset, newest_ms, rejected, log_id, missing, writer, keys, pruned_below = row
-    where = Missing(*json.loads(str(missing))) if missing else None
     n_keys = {int(generation): n for generation, n in json.loads(str(keys)).items()}
     return Checkpoint(
-        int(next_offset), int(newest_ms), {}, json.loads(str(rejected)), str(log_id), where, str(writer),
-        pruned_below=int(pruned_below), n_keys=n_keys,
+        int(next_offset), int(newest_ms), {}, json.loads(str(rejected)), str(log_id), missing_from_json(str(missing)),
+        str(writer), pruned_below=int(pruned_below), n_keys=n_keys,
     )  # fmt: skip
+
+
+def missing_to_json(missing: Missing | None) -> str:
+    """Returns the text of the column `missing`."""
+    return "" if missing is None else json.dumps(missing)
+
+
+def missing_from_json(text: str) -> Missing | None:
+    """The inverse of `missing_to_json`."""
+    return Missing(*json.loads(text)) if text else None

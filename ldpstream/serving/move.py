@@ -178,7 +178,8 @@ class _Move:
         self._refuse_if_ahead("Kafka's clock", self._log.mark([PARTITION])[PARTITION])
         with self._answers():  # only the first marker: an earlier call may have been killed, and gateways started too soon
             self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
-        change = replace(counted, next_offset=1, log_id=self._topic_id, writer=self._writer, pruned_below=0)
+        missing = None if counted.missing is None else counted.missing._replace(below_offset=1)  # Kafka's offsets
+        change = replace(counted, next_offset=1, log_id=self._topic_id, missing=missing, writer=self._writer, pruned_below=0)
         if not self._store.commit(PARTITION, None, change):
             raise MoveRefused(f"Redis at {self._settings.redis_url()}: another process counts survey {self._survey.name}")
         return change

@@ -1,7 +1,8 @@
 """Random lists of faults for the service on one machine: the real log, counting, schedule and results in a data folder.
 
 The process is killed at any transaction, before or after the commit, and the machine writes torn pages behind the log's end.
-The disk is full, the clock jumps in both directions, devices send again what they have sent, and counted reports expire.
+The disk is full, the clock jumps in both directions, devices send again what they have sent, and counted reports expire. The
+service continues from an earlier copy of its data.
 
     python -m tests.faults.folder --first 0 --lists 2000
 
@@ -9,7 +10,8 @@ The invariant, checked at the end of each list, with a reference that shares no 
 
     the counts equal the tally of all records ever written, each report key once;
     every report that was answered by 202 and was not too old is counted;
-    every publication is complete, at once, and has the reports of its steps, also of records that were written later.
+    every publication is complete, at once, and has the reports of its steps, also of records that were written later;
+    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing.
 """
 
 import argparse
@@ -21,11 +23,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from prometheus_client import CollectorRegistry
 
+from ldpstream.agents.fold import not_after
 from ldpstream.agents.tally import Record
 from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.publishing import catalogue
@@ -33,15 +36,18 @@ from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.serving import engine
 from ldpstream.serving.gateway_logs import FolderLogs, _Append
+from ldpstream.stores.backup import backup
+from ldpstream.stores.checkpoint import MAX_MS
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.data_folder import FILE, DataFolder
-from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_log import PARTITION, FolderLog
 from ldpstream.surveys import parse_survey, seal
 from tests.agents.reference import Counted, judge, judge_log
 from tests.agents.samples import START
 
 LENGTH = 40  # operations of a list
 WINDOW = 2
+MEMORY = Path("/dev/shm")  # no disk needs to sync what the list itself tears
 
 SURVEY = parse_survey({
     "name": "folder", "start": START, "step_seconds": 10, "window_steps": WINDOW, "lateness_steps": 1,
@@ -56,6 +62,16 @@ class Killed(BaseException):
 
 class Violation(AssertionError):
     """The invariant does not hold."""
+
+
+class Copy(NamedTuple):
+    """A copy of the data, and what the list knew when it was made."""
+
+    file: Path
+    answered: tuple[tuple[bytes, bytes, int], ...]
+    expired: dict[int, Record]
+    after_ms: int  # reports from this append time on may be missing from a restored service
+    end: int  # offset of the first record that a restored service appends
 
 
 class Machine:
@@ -75,8 +91,12 @@ class Machine:
         self._now_ms = SURVEY.opens_ms(0)
         self._kill: tuple[int, bool] | None = None  # transactions until the kill, and True to kill after the commit
         self._sent: list[tuple[bytes, bytes, int]] = []  # envelope, key, step
-        self._answered: list[tuple[bytes, bytes, int]] = []  # by 202: envelope, key, append time
-        self._expired: dict[int, Any] = {}  # by offset
+        self._answered: list[tuple[bytes, bytes, int]] = []  # by 202, and not lost by a restore: envelope, key, step
+        self._lost: list[tuple[bytes, bytes, int]] = []  # by 202, before a restore of an earlier copy
+        self._expired: dict[int, Record] = {}  # by offset
+        self._copy: Copy | None = None
+        self._restored: Copy | None = None  # the copy from which the service continues
+        self._floor_ms = 0  # the clock does not jump below the time of the last restore
         self.done: Counter[str] = Counter()
         self._open = ExitStack()
         self._start()
@@ -115,17 +135,25 @@ class Machine:
 
     def _restart(self) -> None:
         """Starts the process again, on a copy of the files as the crashed machine has them."""
-        self._kill = None
-        old = self._path / str(self._generation)
-        self._generation += 1
-        new = self._path / str(self._generation)
-        new.mkdir()
+        old, new = self._next_folder()
         for name in (FILE, f"{FILE}-wal"):
             if (old / name).exists():
                 shutil.copy(old / name, new / name)
         if self._random.random() < 0.5 and (wal := new / f"{FILE}-wal").exists():
             with wal.open("ab") as file:  # a torn write
                 file.write(self._rng.bytes(int(self._rng.integers(1, 9000))))
+        self._start_instead_of(old)
+
+    def _next_folder(self) -> tuple[Path, Path]:
+        """Returns the present folder and a new one."""
+        self._kill = None
+        old = self._path / str(self._generation)
+        self._generation += 1
+        new = self._path / str(self._generation)
+        new.mkdir()
+        return old, new
+
+    def _start_instead_of(self, old: Path) -> None:
         self.close()
         shutil.rmtree(old)
         self.done["restarts"] += 1
@@ -167,7 +195,7 @@ class Machine:
             if outcome is not Outcome.APPENDED or appended_ms is None:
                 continue
             if not SURVEY.too_old(step, appended_ms) and not SURVEY.too_early(step, appended_ms):  # as the gateway answers
-                self._answered.append((value, key, appended_ms))
+                self._answered.append((value, key, step))
 
     def turn(self) -> None:
         """Counts and publishes."""
@@ -176,15 +204,24 @@ class Machine:
 
     def _publish(self) -> None:
         self._engine.count(SURVEY, self._now_ms)
-        if poor := [p.key for p in self._schedule.run(self._now_ms) if not p.complete]:
+        if poor := [p.key for p in self._schedule.run(self._now_ms) if not p.complete and not self._may_lack(p.step)]:
             raise Violation(f"published incomplete: {poor}")
+
+    def _may_lack(self, step: int) -> bool:
+        """True if reports of the step, or of its window, may be lost by a restore."""
+        if (copy := self._restored) is None:
+            return False
+        log = self._in_log() | self._expired
+        until_ms = not_after(log[copy.end].appended_ms) if copy.end in log else MAX_MS
+        opens_ms = SURVEY.opens_ms(step - WINDOW + 1) - SURVEY.skew_ms
+        return copy.after_ms < SURVEY.closes_ms(step) and opens_ms < until_ms
 
     def wait(self) -> None:
         self._now_ms += self._random.randint(1, 8_000)
 
     def jump(self) -> None:
         """The machine's clock jumps, mostly back."""
-        self._now_ms += self._random.choice((-25_000, -8_000, -300, 15_000))
+        self._now_ms = max(self._now_ms + self._random.choice((-25_000, -8_000, -300, 15_000)), self._floor_ms)
 
     def kill(self) -> None:
         """The process is killed at one of its next transactions."""
@@ -204,6 +241,25 @@ class Machine:
         self._alive(lambda: self._log.expire(self._now_ms - self._random.randint(0, 20_000), 1000))
         left = set(self._log.read(0, 10**6).offsets)
         self._expired |= {offset: one for offset, one in before.items() if offset not in left}
+
+    def copy(self) -> None:
+        """The operator copies the data while the process runs."""
+        file = self._path / f"copy-{self._generation}-{len(self._sent)}-{self._random.random()}"
+        backup(self._folder.file, file)
+        after_ms = self._log.newest_ms() if self._restored is None else min(self._log.newest_ms(), self._restored.after_ms)
+        self._copy = Copy(file, tuple(self._answered), dict(self._expired), after_ms, self._log.ends()[PARTITION])
+
+    def restore(self) -> None:
+        """The service continues from the last copy. The clock is right by then: not behind the lost records."""
+        if (copy := self._copy) is None:
+            return
+        self._floor_ms = self._now_ms = max(self._now_ms, self._log.newest_ms())
+        self._lost += set(self._answered) - set(copy.answered)
+        self._answered, self._expired, self._restored = list(copy.answered), dict(copy.expired), copy
+        old, new = self._next_folder()
+        shutil.copy(copy.file, new / FILE)
+        self._start_instead_of(old)
+        self.done["restored"] += 1
 
     # ---- the end
 
@@ -231,21 +287,22 @@ class Machine:
         for verdict in verdicts:
             if isinstance(verdict, Counted):
                 steps.setdefault(verdict.pane[2], Counter()).update({i: n for i, n in enumerate(verdict.counts) if n})
-        pruned = max(head.pruned_below for head in self.store.snapshot().values())
         for key, table in self.store.tables(range(10**6)).items():
             if Counter({i: int(n) for i, n in enumerate(table.counts) if n}) != steps.get(key.step, Counter()):
                 raise Violation(f"counts of {key}: {table.counts}, in the log {steps.get(key.step)}")
         counted = {record.key or record.value for record, verdict in zip(records, verdicts, strict=True) if counts(verdict)}
-        if lost := [at for value, key, at in self._answered if (key or value) not in counted]:
-            raise Violation(f"answered by 202 and not counted: {len(lost)} reports, appended at {lost}")
-        self._check_published({step: found.total() for step, found in steps.items()}, pruned)
+        if lost := [step for value, key, step in self._answered if (key or value) not in counted]:
+            raise Violation(f"answered by 202 and not counted: {len(lost)} envelopes of the steps {lost}")
+        lacking = {step for value, key, step in self._lost if (key or value) not in counted}
+        self._check_published({step: found.total() for step, found in steps.items()}, lacking)
+        self.done["steps that lack reports"] += len(lacking)
         self.done["reports counted"] += sum(found.total() for found in steps.values())
         self.done["answered by 202"] += len(self._answered)
         self.done["duplicates"] += sum(verdict == "duplicate" for verdict in verdicts)
 
-    def _check_published(self, reports: dict[int, int], pruned: int) -> None:
+    def _check_published(self, reports: dict[int, int], lacking: set[int]) -> None:
         progress, history = self.results.progress(), self.results.history()
-        if progress is None or progress.incomplete:
+        if progress is None or not all(map(self._may_lack, progress.incomplete)):
             raise Violation(f"not published complete in the end: {progress}")
         if first := [step for step in reports if step < progress.first_step]:
             raise Violation(f"reports of the steps {first}, before the first published step {progress.first_step}")
@@ -254,7 +311,9 @@ class Machine:
             raise Violation(f"never published: {sorted(missing)}")
         for p in history:
             of = range(max(progress.first_step, p.step - WINDOW + 1), p.step + 1) if p.span == "window" else (p.step,)
-            if not p.complete or p.reports != (wanted := sum(reports.get(step, 0) for step in of)):
+            if p.complete and (false := lacking.intersection(of)):
+                raise Violation(f"published {p.key} complete, but reports of the steps {false} were lost")
+            if (not p.complete and not self._may_lack(p.step)) or p.reports != (wanted := sum(reports.get(t, 0) for t in of)):
                 raise Violation(f"published {p.key}: complete {p.complete}, {p.reports} reports; in the log {wanted}")
         self.done["publications"] += len(history)
 
@@ -266,6 +325,7 @@ def counts(verdict: object) -> bool:
 
 OPERATIONS = {
     "produce": 10, "send_again": 4, "turn": 8, "wait": 8, "jump": 2, "kill": 4, "fill": 1, "make_room": 2, "expire": 1,
+    "copy": 2, "restore": 0.5,
 }  # fmt: skip
 
 
@@ -283,7 +343,7 @@ def only_inversion() -> Iterator[None]:
 def replay(seed: int) -> Counter[str]:
     """Runs the list of a seed. Raises `Violation` if the invariant does not hold."""
     drawn = random.Random(seed)
-    folder = tempfile.TemporaryDirectory(prefix="ldpstream-folder-")
+    folder = tempfile.TemporaryDirectory(prefix="ldpstream-folder-", dir=MEMORY if MEMORY.exists() else None)
     with folder as path, only_inversion(), closing(Machine(Path(path), seed)) as machine:
         for name in drawn.choices(list(OPERATIONS), list(OPERATIONS.values()), k=LENGTH):
             machine.done[name] += 1

@@ -183,8 +183,9 @@ def trusts_append_times_to_rise(code: Code) -> None:
     """Missing records are noted as appended before the next record, even if the broker's clock has stepped back."""
 
     class Fold(PartitionFold):
-        def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
-            super()._advance(length, first_ms - STEP_BACK_MS, last_ms)
+        def _advance(self, times: Sequence[int]) -> None:
+            super()._advance([ms - STEP_BACK_MS for ms in times])
+            self._newest_ms = times[-1]
 
     code.fold = Fold
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from ldpstream.agents.fold import PartitionFold
 from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.serving.engine import Counter as LogCounter
 from ldpstream.serving.gateway_logs import FolderLogs
+from ldpstream.stores import backup
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.stores.folder_store import FolderCountStore, missing_from_json, missing_to_json
 from tests.conftest import Figures
 
 from .folder import fails, replay
@@ -30,7 +32,13 @@ def test_random_lists_lose_and_double_nothing(figures: Figures) -> None:
         total.update(replay(seed))
     figures["random lists of faults, one machine"] = total | Counter(lists=LISTS)
     assert total["restarts"] > LISTS
-    assert min(total[name] for name in ("duplicates", "refused by the disk", "answered by 202", "publications")) > 0
+    assert (
+        min(
+            total[name]
+            for name in ("duplicates", "refused by the disk", "answered by 202", "publications", "steps that lack reports")
+        )
+        > 0
+    )
 
 
 # ---- faults in the code, each of which a list must find
@@ -126,10 +134,45 @@ def leaves_what_the_killed_process_began(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DataFolder, "write", write)
 
 
+def copies_without_a_note(patch: pytest.MonkeyPatch) -> None:
+    """A restored service takes the reports of its copy for all reports."""
+    patch.setattr(backup, "_note_missing", lambda copy: None)
+
+
+def ends_the_note_at_a_record_of_the_copy(patch: pytest.MonkeyPatch) -> None:
+    """The first uncounted record of the copy bounds the loss, not the first record after the restore."""
+
+    def note(copy: Connection) -> None:
+        honest(copy)
+        for survey, place, text in copy.execute("SELECT survey, next_offset, missing FROM checkpoint").fetchall():
+            missing = missing_from_json(text)
+            assert missing is not None
+            said = missing_to_json(missing._replace(below_offset=place))
+            copy.execute("UPDATE checkpoint SET missing = ? WHERE survey = ?", (said, survey))
+
+    honest = backup._note_missing
+    patch.setattr(backup, "_note_missing", note)
+
+
+def bounds_a_loss_only_at_the_beginning_of_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """A loss stays open if records of the copy and of the restored service are counted together."""
+
+    def advance(self: Any, times: Sequence[int]) -> None:
+        later = self._missing is not None and self._missing.below_offset > self._next
+        missing = self._missing
+        honest(self, times)
+        if later:
+            self._missing = missing
+
+    honest = PartitionFold._advance
+    patch.setattr(PartitionFold, "_advance", advance)
+
+
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     answers_before_the_commit, commits_the_counts_apart_from_the_offset, forgets_the_report_keys, lets_append_times_go_back,
     expires_uncounted_records, saves_the_progress_before_the_publications, marks_no_closed_step,
-    leaves_what_the_killed_process_began,
+    leaves_what_the_killed_process_began, copies_without_a_note, ends_the_note_at_a_record_of_the_copy,
+    bounds_a_loss_only_at_the_beginning_of_a_batch,
 ]  # fmt: skip
 
 

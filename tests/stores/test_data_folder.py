@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ldpstream.stores.backup import backup
+from ldpstream.stores.checkpoint import MAX_MS, Missing
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
-from ldpstream.stores.data_folder import FILE, FORMAT, DataFolder, FolderError, backup
+from ldpstream.stores.data_folder import FILE, FORMAT, LOCK, PART, DataFolder, FolderError
 from ldpstream.stores.folder_log import CHUNK, FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.formats import OtherFormat
@@ -214,6 +216,39 @@ def test_a_copy_made_while_the_service_runs_is_whole(folder: DataFolder, tmp_pat
         assert FolderLog(restored, SURVEY, lambda: NOW_MS).log_id() == FolderLog(folder, SURVEY, lambda: NOW_MS).log_id()
     with pytest.raises(FolderError, match="File exists"):
         backup(folder.file, copied / FILE)
+
+
+def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_path: Path) -> None:
+    """The folder itself has no such note. A copy of a restored copy keeps the earlier begin of the loss."""
+    end = append(folder, b"a", b"b")
+    backup(folder.file, tmp_path / "copy")
+    assert FolderCountStore(folder, SURVEY).load(0) is None
+    again = tmp_path / "again"
+    again.mkdir()
+    shutil.copy(tmp_path / "copy", again / FILE)
+    with closing(DataFolder(again)) as restored:
+        noted = FolderCountStore(restored, SURVEY).load(0)
+        assert noted is not None
+        assert (noted.next_offset, noted.missing) == (0, Missing(end, MAX_MS, 2))
+        append(restored, b"c", now_ms=end + 5)
+        backup(restored.file, tmp_path / "second")
+    shutil.copy(tmp_path / "second", again / FILE)
+    with closing(DataFolder(again)) as restored:
+        noted = FolderCountStore(restored, SURVEY).load(0)
+        assert noted is not None
+        assert noted.missing == Missing(end, MAX_MS, 3)
+
+
+def test_an_empty_file_is_no_data(path: Path) -> None:
+    """A copy that failed may leave one. What a process that was killed at its first start leaves is no obstacle."""
+    path.mkdir()
+    for name in (PART, f"{PART}-journal"):
+        (path / name).write_bytes(b"x")
+    DataFolder(path).close()
+    assert {file.name for file in path.iterdir()} <= {FILE, LOCK, f"{PART}-journal"}
+    (path / FILE).write_bytes(b"")
+    with pytest.raises(FolderError, match="is no data file of ldpstream"):
+        DataFolder(path)
 
 
 def test_a_copy_that_fails_leaves_no_file(folder: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,71 @@
+"""Copies the data of a data folder to one file, also while a process uses them.
+
+A copy cannot know the reports that the service receives after it. So the copy notes them as missing (`Missing`), for the case
+that the service continues from the copy: from the last append time of each log, until the first record that the restored
+service appends. The steps between are then published as incomplete. The data that were copied do not change.
+"""
+
+import os
+import secrets
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from ldpstream.stores.checkpoint import MAX_MS, Missing
+from ldpstream.stores.data_folder import BUSY_S, FolderError, reason, sync_folder
+from ldpstream.stores.folder_log import PARTITION
+from ldpstream.stores.folder_store import missing_from_json, missing_to_json
+
+
+def backup(file: Path, to: Path) -> None:
+    """Writes a copy of all data, as they are at one moment, to a new file for its owner only. A process may use the data.
+
+    The file appears when all of it is on the disk.
+
+    Args:
+        file: `FILE` of a data folder.
+        to: the new file.
+
+    Raises:
+        FolderError: if `to` exists or cannot be written, or the data cannot be read.
+    """
+    if to.exists():
+        raise FolderError(f"{to}: cannot be written: File exists")
+    try:
+        made, name = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".part", dir=to.parent)  # for its owner only
+    except OSError as error:
+        raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
+    part = Path(name)
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
+            db.execute("VACUUM INTO ?", (name,))
+        with closing(sqlite3.connect(name)) as copy, copy:
+            _note_missing(copy)
+        os.fsync(made)
+        part.rename(to)
+        sync_folder(to.parent)
+    except sqlite3.Error as error:
+        raise FolderError(f"{file}: cannot be copied: {reason(error)}") from None
+    except OSError as error:
+        raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
+    finally:
+        os.close(made)
+        part.unlink(missing_ok=True)
+
+
+def _note_missing(copy: sqlite3.Connection) -> None:
+    """Notes in each log's checkpoint that later records are missing, until the first record that is appended from now on."""
+    copy.execute(
+        "INSERT OR IGNORE INTO checkpoint SELECT id, ?, 0, 0, '{}', log_id, '', ?, '{}', 0 FROM survey",
+        (PARTITION, secrets.token_hex(8)),
+    )
+    rows = copy.execute(
+        "SELECT survey.id, end, survey.newest_ms, missing FROM survey JOIN checkpoint ON survey.id = survey AND part = ?",
+        (PARTITION,),
+    ).fetchall()
+    for survey, end, newest_ms, noted in rows:
+        earlier = missing_from_json(noted)
+        after_ms = newest_ms if earlier is None else min(newest_ms, earlier.after_ms)
+        values = (missing_to_json(Missing(after_ms, MAX_MS, end)), survey, PARTITION)
+        copy.execute("UPDATE checkpoint SET missing = ? WHERE survey = ? AND part = ?", values)
