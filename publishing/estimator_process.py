@@ -145,6 +145,7 @@ class EstimatorLoop:
         self._estimators: dict[bytes, SurveyEstimator] = {}
         self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
         self._looked_ms = now_ms()
+        self._page: PageServer | None = None
         self.served: dict[str, Served] = {}
         REGISTRY.register(self._metrics)
         for survey in _surveys(watch):
@@ -157,31 +158,34 @@ class EstimatorLoop:
         return not estimators or any(estimator.well for estimator in estimators)
 
     def run(self, until: int | None) -> list[Publication]:
-        """Serves the page and estimates until `stop`; see `serve`. Then gives all leases back."""
-        page = None
+        """Serves the page, unless it is served already, and estimates until `stop`; see `serve`. Then gives all leases back."""
         try:
-            page = self._serve_page()
+            if self._page is None:
+                self.serve_page()
+            if self._page is not None:
+                log.info("serving the page", url=self._page.url)
             return self._run(until)
         finally:
-            if page is not None:
-                page.close()
             self.close()
 
-    def _serve_page(self) -> PageServer | None:
+    def serve_page(self) -> None:
+        """Serves the page, if it has a port; `run` ends it.
+
+        Raises:
+            SettingsError: if the address cannot be bound.
+        """
         settings = self._settings
         if not settings.page_port:
-            return None
+            return
         if self._alone:
             (served,) = self.served.values()
             api = create_api(served.survey, served.source, served.rejected, replaced=served.responses.replaced)
         else:
             api = create_surveys_api(self.served)
         try:
-            page = PageServer(api, settings.page_host, settings.page_port)
+            self._page = PageServer(api, settings.page_host, settings.page_port)
         except OSError as error:
             raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
-        log.info("serving the page", url=page.url)
-        return page
 
     def _run(self, until: int | None) -> list[Publication]:
         self._leases.start()
@@ -245,7 +249,9 @@ class EstimatorLoop:
         estimator.close()
 
     def close(self) -> None:
-        """Gives all leases back, then closes the surveys' connections."""
+        """Ends the page, gives all leases back, then closes the surveys' connections."""
+        if self._page is not None:
+            self._page.close()
         self._leases.close()
         with suppress(StoreUnavailable):  # the other leases expire
             for estimator in self._estimators.values():

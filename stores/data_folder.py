@@ -264,10 +264,6 @@ class SurveyPart:
         self._folder.known(self._survey)
         return self._folder.read()
 
-    def shrink(self) -> None:
-        """See `DataFolder.shrink`."""
-        self._folder.shrink()
-
 
 @contextmanager
 def looking(file: Path) -> Iterator[sqlite3.Connection]:

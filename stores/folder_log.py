@@ -67,22 +67,6 @@ class FolderLog:
         with self._part.read() as db:
             return int(db.execute("SELECT newest_ms FROM survey WHERE id = ?", (self._part.id,)).fetchone()[0])
 
-    def expire(self, before_ms: int, limit: int) -> int:
-        """Deletes counted records that were appended before a time, the oldest first. Returns the number of deleted records.
-
-        Before the first publication it deletes nothing: the schedule begins at the earliest record.
-        """
-        with self._part.write() as db:
-            deleted = db.execute(
-                "DELETE FROM record WHERE survey = :survey AND place IN (SELECT place FROM record WHERE survey = :survey AND "
-                "appended_ms < :before_ms AND EXISTS (SELECT 1 FROM progress WHERE survey = :survey) AND place < "
-                "(SELECT next_offset FROM checkpoint WHERE survey = :survey AND part = :part) ORDER BY place LIMIT :limit)",
-                {"survey": self._part.id, "before_ms": before_ms, "part": PARTITION, "limit": limit},
-            ).rowcount
-        if deleted:
-            self._part.shrink()
-        return int(deleted)
-
     # ---- the methods of publishing.schedule.LogPosition
 
     def log_id(self) -> str:
@@ -102,3 +86,32 @@ class FolderLog:
     def mark(self, partitions: Collection[int]) -> dict[int, int]:
         with self._part.write() as db:
             return {partition: self.append(db, [(b"", b"")]) for partition in partitions}
+
+
+def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
+    """Deletes counted records that were appended before a time, of all surveys that the folder has served.
+
+    Before the first publication of a survey, its records stay: the schedule begins at the earliest record.
+
+    Args:
+        folder: the data folder.
+        before_ms: Unix milliseconds.
+        limit: the number of records of each survey to look at, the oldest first.
+
+    Returns:
+        The number of deleted records.
+    """
+    with folder.write() as db:
+        surveys = db.execute("SELECT survey, next_offset FROM checkpoint NATURAL JOIN progress WHERE part = ?", (PARTITION,))
+        deleted = sum(
+            db.execute(
+                "DELETE FROM record WHERE survey = :survey AND place IN (SELECT place FROM (SELECT place, appended_ms FROM "
+                "record WHERE survey = :survey AND place < :counted ORDER BY place LIMIT :limit) "
+                "WHERE appended_ms < :before_ms)",
+                {"survey": survey, "counted": counted, "before_ms": before_ms, "limit": limit},
+            ).rowcount
+            for survey, counted in surveys.fetchall()
+        )
+    if deleted:
+        folder.shrink()
+    return deleted

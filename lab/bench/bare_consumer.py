@@ -18,7 +18,7 @@ from ldpstream.agents.consumer.batches import CHUNK_BYTES
 from ldpstream.agents.consumer.chunks import FETCH_S
 from ldpstream.runtime.settings import load_settings
 
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0
 
 
 async def consume(topic: str, records: int) -> dict[str, float]:

@@ -35,7 +35,7 @@ from ldpstream.stores.data_folder import FILE
 from ldpstream.surveys import seal
 
 K, MECHANISMS = 1000, ("L-OSUE", "L-OLH")
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from ldpstream.surveys import Survey
 T = TypeVar("T")
 P = TypeVar("P", bound="Process")
 
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 POLL_S = 0.02
 END_S = 20.0
 

@@ -14,7 +14,7 @@ from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.topics import WEEK_MS
 from ldpstream.stores.count_store import StoreDamaged
 from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import PARTITION, FolderLog
+from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey
 
@@ -35,6 +35,7 @@ class FolderEngine:
     def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:
         self._folder, self._check, self._clock = folder, check, clock
         self._counters: dict[bytes, Counter] = {}
+        self._expired_ms = 0
 
     def count_store(self, survey: Survey) -> FolderCountStore:
         return FolderCountStore(self._folder, survey)
@@ -53,6 +54,8 @@ class FolderEngine:
 
     def count(self, survey: Survey, now_ms: int) -> None:
         self._counters[survey.fingerprint].count(now_ms)
+        if now_ms - self._expired_ms >= EXPIRE_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
+            self._expired_ms = now_ms
 
     def close(self) -> None:
         """Has no effect: the folder is closed by the process."""
@@ -70,7 +73,6 @@ class Counter:
     def __init__(self, survey: Survey, store: FolderCountStore, source: FolderLog) -> None:
         self._survey, self._store, self._log = survey, store, source
         self._fold = self._load()
-        self._expired_ms = 0
 
     def _load(self) -> PartitionFold:
         stored = self._store.load(PARTITION)
@@ -89,8 +91,6 @@ class Counter:
         if self._fold.stored_newest_ms < self._closed_ms(now_ms):
             self._log.mark([PARTITION])
             self._count()
-        if now_ms - self._expired_ms >= EXPIRE_MS and self._log.expire(now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
-            self._expired_ms = now_ms
 
     def _closed_ms(self, now_ms: int) -> int:
         """Returns when the last step closed; 0 before the first step's close."""

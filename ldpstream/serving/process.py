@@ -28,10 +28,10 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         paths: survey files and folders of survey files, as for the services.
         settings: ports, tokens, certificate and limits, as for gateway and estimator. Kafka and Redis are not used.
         data: the data folder; created if missing.
-        usable: called once surveys, settings and folder can be used.
+        usable: called once surveys, settings, folder and addresses can be used.
 
     Raises:
-        UserError: if a survey, a setting or the folder cannot be used.
+        UserError: if a survey, a setting, the folder or an address cannot be used.
     """
     keep_freed_memory()
     watch = SurveyWatch(paths)
@@ -43,11 +43,15 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         if watch.only_file is not None:  # a changed survey is refused before anything starts
             for text in list(watch.surveys.values()):
                 keeper.check(text.survey, write=True)
-        usable()
         estimates = _Estimates(paths, settings, folder)
-        try:
+        check, logs = partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget)
+
+        def bound() -> None:
+            usable()
             estimates.start()  # an interrupt may come before it returns
-            serve_gateway(watch, settings, partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget))
+
+        try:
+            serve_gateway(watch, settings, check, logs, bound)
         finally:
             estimates.end()
 
@@ -61,6 +65,7 @@ class _Estimates(Thread):
         engine = FolderEngine(folder, FolderKeeper(folder, watch).check)
         self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
         self._error: BaseException | None = None
+        self._loop.serve_page()  # here, so that an address in use ends the process before it says where the page is
 
     def run(self) -> None:
         try:
@@ -72,7 +77,9 @@ class _Estimates(Thread):
     def end(self) -> None:
         """Ends the thread. Raises its error, if there was one."""
         self._stop_event.set()
-        if self.ident is not None:
+        if self.ident is None:
+            self._loop.close()
+        else:
             self.join()
         if self._error is not None:
             raise self._error

@@ -56,7 +56,11 @@ class ProcessLogs(Logs, Protocol):
 
 
 def serve(
-    watch: SurveyWatch, settings: Settings, check: Callable[[Survey], None], logs: Callable[[], ProcessLogs] | None = None
+    watch: SurveyWatch,
+    settings: Settings,
+    check: Callable[[Survey], None],
+    logs: Callable[[], ProcessLogs] | None = None,
+    bound: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once the logs have answered.
 
@@ -65,6 +69,7 @@ def serve(
         settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
         logs: makes the logs of all surveys; None for the topics in Kafka.
+        bound: called once the addresses are ours.
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
@@ -74,9 +79,11 @@ def serve(
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         if not settings.metrics_port:
+            bound()
             _run(watch, settings, credentials, check, logs, front, None)
             return
         with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
+            bound()
             _run(watch, settings, credentials, check, logs, front, back)
 
 

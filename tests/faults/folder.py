@@ -40,7 +40,7 @@ from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.data_folder import FILE, DataFolder
-from ldpstream.stores.folder_log import PARTITION, FolderLog
+from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
 from ldpstream.surveys import parse_survey, seal
 from tests.agents.reference import Counted, judge, judge_log
 from tests.agents.samples import START
@@ -238,7 +238,7 @@ class Machine:
     def expire(self) -> None:
         """Counted reports expire."""
         before = self._in_log()
-        self._alive(lambda: self._log.expire(self._now_ms - self._random.randint(0, 20_000), 1000))
+        self._alive(lambda: expire(self._folder, self._now_ms - self._random.randint(0, 20_000), 1000))
         left = set(self._log.read(0, 10**6).offsets)
         self._expired |= {offset: one for offset, one in before.items() if offset not in left}
 

@@ -17,10 +17,12 @@ from ldpstream.serving.engine import Counter as LogCounter
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.stores import backup
 from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.folder_store import FolderCountStore, missing_from_json, missing_to_json
 from tests.conftest import Figures
 
+from . import folder as lists
 from .folder import fails, replay
 
 LISTS = int(os.environ.get("LDPSTREAM_FOLDER_LISTS", "150"))
@@ -94,12 +96,11 @@ def lets_append_times_go_back(patch: pytest.MonkeyPatch) -> None:
 def expires_uncounted_records(patch: pytest.MonkeyPatch) -> None:
     """Retention does not ask whether a record is counted."""
 
-    def expire(self: Any, before_ms: int, limit: int) -> int:
-        with self._part.write() as db:
-            deleted = db.execute("DELETE FROM record WHERE survey = ? AND appended_ms < ?", (self._part.id, before_ms))
-        return int(deleted.rowcount)
+    def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
+        with folder.write() as db:
+            return db.execute("DELETE FROM record WHERE appended_ms < ?", (before_ms,)).rowcount
 
-    patch.setattr(FolderLog, "expire", expire)
+    patch.setattr(lists, "expire", expire)
 
 
 def saves_the_progress_before_the_publications(patch: pytest.MonkeyPatch) -> None:
@@ -128,8 +129,6 @@ def leaves_what_the_killed_process_began(patch: pytest.MonkeyPatch) -> None:
             self._writer.execute("BEGIN IMMEDIATE")
         yield self._writer
         self._writer.execute("COMMIT")
-
-    from ldpstream.stores.data_folder import DataFolder
 
     patch.setattr(DataFolder, "write", write)
 

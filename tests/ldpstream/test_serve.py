@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ import pytest
 from ldpstream.agents import Record, tally
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.serving import process
 from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import FolderLog
@@ -215,6 +216,18 @@ def test_a_backup_starts_elsewhere_and_counts_no_report_twice(served: Served, tm
     with closing(DataFolder(served.data)) as folder:
         counted = FolderCountStore(folder, served.survey).tables(range(10**6))
         assert sum(table.n for table in counted.values()) == REPORTS
+
+
+@pytest.mark.parametrize("name", ["gateway_port", "page_port", "metrics_port"])
+def test_a_port_in_use_is_told_before_the_first_line(served: Served, name: str) -> None:
+    served.kill()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = dict(zip(("gateway_port", "page_port", "metrics_port"), free_ports(3), strict=True))
+        settings = Settings(**ports | {name: taken.getsockname()[1]})
+        said = Event()
+        with pytest.raises(SettingsError, match=f"LDPSTREAM_{name.upper()}.*Address already in use"):
+            process.serve([served.survey_file], settings, served.data, said.set)
+        assert not said.is_set()
 
 
 def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS, Missing
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import FILE, FORMAT, LOCK, PART, DataFolder, FolderError
-from ldpstream.stores.folder_log import CHUNK, FolderLog
+from ldpstream.stores.folder_log import CHUNK, FolderLog, expire
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.formats import OtherFormat
 from tests.agents.samples import make_survey
@@ -185,19 +185,16 @@ def test_a_full_disk_loses_nothing_and_recovers(folder: DataFolder) -> None:
 
 
 def test_expired_records_leave_the_file(folder: DataFolder) -> None:
-    log, store = FolderLog(folder, SURVEY, lambda: NOW_MS), FolderCountStore(folder, SURVEY)
     for i in range(50):
         append(folder, b"secret" + bytes([i]) * 4000)
-    assert log.expire(NOW_MS + 1, 1000) == 0  # none is counted
-    head = store.load(0)
-    assert head is None
+    assert expire(folder, NOW_MS + 1, 1000) == 0  # none is counted
     with folder.write() as db:
         db.execute("INSERT INTO checkpoint VALUES (1, 0, 45, 0, '{}', '', '', '', '{}', 0)")
-    assert log.expire(NOW_MS + 1, 1000) == 0  # nothing is published
+    assert expire(folder, NOW_MS + 1, 1000) == 0  # nothing is published
     with folder.write() as db:
         db.execute("INSERT INTO progress VALUES (1, x'00')")
     before = folder._writer.execute("PRAGMA page_count").fetchone()[0]
-    assert (log.expire(NOW_MS, 1000), log.expire(NOW_MS + 1, 20), log.expire(NOW_MS + 1, 1000)) == (0, 20, 25)
+    assert (expire(folder, NOW_MS, 1000), expire(folder, NOW_MS + 1, 20), expire(folder, NOW_MS + 1, 1000)) == (0, 20, 25)
     assert folder._writer.execute("PRAGMA page_count").fetchone()[0] < before / 2
     folder._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw = folder.file.read_bytes()
