@@ -9,6 +9,7 @@ from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import percent
 from ldpstream.surveys import Cohort, Survey
 from ldpstream.surveys.device_chance import device_chance
+from ldpstream.terminal import number
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
@@ -62,7 +63,7 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
 def nats(loss: float) -> str:
     """Returns a privacy loss with four digits and its unit."""
-    text = f"{loss:.4g}"
+    text = number(loss)
     return f"{text} nat{'' if text == '1' else 's'}"
 
 

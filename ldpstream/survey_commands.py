@@ -9,14 +9,16 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.promise import device_loss
+from ldpstream.promise import device_loss, nats
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, SurveyError, load_survey
+from ldpstream.surveys.device_chance import chance_of_both
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.folder import survey_files
 from ldpstream.surveys.lineage import join, predecessors, state
-from ldpstream.terminal import console, fail, number, say, tell
+from ldpstream.terminal import console, fail, say, tell
 
 app = typer.Typer()
 LONGEST = 60  # characters of a value in the table of `diff`
@@ -104,13 +106,15 @@ def diff_command(
     found = differences(old, new)
     if found:
         console.print(differences_table(found))
-    devices = _devices(old, new)
+    chances = _chances(old, new)
+    devices = _devices(old, new, chances)
     histories = _histories(old, new)
     for line in (*devices, *(f"History of {attribute}: {said}." for attribute, said in histories.items())):
         tell(line)
     write_json(json, {
         "old": old.fingerprint.hex(), "new": new.fingerprint.hex(), "differences": [one._asdict() for one in found],
         "same_devices": old.fingerprint == new.fingerprint, "devices": devices, "histories": histories,
+        "guess_both": chances,
     })  # fmt: skip
 
 
@@ -135,19 +139,31 @@ def _short(value: Any) -> str:
     return escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
 
 
-def _devices(old: Survey, new: Survey) -> list[str]:
-    """Says whether devices keep their memos and budgets."""
+def _devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
+    """Says whether devices keep their memos and budgets; else what all reports in both surveys reveal."""
     if old.fingerprint == new.fingerprint:
         return [f"Devices keep their memos and their budget: the fingerprint stays {new.fingerprint.hex()}."]
+    before, after = _in_all(old), _in_all(new)
     lines = [
         "Devices need a new file with new memos and a new budget: the fingerprint changes from "
         f"{old.fingerprint.hex()} to {new.fingerprint.hex()}.",
-        f"The losses add up. While a person's values stay the same, all reports lose at most {number(_in_all(old))} nats "
-        f"in {old.name} and {number(_in_all(new))} nats in {new.name}.",
+        f"The losses add up. While a person's values stay the same, all reports of a device lose at most {nats(before)} in the "
+        f"earlier survey and {nats(after)} in the new survey, together {nats(before + after)}.",
     ]
+    if chances:
+        told = ", ".join(f"{name} {percent_up(chance)}" for name, chance in chances.items())
+        lines.append(f"Chance of a right guess of an unchanged value, from all reports in both surveys: at most {told}.")
     if old.name == new.name:
         lines.append(f"Both surveys are named {new.name}: give the new survey a name of its own, since topics have its name.")
     return lines
+
+
+def _chances(old: Survey, new: Survey) -> dict[str, float]:
+    """Returns the chance of a right guess from all reports in both surveys, for each attribute of both; none for one survey."""
+    if old.fingerprint == new.fingerprint:
+        return {}
+    asked = {attribute.name for attribute in old.attributes}
+    return {a.name: float(chance_of_both(old, new, i)) for i, a in enumerate(new.attributes) if a.name in asked}
 
 
 def _in_all(survey: Survey) -> float:

@@ -63,6 +63,26 @@ def _hint(o: Mechanism, k: int, reports: float, any_values: bool) -> Chance:
     return o.guess_hint(k, reports, any_values=any_values)
 
 
+def chance_of_both(first: Survey, second: Survey, attribute: int) -> Chance:
+    """Upper bound of the chance of a right guess of a value that never changes, from all reports of a device in two surveys.
+
+    Every attribute of both surveys may be the worst function of the value.
+
+    Args:
+        first, second: the surveys.
+        attribute: number of the attribute in the second survey.
+    """
+    evidence = [one for survey in (first, second) for one in _evidence(survey)]
+    return Chance(guess_bound(second.mechanisms[attribute][0].k, *evidence), exact=False)
+
+
+def _evidence(survey: Survey) -> list[Evidence]:
+    """Evidence that reveals at least as much as all reports of a device in a survey, at the worst levels."""
+    steps = math.inf if survey.n_steps is None else survey.n_steps
+    worst = [Evidence.worst(m.evidence(reports_in(m, steps)) for m in levels) for levels in survey.mechanisms]
+    return worst if survey.collection == "spl" else [Evidence.worst(worst)]
+
+
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
     """The chances of a right guess of a device that has reported as often as possible, by their names in the API.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldpstream.surveys import Survey, parse_survey
-from ldpstream.surveys.device_chance import device_chance, guesses
+from ldpstream.surveys.device_chance import chance_of_both, device_chance, guesses
 from tests.mechanisms.guess_enumeration import changing, device, device_any_values, success, unchanged
 
 ONE_TIME, MEMOIZED = ("GRR", "SUE", "OUE"), ("L-GRR", "L-SUE", "L-OSUE")
@@ -76,3 +76,29 @@ def test_equal_attributes_add_up_under_spl() -> None:
     assert str(m.guess(math.inf)) == "59.6 %"
     assert exact <= device_chance(equal, 0, m, math.inf) < 0.81
     assert str(device_chance(equal, 0, m, math.inf)).startswith("at most ")
+
+
+@pytest.mark.parametrize("collection", ["smp", "spl"])
+def test_the_reports_of_two_surveys_reveal_more_than_those_of_one(collection: str) -> None:
+    """Two reports of the value, a report of a hint, and then a memo of the value, in all combinations of the outputs."""
+    again = {"mechanism": "GRR", "eps": 1.0, "every_steps": 1, "lifetime_reports": 2}
+    hint = {"mechanism": "GRR", "eps": 2.0, "every_steps": 1, "lifetime_reports": 1}
+    first = survey(collection, (3, again), (3, hint))
+    second = survey("smp", (3, {"mechanism": "L-GRR", "eps_inf": 1.5, "eps_1": 0.7}))
+    part = 0.5 if collection == "spl" else 1.0  # of the budget, for each attribute
+    of_value, of_hint, of_memo = (_channel(3, eps) for eps in (part, 2 * part, 1.5))
+    earlier = [np.einsum("va,vb->vab", of_value, of_value).reshape(3, -1), of_hint]
+    if collection == "spl":
+        earlier = [np.einsum("va,vb->vab", *earlier).reshape(3, -1)]
+    exact = max(success(np.einsum("va,vb->vab", one, of_memo).reshape(3, -1)) for one in earlier)
+    found = chance_of_both(first, second, 0)
+    assert max(map(success, (*earlier, of_memo))) <= exact <= found < 1.15 * exact
+    assert not found.exact
+    if collection == "spl":  # the control: the bound of one survey alone
+        assert device_chance(first, 0, first.mechanisms[0][0], math.inf) < exact
+
+
+def _channel(k: int, eps: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The channel of GRR, and of all reports of a memo of L-GRR."""
+    chances = np.where(np.eye(k) > 0, math.exp(eps), 1.0)
+    return np.asarray(chances / chances.sum(1, keepdims=True), np.float64)
