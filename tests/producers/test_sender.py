@@ -14,6 +14,7 @@ import pytest
 
 from ldpstream.device import Attempt, Device, Sender
 from ldpstream.producers.device import sender
+from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.gateway.problems import FINAL, STATUS
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, parse_survey
@@ -82,6 +83,21 @@ def test_an_attempt_settles_what_the_gateway_took_or_refused_for_good(survey: Su
         waiting = device.waiting()
         device.waiting = lambda: [replace(report, envelope=b"?") for report in waiting]  # type: ignore[method-assign]  # damaged
         assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 1, 0, 0, (422,))
+
+
+def test_reports_go_in_random_order(survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, posted = device_with_reports(survey, tmp_path, *range(25)), list[str]()
+
+    def post(_: Sender, report: Waiting) -> tuple[int, float]:
+        posted.append(report.key)
+        return 0, 0.0
+
+    monkeypatch.setattr(Sender, "_post", post)
+    for _ in range(2):
+        Sender(device, "http://127.0.0.1:9").attempt()
+    orders = {tuple(report.key for report in device.waiting()), tuple(posted[:25]), tuple(posted[25:])}
+    assert len(orders) == 3  # two equal ones: probability 2e-25
+    assert len({frozenset(order) for order in orders}) == 1
 
 
 @pytest.mark.parametrize("status", sorted({*STATUS.values(), 200, 301, 302, 307, 403, 411, 413, 417, 421, 426, 431, 502}))

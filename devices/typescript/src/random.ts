@@ -61,3 +61,13 @@ export function below(n: number, random: RandomBytes): number {
     if (drawn < n) return drawn;
   }
 }
+
+/** Returns the items in a uniformly random order: the shuffle of Fisher and Yates. */
+export function shuffled<T>(items: readonly T[], random: RandomBytes): T[] {
+  const order = [...items];
+  for (let left = order.length; left > 1; left--) {
+    const drawn = below(left, random);
+    [order[left - 1], order[drawn]] = [order[drawn]!, order[left - 1]!];
+  }
+  return order;
+}

@@ -2,7 +2,7 @@
 
 import type { Device, Waiting } from "./device.js";
 import { DeviceError } from "./errors.js";
-import { below, systemBytes } from "./random.js";
+import { below, shuffled, systemBytes } from "./random.js";
 import { openSurvey, type OpenOptions, type Survey } from "./survey.js";
 
 const NEVER_COUNTS = 422; // the only final refusal
@@ -49,11 +49,14 @@ export class Sender {
     private readonly gateway: GatewayOptions,
   ) {}
 
-  /** Posts every waiting report once, and settles the reports that are in the log or will never count. */
+  /**
+   * Posts every waiting report once, and settles the reports that are in the log or will never count. The order is random: the order
+   * of arrival then shows no order of steps or attributes.
+   */
   async attempt(signal?: AbortSignal): Promise<Attempt> {
     const totals = { accepted: 0, refused: 0, waiting: 0, problems: [] as string[] };
     const waits: number[] = [];
-    for (const report of await this.device.waiting()) {
+    for (const report of shuffled(await this.device.waiting(), systemBytes)) {
       signal?.throwIfAborted();
       const { outcome, problem, retryAfterMs } = await this.deliver(report, signal ? { signal } : {});
       totals[outcome] += 1;
@@ -85,13 +88,13 @@ export class Sender {
   }
 
   /**
-   * Starts a last attempt for the known reports while the page ends, with `fetch` and `keepalive`. If the page ends before an answer
+   * Starts a last attempt for the known reports in random order while the page ends, with `fetch` and `keepalive`. If the page ends before an answer
    * comes, the report stays in the store, and the next `attempt` posts it again with the same key. `sendBeacon` cannot be used: it
    * sends neither a key nor a token, so a report could count twice.
    */
   lastAttempt(): void {
     let bytes = 0;
-    for (const report of this.device.known()) {
+    for (const report of shuffled(this.device.known(), systemBytes)) {
       bytes += report.envelope.length;
       if (bytes > KEEPALIVE_BYTES) return;
       this.deliver(report, { keepalive: true }).catch(() => undefined); // the report stays in the store

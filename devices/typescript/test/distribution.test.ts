@@ -10,7 +10,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Device, MemoryStore, type Survey } from "../src/index.js";
 import { drawFunction, drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
-import { below, toss, type RandomBytes } from "../src/random.js";
+import { below, shuffled, toss, type RandomBytes } from "../src/random.js";
 import { row, seeded, survey, type Level } from "./fixtures.js";
 
 const LIMIT = 6;
@@ -105,6 +105,26 @@ test("integers are uniform, coins exact; remainders of bytes would not be unifor
     const yes = toss({ ...rare, inverted }, 40 * N, random).filter((tossed) => tossed).length;
     assert.ok(deviation([yes], () => (inverted ? 1 - 77 / 65536 : 77 / 65536), 40 * N) < LIMIT);
   }
+});
+
+test("all orders are equally likely; swaps with any place would prefer some", () => {
+  const random = seeded("orders");
+  const places = (order: number[]) => order[0]! * 9 + order[1]! * 3 + order[2]!; // 5, 7, 11, 15, 19, 21: the six orders of 0, 1, 2
+  const orders = (draw: () => number[]) => {
+    const counts = tally(Array.from({ length: 6 * N }, () => places(draw())), 27);
+    assert.equal([5, 7, 11, 15, 19, 21].reduce((sum, place) => sum + counts[place]!, 0), 6 * N);
+    return deviation([5, 7, 11, 15, 19, 21].map((place) => counts[place]!), () => 1 / 6, 6 * N);
+  };
+  assert.ok(orders(() => shuffled([0, 1, 2], random)) < LIMIT);
+  const biased = () => {
+    const order = [0, 1, 2];
+    for (const place of [0, 1, 2]) {
+      const drawn = below(3, random);
+      [order[place], order[drawn]] = [order[drawn]!, order[place]!];
+    }
+    return order;
+  };
+  assert.ok(orders(biased) > LIMIT); // the control
 });
 
 /** The sampled attribute, the phase, the hash function and the fake values of new devices. */

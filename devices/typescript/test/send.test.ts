@@ -39,6 +39,11 @@ function problem(status: number, headers: Record<string, string> = {}): Response
   return new Response(JSON.stringify({ title: `problem ${status}`, status }), { status, headers });
 }
 
+/** Requests or reports in the order of their keys: they are sent in random order. */
+function byKey<T extends { key: string | null }>(all: readonly T[]): T[] {
+  return [...all].sort((left, right) => (left.key! < right.key! ? -1 : 1));
+}
+
 async function deviceWith(reports: number): Promise<Device> {
   const device = await Device.open(await survey([{ k: 5, levels: [LONG] }]), new MemoryStore());
   for (let step = 0; step < reports; step++) await device.report("q0", 1, step);
@@ -52,8 +57,8 @@ test("an accepted report has its envelope, key, content type and token, and is s
   const outcome = await new Sender(device, target).attempt();
   assert.deepEqual(outcome, { accepted: 2, refused: 0, waiting: 0, retryAfterMs: 0, problems: [] });
   assert.deepEqual(
-    target.requests,
-    waiting.map(({ key, envelope }) => ({
+    byKey(target.requests),
+    byKey(waiting).map(({ key, envelope }) => ({
       url: "https://gateway.example/v1/reports",
       key,
       type: "application/vnd.ldpstream.envelope",
@@ -63,6 +68,21 @@ test("an accepted report has its envelope, key, content type and token, and is s
     })),
   );
   assert.deepEqual(await device.waiting(), []);
+});
+
+test("reports go in random order, also at the end of a page", async () => {
+  const device = await deviceWith(25);
+  const made = (await device.waiting()).map(({ key }) => key);
+  const keys = async (send: (sender: Sender) => unknown) => {
+    const target = gateway("");
+    await send(new Sender(device, target));
+    const sent = target.requests.map(({ key }) => key!);
+    assert.deepEqual([...sent].sort(), [...made].sort());
+    return sent;
+  };
+  const attempt = () => keys((sender) => sender.attempt());
+  const orders = [made, await attempt(), await attempt(), await keys((sender) => sender.lastAttempt())].map((order) => order.join());
+  assert.equal(new Set(orders).size, 4); // two equal ones: probability 4e-25
 });
 
 test("422: the report never counts, and is settled", async () => {
@@ -130,7 +150,7 @@ test("a last attempt outlives the page, has the same key, and settles if the pag
   assert.equal(lost.requests.length, 3);
   const target = gateway(202);
   new Sender(device, target).lastAttempt();
-  assert.deepEqual(target.requests, lost.requests);
+  assert.deepEqual(byKey(target.requests), byKey(lost.requests));
   assert.ok(target.requests.every(({ keepalive }) => keepalive));
   while (device.known().length) await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(await device.waiting(), []);
