@@ -163,3 +163,31 @@ test("values: texts, indices, integers and bins", async () => {
     for (const attribute of attributes) assert.throws(() => valueIndex(attribute, other as never), RangeError);
   }
 });
+
+test("values: a text may have very many digits", async () => {
+  const [asked] = (await survey([{ k: 10, domain: { size: 10, outside: "nearest" }, levels: [ONCE] }])).attributes;
+  const n = 1_000_000; // for so many digits, a pattern that tries every division of them would take hours
+  const many = (piece: string) => piece.repeat(n);
+  const cases: [string, string, number | null][] = [ // tests/surveys/test_survey.py has the same texts
+    ["digits and a letter", `${many("1")}x`, null],
+    ["digits, a point and a letter", `${many("1")}.${many("1")}x`, null],
+    ["exponent and a letter", `1e${many("1")}x`, null],
+    ["spaces and a letter", `${many(" ")}7${many(" ")}x`, null],
+    ["points", many("."), null],
+    ["fraction", `7.${many("5")}`, null],
+    ["zeros in front", `${many("0")}7`, 7],
+    ["zeros behind", `7.${many("0")}`, 7],
+    ["spaces", `${many(" ")}7${many(" ")}`, 7],
+    ["rounded up", `6.${many("9")}`, 7],
+    ["zeros and an exponent", `7${many("0")}e-${n}`, 7],
+    ["small and an exponent", `0.${many("0")}7e${n + 1}`, 7],
+    ["infinite", many("9"), 9],
+    ["minus infinite", `-${many("9")}`, 0],
+    ["infinite by the exponent", `7e${many("9")}`, 9],
+    ["zero by the exponent", `7e-${many("9")}`, 0],
+  ];
+  for (const [what, text, index] of cases) {
+    if (index !== null) assert.equal(valueIndex(asked!, text), index, what);
+    else assert.throws(() => valueIndex(asked!, text), (error: Error) => error instanceof RangeError && error.message.length < 100, what);
+  }
+});
