@@ -7,6 +7,7 @@ import random
 import re
 import secrets
 import shutil
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -22,14 +23,17 @@ import pytest
 from ldpstream.device import Device, Sender, Waiting
 from ldpstream.producers.device import sender
 from ldpstream.rehearse import rehearse
+from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, load_survey, open_envelope
+from tests.services.rig import free_ports, wait_until
 
 from .gateway_rig import Served
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "device.md").read_text()
 (FIRST,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", TEXT.split("## A first report")[1].split("```python")[0])
 LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()
 PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
 URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
@@ -204,3 +208,24 @@ def test_the_first_program_without_the_devices_key_counts_twice(tmp_path: Path, 
     post = Sender._post
     monkeypatch.setattr(Sender, "_post", lambda self, report: post(self, replace(report, key=secrets.token_urlsafe(16))))
     assert appended_by_two_runs(FIRST, tmp_path, monkeypatch) == 2
+
+
+def test_the_first_program_reports_to_the_service_of_its_guide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, serve = ([sys.executable, "-m", "ldpstream", *command.split()] for command in COMMANDS)
+    gateway, page = (str(port) for port in free_ports(2))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "surveys" / "samples", "surveys/samples")
+    long = [word.replace("60", "86400") for word in make]  # with shorter steps a slow machine would be late
+    assert children.start(long).wait() == 0
+    ports = {"LDPSTREAM_GATEWAY_PORT": gateway, "LDPSTREAM_PAGE_PORT": page}
+    with Path("said").open("wb") as said:
+        service = children.start(serve, env=ports, stdout=said, stderr=said)
+    try:
+        wait_until(lambda: b'"serving"' in Path("said").read_bytes(), lambda: Path("said").read_text())
+        exec(FIRST.replace("8081", gateway), {})  # our own documentation
+        assert capsys.readouterr().out.strip() in TEXT
+    finally:
+        service.kill()
+        service.wait()
