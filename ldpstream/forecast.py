@@ -25,6 +25,7 @@ from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
+from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
 INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: a 95 % interval; found in 9 of 10 cases
@@ -70,6 +71,24 @@ class Forecast(Struct, frozen=True, kw_only=True):
     reports: float
     spans: dict[str, Precision]
     least_jump: float
+
+
+class PeopleDocument(Struct, frozen=True, kw_only=True):
+    """The document of `check --people --json`; `docs/people.schema.json` is its schema.
+
+    Attributes:
+        people: number of people of the whole survey.
+        width: the wished half-width of a 95 % interval.
+        forecast: accuracy, by attribute and level.
+        reader: what a reader of the published histograms learns, by attribute and level.
+    """
+
+    survey: str
+    fingerprint: str
+    people: int
+    width: float
+    forecast: list[Forecast]
+    reader: list[Reader]
 
 
 def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast]:

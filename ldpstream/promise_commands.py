@@ -13,9 +13,12 @@ from ldpstream.check_document import check_document
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import cohort_line, promise
+from ldpstream.reader import legend, reader_line, reader_table, readers
 from ldpstream.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, tell
+
+READERS = "\nReaders of the published histograms, who see no single report (`ldpstream ledger --people` has the conditions):"
 
 app = typer.Typer()
 
@@ -23,13 +26,15 @@ app = typer.Typer()
 @app.command()
 def check(
     survey_file: SurveyFile,
-    people: Annotated[int | None, typer.Option(min=1, help="print only the accuracy that so many people give")] = None,
+    people: Annotated[
+        int | None, typer.Option(min=1, help="print only what so many people give: accuracy, and privacy from readers")
+    ] = None,
     width: Annotated[
         float | None, typer.Option(help="with --people: wished half of a 95 % interval, as a share", show_default="0.01")
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Validate a survey, and print its promise to a participant in plain words, or the accuracy with so many people."""
+    """Validate a survey, and print its promise to a participant in plain words, or what so many people give."""
     survey = load_survey(survey_file)
     if people is not None:
         _print_forecast(survey, people, width, json)
@@ -43,7 +48,7 @@ def check(
 
 def _print_forecast(survey: Survey, people: int, width: float | None, json: Path | None) -> None:
     from ldpstream import forecast_tables
-    from ldpstream.forecast import WIDTH, forecast
+    from ldpstream.forecast import WIDTH, PeopleDocument, forecast
 
     wished = WIDTH if width is None else width
     try:
@@ -55,8 +60,15 @@ def _print_forecast(survey: Survey, people: int, width: float | None, json: Path
     console.print(forecast_tables.forecast_table(survey, rows, wished))
     for line in forecast_tables.LEGEND:
         console.print(line, markup=False, highlight=False)
+    console.print(READERS)
+    learnt = readers(survey, people)
+    for row in learnt:
+        console.print(reader_line(row), markup=False, highlight=False)
     fingerprint = survey.fingerprint.hex()
-    write_json(json, {"survey": survey.name, "fingerprint": fingerprint, "people": people, "width": wished, "forecast": rows})
+    document = PeopleDocument(
+        survey=survey.name, fingerprint=fingerprint, people=people, width=wished, forecast=rows, reader=learnt
+    )  # fmt: skip
+    write_json(json, document)
 
 
 @app.command()
@@ -77,13 +89,16 @@ def ledger(
     budget: Annotated[
         float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")
     ] = None,
+    people: Annotated[
+        int | None, typer.Option(min=1, help="also print what a reader of the histograms of so many people learns")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
     survey = load_survey(survey_file)
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget must be given together")
-    rows, solved = tables.ledger_rows(survey), []
+    rows, solved, learnt = tables.ledger_rows(survey), [], []
     for table in tables.ledger_tables(rows):
         console.print(table)
     console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
@@ -101,9 +116,17 @@ def ledger(
         except ValueError as error:
             fail(str(error))
         console.print(tables.solved_table(survey, horizon, budget, solved))
+    if people is not None:
+        try:
+            learnt = readers(survey, people)
+        except ValueError as error:
+            fail(str(error))
+        console.print(reader_table(people, learnt))
+        for line in legend(survey):
+            console.print(line, markup=False, highlight=False)
     if plot is not None:
         draw_ledger(survey, plot)
-    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved})
+    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved, "reader": learnt})
 
 
 @app.command(name="rehearse")

@@ -159,6 +159,10 @@ class _Symbols(Mechanism):
     def ratios(self) -> SymbolRatios:
         return SymbolRatios(self.k, self.rounds())
 
+    @property
+    def blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf if self.memoized else self.eps_1, 1 / self.k, 0.0)
+
     def equal_chances(self) -> tuple[float, float]:
         _, _, p2, q2 = self.rounds()
         return p2**2 + (self.k - 1) * q2**2, self.p**2 + (self.k - 1) * self.q**2

@@ -200,6 +200,11 @@ class Hashing(Mechanism):
     def ratios(self) -> Ratios:
         return self.symbols.ratios()
 
+    @property
+    def blanket(self) -> ledger.Blanket:
+        eps = self.eps_inf if self.memoized else self.eps_1
+        return ledger.Blanket(eps, 1 / self.g, 1 / self.g**2)  # one function in g maps two values to one symbol
+
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
 

@@ -112,6 +112,33 @@ class PrivacyClaims(ABC):
             found = min(found, m.guess_any_values(int(t)))
         return Chance(found, exact=False)
 
+    @property
+    def blanket(self) -> ledger.Blanket | None:
+        """What the reports of all values have in common, or the memos of all values; None if it is unknown."""
+        return None
+
+    def reader(self, t: float, n: int, delta: float) -> tuple[float, Chance]:
+        """Loss in nats up to `delta`, and chance of a right guess, for a reader of count tables who sees no single report.
+
+        One-time mechanisms: t tables with one report of the person each, any values (`ledger.shuffled`). Each table, and each
+        difference of two published tables, has at least n reports or none of the person's step. Longitudinal mechanisms: any
+        number of tables, if the person and n - 1 others report at the same steps, each from one memo. Then the tables are a
+        function of n memos without owners. With fake data: for a reader who knows which reports are true.
+
+        Both are upper bounds, at most those of an observer of all single reports.
+
+        Args:
+            t: number of reports, at least 1.
+            n: number of reports in a table, or of memos, the person's included; none of them forged.
+            delta: in (0, 1).
+        """
+        eps, chance = (self.eps_inf, self.guess(math.inf)) if self.memoized else (self.eps_t(int(t)), self.guess(t))
+        blanket = self.device.blanket
+        found = blanket and ledger.reader_loss(blanket, n, 1 if self.memoized else int(t), delta)
+        if not found:
+            return eps, Chance(chance, exact=False)
+        return min(eps, found.eps(delta)), Chance(min(chance, found.guess(self.k)), exact=False)
+
     def largest_chance(self, t: float = 1) -> Chance:
         """Largest posterior probability of a value that never changes, for any one person, from t reports.
 

@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
+from ldpstream.mechanisms.ledger import Blanket
 from ldpstream.mechanisms.location import ChannelMechanism, distribution
 from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.table import CountTable
@@ -195,6 +196,10 @@ class SquareWave(ChannelMechanism):
         from ldpstream.mechanisms.fit_tests import classes  # slow to load; only estimates need it
 
         return {"classes": classes(table, self.width, self.far, self.near)} if self.width > 1 else {}
+
+    @property
+    def blanket(self) -> Blanket:
+        return Blanket(self.eps_1, self.width / self.cells, max(0, self.width - self.k + 1) / self.cells)
 
     def ratios(self) -> GainRatios:
         return GainRatios(self.near / self.far)

@@ -18,6 +18,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilo
 from ldpstream.mechanisms.bits import padding_mask, row_bytes
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.ledger import Blanket
 from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.unary import Bits
 
@@ -119,6 +120,11 @@ class SubsetSelection(Bits, OneTime):
         k, omega, p = self.k, self.omega, self.p
         without = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / ((k - 1) * max(k - 2, 1))
         return p * (omega - 1) / (k - 1), without
+
+    @property
+    def blanket(self) -> Blanket:
+        k, omega = self.k, self.omega
+        return Blanket(self.eps_1, omega / k, omega * (omega - 1) / (k * (k - 1)))
 
     def ratios(self) -> GainRatios:
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))

@@ -242,6 +242,11 @@ class _IndependentBits(Bits):
     def ratios(self) -> BitRatios:
         return BitRatios(self.rounds())
 
+    @property
+    def blanket(self) -> ledger.Blanket:
+        memo_q, q = self.rounds()[1::2]
+        return ledger.Blanket(self.eps_inf, memo_q, memo_q**2) if self.memoized else ledger.Blanket(self.eps_1, q, q**2)
+
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         """One-hot rows with the round applied to every bit."""
         checked = user_values(values, self.k)

@@ -7,8 +7,9 @@ from ldpstream.mechanisms.ledger.sequence_grr import eps_sequence_grr
 from ldpstream.mechanisms.ledger.sequence_hashed import eps_sequence_hashed
 from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss
 from ldpstream.mechanisms.ledger.sequence_unary import eps_sequence_unary
+from ldpstream.mechanisms.ledger.shuffled import Blanket, reader_loss
 
 __all__ = [
-    "SequenceLoss", "UnaryRounds", "eps_sequence_grr", "eps_sequence_hashed", "eps_sequence_unary",
-    "eps_t_grr", "eps_t_one_time", "eps_t_unary",
+    "Blanket", "SequenceLoss", "UnaryRounds", "eps_sequence_grr", "eps_sequence_hashed", "eps_sequence_unary",
+    "eps_t_grr", "eps_t_one_time", "eps_t_unary", "reader_loss",
 ]  # fmt: skip

@@ -1,17 +1,28 @@
-"""Writes the schema of `ldpstream check --json`: `python -m tests.docs.check_schema` renews `docs/check.schema.json`."""
+"""Writes the schemas of `check --json`: `python -m tests.docs.check_schema` renews them.
+
+`docs/check.schema.json` is for the promise, `docs/people.schema.json` for `check --people`.
+"""
 
 from pathlib import Path
 
 from ldpstream.check_document import CheckedSurvey
+from ldpstream.forecast import PeopleDocument
 from tests.docs.estimates_schema import schema_of
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "check.schema.json"
+DOCS = Path(__file__).parents[2] / "docs"
+SCHEMA, PEOPLE_SCHEMA = DOCS / "check.schema.json", DOCS / "people.schema.json"
 
 
 def check_schema() -> str:
-    """The JSON Schema of the document."""
+    """The JSON Schema of the promise."""
     return schema_of(CheckedSurvey)
+
+
+def people_schema() -> str:
+    """The JSON Schema of what so many people give."""
+    return schema_of(PeopleDocument)
 
 
 if __name__ == "__main__":
     SCHEMA.write_text(check_schema(), encoding="utf-8")
+    PEOPLE_SCHEMA.write_text(people_schema(), encoding="utf-8")

@@ -1,0 +1,126 @@
+"""What a reader of the published histograms learns, who sees no single report: `ledger --people` and `check --people`.
+
+The losses are bounds by `PrivacyClaims.reader`: every histogram is a function of sums of many reports.
+"""
+
+import math
+
+from msgspec import Struct
+from rich.table import Table
+
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import MAX_COUNT, integer
+from ldpstream.mechanisms.guessing import percent, percent_up
+from ldpstream.promise import nats
+from ldpstream.surveys import Survey
+
+DELTA = 1e-6
+LEGEND = (
+    "A reader sees published histograms and their differences, but no single report. Operators see more.",
+    "all: for whoever sees all these reports, and for any crowd. Loss: in nats. Guess: chance of a right guess.",
+    f"reader: an upper bound. The chance of any set of histograms changes by at most a factor e^loss, plus {DELTA:f}.",
+    "crowd: the bound needs so many honest reports in each step's table, and in each difference of two published tables.",
+    "The crowd here: the people divide evenly among attributes, levels, cohorts and steps.",
+    "reports: of a device in all; in a year, if the survey and the device never stop.",
+)
+LEGEND_MEMOS = (
+    "one memo: any number of reports of a value that never changes. The crowd is so many people in the same tables throughout.",
+    "The bound ends when the person or the crowd changes a value, misses different steps, or draws new memos.",
+)
+LEGEND_SPL = "The losses of a device's attributes add up."
+
+
+class Reader(Struct, frozen=True, kw_only=True):
+    """What a reader of the histograms learns about a person, for an attribute and a level.
+
+    Attributes:
+        reports: number of fresh reports of the person in all, or in a year if the level has no end. None for a memoized level:
+            any number of reports of one value that never changes.
+        crowd: n, the number of honest reports that each table, and each difference of two published tables, has at least if it
+            has one of the person. For a memoized level, the number of people who are in the same tables throughout and keep
+            their memos. Both include the person.
+        delta: δ of `eps_reader`: the chance of any set of histograms changes by at most a factor e^eps_reader, plus δ.
+        eps_all: loss of these reports in nats, for whoever sees them.
+        guess_all, guess_all_exact: chance of a right guess for whoever sees them; false for an upper bound.
+        eps_reader, guess_reader: upper bounds for a reader of the histograms alone.
+    """
+
+    attribute: str
+    level: str
+    reports: int | None
+    crowd: int
+    delta: float
+    eps_all: float
+    guess_all: float
+    guess_all_exact: bool
+    eps_reader: float
+    guess_reader: float
+
+
+def readers(survey: Survey, people: int) -> list[Reader]:
+    """Returns a row for every attribute and level.
+
+    Args:
+        people: number of people of the whole survey, at least 1.
+
+    Raises:
+        ValueError: if it is out of range.
+    """
+    integer("people", people, 1, MAX_COUNT)
+    parts = survey.n_cohorts * (len(survey.attributes) if survey.collection == "smp" else 1)
+    return [
+        _level(survey, attribute.name, level.name, m, people // (parts * len(attribute.levels) * m.every_steps))
+        for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True)
+        for level, m in zip(attribute.levels, mechanisms, strict=True)
+    ]
+
+
+def _level(survey: Survey, attribute: str, level: str, m: Mechanism, crowd: int) -> Reader:
+    last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
+    t = math.inf if m.memoized else m.reports_in(last)
+    eps_all, guess_all, crowd = m.eps_inf if m.memoized else m.eps_t(int(t)), m.guess(t), max(crowd, 1)
+    eps, guess = m.reader(t, crowd, DELTA)
+    return Reader(
+        attribute=attribute, level=level, reports=None if m.memoized else int(t), crowd=crowd, delta=DELTA,
+        eps_all=eps_all, guess_all=float(guess_all), guess_all_exact=guess_all.exact, eps_reader=eps, guess_reader=float(guess),
+    )  # fmt: skip
+
+
+def loss_up(loss: float) -> str:
+    """Formats an upper bound with three digits, rounded up; at least 0.0001."""
+    loss = max(loss, 1e-4)
+    digits = 2 - math.floor(math.log10(loss))
+    return f"{math.ceil(round(loss * 10**digits, 5)) / 10**digits:.3g}"
+
+
+def legend(survey: Survey) -> list[str]:
+    """Returns what the columns mean, and under which conditions the bounds hold."""
+    memos = any(m.memoized for levels in survey.mechanisms for m in levels)
+    return [*LEGEND, *(LEGEND_MEMOS if memos else ()), *([LEGEND_SPL] if survey.share > 1 else [])]
+
+
+def reader_line(row: Reader) -> str:
+    """Returns a row as a sentence."""
+    memo = row.reports is None
+    seen = "any number of reports of an unchanged value" if memo else f"{row.reports:,} report{'' if row.reports == 1 else 's'}"
+    crowd = f"{row.crowd:,} people are always in the same tables" if memo else f"each table has {row.crowd:,} honest reports"
+    return (
+        f"{row.attribute}, {row.level}: {seen} lose at most {nats(row.eps_all)} to whoever sees them. A reader learns at "
+        f"most {loss_up(row.eps_reader)} nats (right guess: at most {percent_up(row.guess_reader)}), if {crowd}."
+    )
+
+
+def reader_table(people: int, rows: list[Reader]) -> Table:
+    """Table with one row for every attribute and level."""
+    table = Table(title=f"Readers of the published histograms only, {people:,} people", title_justify="left")
+    table.add_column("attribute, level")
+    for column in ("reports", "crowd", "loss,\nall", "loss,\nreader", "guess,\nall", "guess,\nreader"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        reports = "one memo" if row.reports is None else f"{row.reports:,}"
+        known = percent(row.guess_all) if row.guess_all_exact else f"≤ {percent_up(row.guess_all)}"
+        table.add_row(
+            f"{row.attribute}, {row.level}", reports, f"{row.crowd:,}", f"{row.eps_all:.4g}", f"≤ {loss_up(row.eps_reader)}",
+            known, f"≤ {percent_up(row.guess_reader)}",
+        )  # fmt: skip
+    return table

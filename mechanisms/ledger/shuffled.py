@@ -1,0 +1,262 @@
+"""Privacy loss for a reader of published tables, who sees sums of many reports: amplification by shuffling.
+
+A count table of n reports is a function of the n reports without senders or order. Let R be the randomizer of a report and E =
+e^ε its loss. For every mechanism here, the largest part B that all values have in common (the privacy blanket) satisfies
+
+    R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
+
+A report hits v if its symbol, bit, set or wave supports v. Two values are hit together with probability π₁₁. Let V be 0 with
+probability 1-γ, else W = 1 - x + (E-1) (i - x j), where i and j say whether a report drawn from B hits v and v'. For any values
+of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019, Lemma 5.3),
+
+    δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
+
+The published "variation-ratio" pair is smaller and no bound: it lets the true reports of others hide the victim's rest.
+
+`table_delta` computes the right side, rounded up. It rounds V to a lattice at random without a change of its mean, which can
+only increase the mean of the convex function (·)₊. It tilts V by e^{λV}, so tiny results keep their digits. Mass outside the
+lattice's window only adds to the sum; a Chernoff bound covers the positive part. A bound of the transform's rounding is added.
+
+`reader_loss` composes tables. Reports of a one-time mechanism are drawn afresh, so the tables are independent given all values.
+δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
+its bounds at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
+laws whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of the laws of all
+tables bounds the tables together (Zhu, Dong and Wang 2022).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+
+CELLS = 2**12, 2**14  # fewest and most cells of the lattice of a table's sum
+WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
+SPREAD = 10.0  # the lattice reaches so many standard deviations to either side
+POINTS = 64  # of the curve δ(ε) of one table
+TAIL = 1e-3  # share of δ that the part beyond the last point may take
+ROUNDING = 1e-14  # of a table's curve; the slopes' errors are larger, but cancel when the curve is their integral
+MOST_EPS = 50.0  # for a larger loss of a report, a table is no use
+MOST_REPORTS = 10**8  # more reports of a table reveal less, so this number is a bound for them
+UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Blanket:
+    """What the reports of all values have in common.
+
+    Attributes:
+        eps: ε, the loss of a report, in nats.
+        hit: π, probability that a report drawn from the common part hits a value.
+        both: π₁₁, the smallest probability that it hits both of two values. A smaller one makes the loss larger, since
+            (·)₊ is convex and i - x j is more spread out.
+    """
+
+    eps: float
+    hit: float
+    both: float
+
+    @property
+    def share(self) -> float:
+        """γ, the probability with which a report comes from the common part."""
+        return 1 / (1 + math.expm1(self.eps) * self.hit)
+
+    def atoms(self, eps: float) -> tuple[FloatArray, FloatArray]:
+        """The values of V for x = e^eps, and their probabilities."""
+        one, share, gain = self.hit - self.both, self.share, math.expm1(self.eps)
+        hits = np.array([0.0, gain, -math.exp(eps) * gain, -math.expm1(eps) * gain])
+        chances = share * np.array([1 - 2 * self.hit + self.both, one, one, self.both])
+        return np.append(0.0, hits - math.expm1(eps)), np.append(1 - share, np.maximum(chances, 0))
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The sum of n independent numbers with these values and probabilities."""
+
+    values: FloatArray
+    chances: FloatArray
+    n: int
+
+    def log_mean(self, tilt: float) -> float:
+        """ln E[e^{tilt · sum}]."""
+        exponents = tilt * self.values
+        top = float(exponents.max())
+        return self.n * (top + math.log(float(self.chances @ np.exp(exponents - top))))
+
+    def tilted(self, tilt: float) -> FloatArray:
+        """The probabilities of one number, proportional to e^{tilt · value}."""
+        exponents = tilt * self.values
+        weights = self.chances * np.exp(exponents - exponents.max())
+        return np.asarray(weights / weights.sum())
+
+    def centre(self) -> float:
+        """The tilt of mean 0, at least 0. The mean without tilt must not be positive, the largest value must be."""
+        high = 1 / float(self.values.max())
+        while self.tilted(high) @ self.values < 0:
+            high *= 2
+        low = 0.0
+        for _ in range(50):
+            tilt = (low + high) / 2
+            low, high = (tilt, high) if self.tilted(tilt) @ self.values < 0 else (low, tilt)
+        return low
+
+
+def _power(places: IntArray, chances: FloatArray, n: int, size: int) -> tuple[FloatArray, float]:
+    """The law of a sum of n numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
+
+    Each result of a transform has an error of at most 64 units in the last place of the sum of its input's sizes. The n-th
+    power has n times as many, relative to its size. By Parseval's identity, the errors of all places add up as below.
+    """
+    law = np.zeros(size)
+    np.add.at(law, places % size, chances)
+    spectrum = np.fft.rfft(law)
+    spectrum[spectrum == 0] = SMALL
+    found = np.maximum(np.fft.irfft(np.exp(n * np.log(spectrum)), size), 0)
+    return found, 64 * UNIT * (n * math.sqrt(size) + size) * float(np.linalg.norm(found))
+
+
+def table_delta(blanket: Blanket, n: int, eps: float) -> float:
+    """Upper bound of δ(eps) for a table of n reports, for eps in [0, `blanket.eps`].
+
+    >>> grr = Blanket(1.0, 1 / 4, 0.0)  # GRR on 4 values
+    >>> [f"{table_delta(grr, n, 0.5):.4f}" for n in (1, 4, 100)]
+    ['0.1871', '0.0504', '0.0000']
+    """
+    gain = math.expm1(blanket.eps)
+    local = blanket.share * ((blanket.hit - blanket.both) * (gain - math.expm1(eps)) + 8 * UNIT * gain)
+    if n == 1 or eps >= blanket.eps:
+        return max(local, 0.0)
+    values, chances = blanket.atoms(eps)
+    tilt = _Law(values, chances, n).centre()
+    law = _Law(values, chances, n).tilted(tilt)
+    deviation, cells = math.sqrt(n * float(law @ values**2)), CELLS[0]
+    while True:
+        unit = 2 * SPREAD * deviation / cells
+        places = np.floor(values / unit)
+        above = np.minimum(values / unit - places + 1e-12 * (1 + np.abs(places)), 1)  # rounds the mean up
+        if n * float(law @ (above * (1 - above))) * unit**2 < WIDER * deviation**2 or cells == CELLS[1]:
+            break
+        cells *= 2
+    lattice = _Law(np.append(places, places + 1) * unit, np.append(chances * (1 - above), chances * above), n)
+    found, error = _power(np.append(places, places + 1).astype(np.int64), lattice.tilted(tilt), n, cells)
+    ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
+    sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
+    sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
+    total = math.exp(lattice.log_mean(tilt)) * sums
+    steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]
+    # beyond the reach T: z <= T e^{s (z-T)} for z >= T >= 1/s
+    total += reach * math.exp(min(700.0, *(lattice.log_mean(s) - s * reach for s in steep)))
+    return min(local, total * (1 + 1e-9 + 64 * n * UNIT) / n)
+
+
+@dataclass(frozen=True)
+class ReaderLoss:
+    """A bound of what a reader of tables learns.
+
+    Attributes:
+        losses: (m,) possible privacy losses in nats, ascending.
+        chances: (m,) their probabilities.
+        infinite: probability of a larger loss.
+    """
+
+    losses: FloatArray
+    chances: FloatArray
+    infinite: float
+
+    def delta(self, eps: float) -> float:
+        """The largest Pr[S | values] - e^eps Pr[S | other values] of any set S of tables, or more."""
+        return self.infinite + float(self.chances @ -np.expm1(np.minimum(eps - self.losses, 0)))
+
+    def eps(self, delta: float) -> float:
+        """The loss in nats, up to a probability of delta."""
+        low, high = 0.0, max(float(self.losses[-1]), 0.0)
+        if self.delta(high) > delta:
+            return math.inf
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+    def guess(self, k: int) -> float:
+        """Bound of the chance of a right guess of one of k equally likely values.
+
+        The sets A_v of tables for which v is guessed are disjoint. Pr[A_v | v] <= x Pr[A_v | v'] + δ for all v ≠ v' adds up to
+        at most (x + (k-1) δ) / (x + k-1) on average.
+        """
+        found = 1.0
+        for eps in np.linspace(0, max(float(self.losses[-1]), 0.0), 400).tolist():
+            odds = math.exp(min(eps, 700))
+            found = min(found, (odds + (k - 1) * self.delta(eps)) / (odds + k - 1))
+        return min(found + 1e-9, 1.0)
+
+
+@lru_cache(maxsize=256)
+def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLoss | None:
+    """Bound of what `tables` tables of at least n reports reveal, for `ReaderLoss.eps(delta)`; None if it is no use.
+
+    Args:
+        blanket: of the reports, or of the memos if all tables come from the same memos: then `tables` is 1.
+        n: fewest reports of a table, the person's included.
+        tables: number of tables with a fresh report of the person.
+        delta: the probability for which the points are chosen; the result is a bound for every other one, too.
+    """
+    if blanket.eps > MOST_EPS:
+        return None
+    n = min(n, MOST_REPORTS)
+    last = max(_last_point(blanket, n, TAIL * delta / tables), 1e-9)
+    grid = np.arange(POINTS + 1, dtype=np.float64) * (last / POINTS)
+    over = np.array([table_delta(blanket, n, eps) for eps in grid.tolist()])
+    places, chances = _laws(grid, over)
+    unit, size = last / POINTS, 2
+    mean, deviation = float(chances @ places), math.sqrt(float(chances @ places.astype(float) ** 2))
+    while size < min(2 * SPREAD * deviation * math.sqrt(tables) + 4 * POINTS, 2 * POINTS * tables + 2):
+        size *= 2
+    found, error = _power(places, chances, tables, size)
+    first = max(round(tables * mean) - size // 2, -POINTS * tables)
+    inside = np.arange(first, first + size)
+    losses = np.asarray(inside * unit, np.float64)
+    infinite = -math.expm1(tables * math.log1p(-float(over[-1]))) + error + tables * ROUNDING
+    law = _Law(places.astype(float), chances, tables)
+    for edge in (first - 1, first + size):
+        sign = -1 if edge < first else 1
+        if abs(edge) <= POINTS * tables:
+            steep = [c / (deviation * math.sqrt(tables)) for c in (2, 4, 8, 12)]
+            infinite += math.exp(min(0.0, *(law.log_mean(sign * s) - sign * s * edge for s in steep)))
+    return ReaderLoss(losses, found[inside % size], infinite)
+
+
+def _last_point(blanket: Blanket, n: int, delta: float) -> float:
+    """The loss of a table beyond which δ is below `delta`, roughly, by Chernoff's bound; at most the loss of a report."""
+    low, high = 0.0, blanket.eps
+    for _ in range(30):
+        middle = (low + high) / 2
+        law = _Law(*blanket.atoms(middle), n)
+        tilt = law.centre() if law.values.max() > 0 else 0.0
+        small = tilt > 0 and law.log_mean(tilt) - math.log(math.e * tilt * n) < math.log(delta)
+        low, high = (low, middle) if small else (middle, high)
+    return high
+
+
+def _laws(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Places on the grid, and the probabilities of these losses, for the pair of laws whose curve is the points' convex hull.
+
+    The curve h falls from h(0) = 1 as x = e^ε grows. We store h - (1-x)₊, which is x h(1/x) for x < 1. The pair has a loss ln x
+    with probability x times the change of the slope of h at x.
+    """
+    x = np.exp(np.concatenate([-grid[:0:-1], grid]))
+    above = np.concatenate([(over * np.exp(-grid))[:0:-1], over])
+    x, above = np.append(0.0, x), np.append(0.0, above)
+    curve = above + np.maximum(1 - x, 0)
+    hull: list[int] = []
+    for i in range(x.size):
+        while len(hull) > 1:
+            a, b = hull[-2:]
+            if (curve[b] - curve[a]) * (x[i] - x[b]) < (curve[i] - curve[b]) * (x[b] - x[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    kept, middle = np.array(hull), grid.size  # x = 1
+    slopes = (np.diff(above[kept]) + np.diff(np.maximum(1 - x[kept], 0))) / np.diff(x[kept])
+    return kept[1:] - middle, np.maximum(np.diff(np.append(slopes, 0.0)), 0) * x[kept[1:]]

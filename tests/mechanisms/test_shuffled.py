@@ -1,0 +1,296 @@
+"""The loss for a reader of tables: its bounds against every possible table of a few reports, and the sizes for many reports."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+
+import numpy as np
+import pytest
+
+from ldpstream.mechanisms import Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.grr import LongitudinalGRR
+from ldpstream.mechanisms.ledger.shuffled import Blanket, ReaderLoss, reader_loss, table_delta
+from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+
+Law = Mapping[Hashable, float]
+LOSSES = (0.0, 0.05, 0.2, 0.5, 1.0)
+ONE_TIME = [
+    *((mechanism("GRR", k, eps=eps), n) for k, n in ((2, 5), (3, 5), (4, 4)) for eps in (0.5, 1.0, 2.0)),
+    *((mechanism(name, k, eps=eps), n) for name in ("SUE", "OUE", "THE") for k, n in ((2, 4), (3, 3)) for eps in (1.0, 2.0)),
+    *((mechanism("BLH", k, eps=eps), 3) for k in (2, 3, 4) for eps in (1.0, 2.0)),
+    *((mechanism("OLH", k, eps=eps, g=3), 3) for k in (2, 3) for eps in (1.0, 2.0)),
+    *((mechanism("SS", k, eps=1.0, omega=omega), 3) for k, omega in ((3, 2), (4, 2), (5, 3))),
+    *((mechanism("SW", 4, eps=1.0, width=width), 3) for width in (1, 2, 3, 4)),
+]  # fmt: skip
+
+
+def table_law(channels: Iterable[FloatArray]) -> Law:
+    """Law of the numbers of reports with each output; each report has the probabilities of one row."""
+    law: dict[tuple[int, ...], float] = {}
+    for row in channels:
+        law = law or {(0,) * row.size: 1.0}
+        after: Counter[tuple[int, ...]] = Counter()
+        for counts, chance in law.items():
+            for output in np.flatnonzero(row).tolist():
+                after[(*counts[:output], counts[output] + 1, *counts[output + 1 :])] += chance * float(row[output])  # type: ignore[assignment]
+        law = dict(after)
+    return dict(law.items())
+
+
+def delta(p: Law, q: Law, eps: float) -> float:
+    return sum(max(p.get(x, 0.0) - math.exp(eps) * q.get(x, 0.0), 0.0) for x in p)
+
+
+def exact(channel: FloatArray, n: int, losses: Iterable[float] = LOSSES) -> list[float]:
+    """The largest δ of a table of n reports, over all values of a person and of the others."""
+    k, found = len(channel), [0.0 for _ in losses]
+    for others in itertools.combinations_with_replacement(range(k), n - 1):
+        laws = [table_law(channel[[v, *others]]) for v in range(k)]
+        for p, q in itertools.permutations(laws, 2):
+            found = [max(old, delta(p, q, eps)) for old, eps in zip(found, losses, strict=True)]
+    return found
+
+
+def bounds(blanket: Blanket, n: int) -> list[float]:
+    return [table_delta(blanket, n, eps) for eps in LOSSES]
+
+
+def blanket_of(m: Mechanism) -> Blanket:
+    assert m.blanket is not None
+    return m.blanket
+
+
+@pytest.mark.parametrize(("m", "n"), ONE_TIME, ids=lambda x: str(x))
+def test_no_table_of_a_few_reports_exceeds_the_bound(m: Mechanism, n: int) -> None:
+    pairs = zip(exact(m.channel(), n), bounds(blanket_of(m), n), strict=True)
+    assert all(found <= bound + 1e-15 for found, bound in pairs)
+    alone = [math.fsum(np.maximum(m.channel()[0] - math.exp(eps) * m.channel()[-1], 0)) for eps in LOSSES]
+    assert bounds(blanket_of(m), 1) == pytest.approx(alone, abs=1e-12)  # one report: nothing hides it
+
+
+def variation_ratio(n: int, k: int, eps_1: float, eps: float) -> float:
+    """The published three-outcome pair for GRR: the trap. Others hit v or v' with probability q each, and rests hide rests."""
+    q = 1 / (math.exp(eps_1) + k - 1)
+    p = math.exp(eps_1) * q
+    others, rest = np.array([q, q, 1 - 2 * q]), 1 - p - q
+    of_v, of_other = ([row, *[others] * (n - 1)] for row in (np.array([p, q, rest]), np.array([q, p, rest])))
+    return delta(table_law(of_v), table_law(of_other), eps)
+
+
+def test_the_published_pair_is_no_bound() -> None:
+    """The control of the test above: the same comparison fails for the pair."""
+    m = mechanism("GRR", 4, eps=1.0)
+    (found,) = exact(m.channel(), 4, [0.5])
+    pair = variation_ratio(4, 4, 1.0, 0.5)
+    assert (round(found, 4), round(pair, 4)) == (0.0472, 0.04)
+    assert pair < found <= table_delta(blanket_of(m), 4, 0.5)
+
+
+@pytest.mark.parametrize("m", [m for m, _ in ONE_TIME], ids=str)
+def test_the_blanket_is_the_common_part_of_the_reports(m: Mechanism) -> None:
+    blanket, channel = blanket_of(m), m.channel()
+    if m.independent_bits:
+        hits = np.arange(channel.shape[1]) >> np.arange(m.k)[:, None] & 1 == 1
+    else:
+        hits = np.isclose(channel, channel.max())
+    common = np.where(hits, channel * math.exp(-blanket.eps), channel)
+    np.testing.assert_allclose(common, common[[0] * m.k], rtol=1e-12)
+    law = common[0] / common[0].sum()
+    assert common[0].sum() == pytest.approx(blanket.share)
+    assert hits @ law == pytest.approx(np.full(m.k, blanket.hit))
+    both = np.where(hits, law, 0) @ hits.T
+    assert both[~np.eye(m.k, dtype=bool)].min() == pytest.approx(blanket.both, abs=1e-15)
+
+
+def sums(blanket: Blanket, n: int, eps: float) -> float:
+    """E[(V₁ + … + V_n)₊] / n, term by term."""
+    x, gain, share, terms = math.exp(eps), math.expm1(blanket.eps), blanket.share, []
+    one, none = blanket.hit - blanket.both, 1 - 2 * blanket.hit + blanket.both
+    for m in range(1, n + 1):
+        of_m = math.comb(n, m) * share**m * (1 - share) ** (n - m)
+        for a, b in itertools.product(range(m + 1), repeat=2):
+            for c in range((m - a - b if blanket.both else 0) + 1 if a + b <= m else 0):
+                rest = m - a - b - c
+                ways = math.comb(m, a) * math.comb(m - a, b) * math.comb(m - a - b, c)
+                value = m * (1 - x) + gain * (a + c - x * (b + c))
+                terms.append(of_m * ways * one ** (a + b) * blanket.both**c * none**rest * max(value, 0))
+    return math.fsum(terms) / n
+
+
+@pytest.mark.parametrize(
+    ("blanket", "most"),
+    [
+        (Blanket(1.0, 1 / 4, 0.0), 40), (Blanket(2.0, 0.01, 0.0), 40), (Blanket(1.5, 0.3, 0.09), 15),
+        (Blanket(8.0, 0.3, 0.0), 25), (Blanket(4.6, 0.17, 0.03), 12), (Blanket(0.02, 0.005, 0.0), 25),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_bound_is_the_sum_rounded_up(blanket: Blanket, most: int) -> None:
+    for n, share in itertools.product((2, 7, most), (0.0, 0.01, 0.3, 0.9, 0.999)):
+        found, term_by_term = table_delta(blanket, n, share * blanket.eps), sums(blanket, n, share * blanket.eps)
+        assert term_by_term <= found <= term_by_term * 1.1 + 1e-9
+
+
+@pytest.mark.parametrize("both", [0.02, 0.05, 0.09])
+def test_a_smaller_chance_of_hitting_both_values_is_worse(both: float) -> None:
+    for n, eps in itertools.product((1, 5, 15), (0.0, 0.1, 0.5)):
+        assert sums(Blanket(1.5, 0.3, both), n, eps) < sums(Blanket(1.5, 0.3, both - 0.02), n, eps)
+
+
+@pytest.mark.parametrize(("k", "eps_1"), [(2, 1.0), (3, 0.5), (3, 2.0)])
+@pytest.mark.parametrize("tables", [2, 3])
+def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) -> None:
+    """All values of the others in each table, and a person whose values differ in each table."""
+    m, n = mechanism("GRR", k, eps=eps_1), 3
+    bound = reader_loss(blanket_of(m), n, tables, 1e-6)
+    assert bound is not None
+    crowds = list(itertools.combinations_with_replacement(range(k), n - 1))
+    laws = {others: [table_law(m.channel()[[v, *others]]) for v in (0, 1)] for others in crowds}
+    reached = []
+    for chosen in itertools.combinations_with_replacement(crowds, tables):
+        p, q = ([math.prod(chances) for chances in itertools.product(*(laws[o][v].values() for o in chosen))] for v in (0, 1))
+        for eps in (0.0, 0.1, 0.5, 1.0, 2.0):
+            found = math.fsum(np.maximum(np.array(p) - math.exp(eps) * np.array(q), 0))
+            assert found <= bound.delta(eps)
+            reached.append(found / bound.delta(eps))
+    assert max(reached) > 0.8
+    once = reader_loss(blanket_of(m), n, 1, 1e-6)
+    assert once is not None
+    assert found > once.delta(eps) or eps >= eps_1  # control: the bound of one table does not hold for several
+
+
+def two_tables(devices: Iterable[FloatArray]) -> Law:
+    """Law of two tables; a device has a matrix with the probabilities of its pairs of reports, one for each table."""
+    matrices, law = list(devices), Counter[Hashable]()
+    for pairs, chance in table_law([matrix.ravel() for matrix in matrices]).items():
+        grid = np.reshape(np.array(pairs), matrices[0].shape)
+        law[tuple(grid.sum(axis=1).tolist()), tuple(grid.sum(axis=0).tolist())] += chance  # type: ignore[assignment]
+    return law
+
+
+def largest(one: Iterable[FloatArray], other: Iterable[FloatArray], eps: float) -> float:
+    """The larger δ, of both directions, between the two tables of these devices and of those."""
+    p, q = two_tables(one), two_tables(other)
+    return max(delta(p, q, eps), delta(q, p, eps))
+
+
+def memos(m: LongitudinalGRR) -> tuple[FloatArray, FloatArray]:
+    """Probabilities of each memo for each value, and of each report for each memo; the last report means: none."""
+    first = np.full((m.k, m.k), m.q1) + np.eye(m.k) * (m.p1 - m.q1)
+    return first, np.append(np.full((m.k, m.k), m.q2) + np.eye(m.k) * (m.p2 - m.q2), np.zeros((m.k, 1)), axis=1)
+
+
+@pytest.mark.parametrize(("k", "n", "eps_inf", "eps_1"), [(2, 3, 2.0, 1.9), (2, 4, 1.0, 0.8), (3, 2, 2.0, 1.9)])
+def test_tables_of_unchanged_memos_lose_no_more_than_one_table_of_memos(k: int, n: int, eps_inf: float, eps_1: float) -> None:
+    m = mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1)
+    assert isinstance(m, LongitudinalGRR)
+    first, second = memos(m)
+    bound = bounds(blanket_of(m), n)
+    both = [np.einsum("m,ma,mb->ab", first[v], second, second) for v in range(k)]
+    for others in itertools.combinations_with_replacement(range(k), n - 1):
+        crowd = [both[v] for v in others]
+        assert all(
+            largest([both[0], *crowd], [both[1], *crowd], eps) <= found for eps, found in zip(LOSSES, bound, strict=True)
+        )
+    none = np.eye(k + 1)[k]
+    apart = [np.outer(first[0] @ second, none)] * (n - 1)  # control: the others miss the second step
+    exceeded = [largest([both[0], *apart], [both[1], *apart], eps) > found for eps, found in zip(LOSSES, bound, strict=True)]
+    assert any(exceeded)
+
+
+@pytest.mark.parametrize(("k", "n"), [(2, 6), (2, 12), (3, 4)])
+def test_a_second_memo_is_not_hidden_by_people_who_keep_theirs(k: int, n: int) -> None:
+    """The loss of two memos is above that of two fresh tables, since the difference of the tables shows the person's memos."""
+    m = mechanism("L-GRR", k, eps_inf=1.0, eps_1=0.99)
+    assert isinstance(m, LongitudinalGRR)
+    first, second = memos(m)
+    kept = np.einsum("m,ma,mb->ab", first[0], second, second)
+    crowd, bound = [kept] * (n - 1), reader_loss(blanket_of(m), n, 2, 1e-6)
+    assert bound is not None
+
+    def drawn(v: int, w: int) -> FloatArray:
+        """A person with value v, then w, and a memo of each."""
+        return np.outer(first[v] @ second, first[w] @ second)
+
+    assert largest([kept, *crowd], [drawn(0, 1), *crowd], 1.0) > 3 * bound.delta(1.0)  # a value that changes
+    assert largest([drawn(0, 1), *crowd], [drawn(1, 0), *crowd], 1.0) > 2 * bound.delta(1.0)  # changes at the same time
+    assert largest([drawn(0, 0), *crowd], [drawn(1, 1), *crowd], 1.0) > bound.delta(1.0)  # storage that was deleted
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_tables_of_answers_with_fake_data_lose_no_more_than_true_answers(n: int) -> None:
+    """RS+FD with two attributes of two values: the two tables, of persons who differ in both values."""
+    m = mechanism("GRR", 2, eps=1.5).with_fake_data(2)
+    true, fake, bound = m.device.channel(), np.full(2, 1 / 2), bounds(blanket_of(m.device), n)
+    answers = {(v, w): (np.outer(true[v], fake) + np.outer(fake, true[w])) / 2 for v in (0, 1) for w in (0, 1)}
+    for others in itertools.combinations_with_replacement(answers.values(), n - 1):
+        for eps, found in zip(LOSSES, bound, strict=True):
+            assert largest([answers[0, 0], *others], [answers[1, 1], *others], eps) <= found + 1e-15
+
+
+def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
+    for name, once in (("L-GRR", "GRR"), ("L-SUE", "SUE"), ("L-SOUE", "SUE"), ("L-OSUE", "OUE"), ("L-OUE", "OUE")):
+        assert mechanism(name, 7, eps_inf=2.0, eps_1=0.5).blanket == mechanism(once, 7, eps=2.0).blanket
+    m = mechanism("L-OLH", 100, eps_inf=2.0, eps_1=1.0)
+    assert isinstance(m, LongitudinalHashing)
+    assert m.blanket == mechanism("OLH", 100, eps=2.0, g=m.g).blanket
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "tables", "expected"),
+    [
+        *((mechanism("GRR", 4, eps=eps), 20_000, 1, e) for eps, e in ((1.0, 0.0236), (2.0, 0.0703), (4.0, 0.276))),
+        *((mechanism("OLH", 100, eps=eps), 20_000, 1, e) for eps, e in ((1.0, 0.0202), (2.0, 0.0549), (4.0, 0.192))),
+        *((mechanism("OUE", 100, eps=eps), 20_000, 1, e) for eps, e in ((1.0, 0.0204), (2.0, 0.0543), (4.0, 0.193))),
+        *((mechanism("GRR", k, eps=2.0), 1000, 1, e) for k, e in ((4, 0.35), (10, 0.27), (100, 0.10))),
+        *((mechanism("GRR", 4, eps=1.0), n // 8, 45, e) for n, e in ((20_000, 0.55), (100_000, 0.23), (1_000_000, 0.07))),
+    ],
+)  # fmt: skip
+def test_the_sizes_for_many_people(m: Mechanism, n: int, tables: int, expected: float) -> None:
+    assert m.reader(tables, n, 1e-6)[0] == pytest.approx(expected, rel=0.03)
+
+
+def test_more_people_and_fewer_tables_lose_less_and_never_more_than_all_reports() -> None:
+    m = mechanism("GRR", 4, eps=1.0)
+    losses = [[m.reader(t, n, 1e-6) for n in (1, 30, 1000, 30_000)] for t in (1, 20, 400)]
+    for row in losses:
+        assert row == sorted(row, reverse=True)
+        assert [chance for _, chance in row] == sorted((chance for _, chance in row), reverse=True)
+    for (loss, chance), t in zip((row[0] for row in losses), (1, 20, 400), strict=True):
+        assert loss <= m.eps_t(t)  # a table of one report
+        assert chance == m.guess(t)
+        assert not chance.exact
+    for column in zip(*losses, strict=True):
+        assert [eps for eps, _ in column] == sorted(eps for eps, _ in column)
+    steep = mechanism("GRR", 4, eps=60.0)
+    assert steep.reader(3, 1000, 1e-6) == (180.0, steep.guess(3))
+
+
+@pytest.mark.parametrize("tables", [1, 20, 300])
+def test_tables_of_a_single_report_lose_what_the_reports_lose(tables: int) -> None:
+    """The loss of a report of GRR is 1, 0 or -1 nat, so the loss of several has an exact law."""
+    m = mechanism("GRR", 4, eps=1.0)
+    found, law = reader_loss(blanket_of(m), 1, tables, 1e-6), np.ones(1)
+    assert found is not None
+    for _ in range(tables):
+        law = np.convolve(law, [m.q, 1 - m.p - m.q, m.p])
+    losses = np.arange(-tables, tables + 1)
+    for eps in (0.0, 0.5, 0.3 * tables, 0.5 * tables, 0.7 * tables):
+        known = float(law @ -np.expm1(np.minimum(eps - losses, 0)))
+        assert known <= found.delta(eps) <= known * 1.02 + 1e-9
+
+
+def test_the_chance_of_a_right_guess_holds_for_the_best_guesser() -> None:
+    """Exact for two tables of 3 reports, where the reader knows the values of the others."""
+    k, n = 3, 3
+    m = mechanism("GRR", k, eps=1.0)
+    found = reader_loss(blanket_of(m), n, 2, 1e-6)
+    assert isinstance(found, ReaderLoss)
+    for others in itertools.combinations_with_replacement(range(k), n - 1):
+        laws = [table_law(m.channel()[[v, *others]]) for v in range(k)]
+        outputs = sorted(laws[0], key=str)
+        once = np.array([[law.get(x, 0.0) for x in outputs] for law in laws])
+        twice = (once[:, :, None] * once[:, None, :]).reshape(k, -1)
+        assert twice.max(axis=0).sum() / k <= found.guess(k) <= m.guess(2) + 0.05
