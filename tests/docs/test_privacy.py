@@ -12,6 +12,7 @@ from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.reader import DELTA, loss_up, readers
 from ldpstream.runtime import topics
 from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.surveys.device_chance import device_chance
@@ -134,6 +135,20 @@ def test_the_notices_examples_are_the_readmes_survey() -> None:
     chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess(), MODE.guess(45)]
     assert stated[:-1] == [f"{100 * chance:.1f}" for chance in chances]
     assert f"{stated[-1]} %" == percent_up(device_chance(COMMUTE, 0, DISTANCE, math.inf))
+
+
+@pytest.mark.parametrize("people", [20_000, 100_000, 1_000_000])
+def test_what_readers_of_the_histograms_learn(people: int) -> None:
+    columns = []
+    for row, m in zip(readers(COMMUTE, people), (DISTANCE, MODE), strict=True):
+        columns += [f"{row.crowd:,}", f"≤ {loss_up(row.eps_reader)}", f"≤ {percent_up(row.guess_reader)}"]
+        all_seen, unseen = cells(TEXT, "all reports seen"), cells(TEXT, "no report seen")
+        assert f"{row.eps_all:.4g}" in all_seen
+        assert percent(row.guess_all) in all_seen
+        assert percent(1 / m.k) in unseen
+    assert cells(TEXT, f"{people:,}") == columns
+    assert f"plus δ = {DELTA:f}" in PLAIN
+    assert f"{MODE.lifetime_reports} reports of `mode`:" in PLAIN
 
 
 def test_no_document_promises_too_much() -> None:
