@@ -14,8 +14,10 @@ import pytest
 
 from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
 from ldpstream.surveys import REASONS, Rejected, Survey, check_envelope, load_survey
-from tests.devices import reference_device as reference
-from tests.devices.reference_device import Json, Random, ReferenceDevice
+from tests.devices import reference_check, reference_device, reference_rows
+from tests.devices.reference_check import Json
+from tests.devices.reference_device import ReferenceDevice, ReferenceWallet
+from tests.devices.reference_rows import Random
 from tests.devices.vectors import SURVEYS, VECTORS, files
 
 MAX_BYTES = 1_500_000
@@ -70,7 +72,7 @@ def test_the_parameters_pass_the_documented_checks() -> None:
     surveys = read("surveys.json")
     for case, listed in zip(read("parameters.json"), surveys, strict=True):
         assert case["canonical"] == listed["canonical"]
-        reference.check(listed | case)
+        reference_check.check(listed | case)
 
 
 def test_the_losses_of_all_mechanisms_are_the_claimed_ones() -> None:
@@ -78,7 +80,7 @@ def test_the_losses_of_all_mechanisms_are_the_claimed_ones() -> None:
     for case in read("draws.json"):
         p = case["parameters"]
         claimed = [p["eps_inf"], p["eps_1"]] if "memo" in p["coins"] else [p["eps"]]
-        assert reference.losses(p) == pytest.approx(claimed, rel=1e-9)
+        assert reference_check.losses(p) == pytest.approx(claimed, rel=1e-9)
         seen.add(p["mechanism"])
     assert seen == {*NAMES, *NUMERIC}
 
@@ -87,8 +89,8 @@ def test_the_documented_formulas_give_the_ledger() -> None:
     seen = set()
     for case in read("ledger.json"):
         p, t = case["parameters"], case["t"]
-        assert reference.eps_t(p, t) == pytest.approx(case["eps_t"], rel=1e-9)
-        assert t * reference.loss_per_report(p) == pytest.approx(case["any_values"], rel=1e-9)
+        assert reference_check.eps_t(p, t) == pytest.approx(case["eps_t"], rel=1e-9)
+        assert t * reference_check.loss_per_report(p) == pytest.approx(case["any_values"], rel=1e-9)
         seen.add((p["mechanism"], t))
     assert len(seen) == 4 * len({*NAMES, *NUMERIC})
 
@@ -107,8 +109,8 @@ def test_the_documented_formulas_give_the_claims() -> None:
     for case in cases:
         text = canonical[case["fingerprint"]]
         chosen = [levels[level] for levels, level in zip(mechanisms[text], case["levels"], strict=True)]
-        per_window, for_ever = reference.claim(json.loads(text), chosen, case["window_s"])
-        assert case["losses"] == pytest.approx([reference.loss_per_report(p) for p in chosen], rel=1e-9)
+        per_window, for_ever = reference_check.claim(json.loads(text), chosen, case["window_s"])
+        assert case["losses"] == pytest.approx([reference_check.loss_per_report(p) for p in chosen], rel=1e-9)
         assert case["per_window"] == pytest.approx(per_window, rel=1e-9)
         assert (math.inf if case["for_ever"] is None else case["for_ever"]) == pytest.approx(for_ever, rel=1e-9)
         infinite += case["for_ever"] is None
@@ -117,9 +119,9 @@ def test_the_documented_formulas_give_the_claims() -> None:
 
 @pytest.mark.parametrize("case", read("forged.json"), ids=lambda case: case["fault"])
 def test_the_documented_checks_refuse_a_forged_survey(case: Json) -> None:
-    reference.check(read("refused.json")[0]["survey"])  # the survey without the fault
-    with pytest.raises(reference.Refused) as refused:
-        reference.check(case["survey"])
+    reference_check.check(read("refused.json")[0]["survey"])  # the survey without the fault
+    with pytest.raises(reference_check.Refused) as refused:
+        reference_check.check(case["survey"])
     assert refused.value.check == case["check"]
 
 
@@ -136,7 +138,7 @@ def test_the_documented_rules_give_the_indices_of_values() -> None:
     for group in read("values.json"):
         for value, index in group["cases"]:
             try:
-                found = reference.index_of(attributes[group["fingerprint"], group["attribute"]], value)
+                found = reference_device.index_of(attributes[group["fingerprint"], group["attribute"]], value)
             except ValueError:
                 found = None
             assert found == index, (group["attribute"], value)
@@ -146,7 +148,7 @@ def test_the_documented_hash_functions_give_the_hashes() -> None:
     for pool in read("hashes.json"):
         assert pool["g"] ** pool["digits"] == pool["functions"] >= pool["k"]
         for function, value, symbol in pool["cases"]:
-            assert reference.hash_symbol(pool, function, value) == symbol, pool["g"]
+            assert reference_rows.hash_symbol(pool, function, value) == symbol, pool["g"]
 
 
 def test_the_documented_draws_give_the_memos_and_reports() -> None:
@@ -155,13 +157,13 @@ def test_the_documented_draws_give_the_memos_and_reports() -> None:
         for case in entry["cases"]:
             random = Random(bytes.fromhex(case["random"]))
             if case["memo"] is None:
-                row = reference.once(p, case["value"], random)
+                row = reference_rows.once(p, case["value"], random)
             else:
                 function = case["function"]
-                key = case["value"] if function is None else reference.hash_symbol(p, function, case["value"])
-                memo = reference.first_row(p, p["coins"]["memo"], key, function, random)
+                key = case["value"] if function is None else reference_rows.hash_symbol(p, function, case["value"])
+                memo = reference_rows.first_row(p, p["coins"]["memo"], key, function, random)
                 assert memo.hex() == case["memo"]
-                row = reference.second_row(p, memo, random)
+                row = reference_rows.second_row(p, memo, random)
             assert row.hex() == case["report"]
             assert len(row) == p["row_bytes"]
             assert not random.left
@@ -200,14 +202,14 @@ def test_the_draws_take_every_rare_path() -> None:
     for entry in read("draws.json"):
         for case in entry["cases"]:
             if case["memo"] is None:
-                reference.once(entry["parameters"], case["value"], Counting(bytes.fromhex(case["random"]), seen))
+                reference_rows.once(entry["parameters"], case["value"], Counting(bytes.fromhex(case["random"]), seen))
             else:
                 memo = bytes.fromhex(case["memo"])
                 p, function = entry["parameters"], case["function"]
-                key = case["value"] if function is None else reference.hash_symbol(p, function, case["value"])
+                key = case["value"] if function is None else reference_rows.hash_symbol(p, function, case["value"])
                 random = Counting(bytes.fromhex(case["random"]), seen)
-                reference.first_row(p, p["coins"]["memo"], key, function, random)
-                reference.second_row(p, memo, random)
+                reference_rows.first_row(p, p["coins"]["memo"], key, function, random)
+                reference_rows.second_row(p, memo, random)
     assert len(seen) == 8
     assert min(seen.values()) >= 5, seen
 
@@ -215,7 +217,7 @@ def test_the_draws_take_every_rare_path() -> None:
 def test_the_documented_format_gives_the_envelopes() -> None:
     for case in read("envelopes.json"):
         fields = (case["fingerprint"], case["attribute"], case["level"], case["step"], case["n"], bytes.fromhex(case["rows"]))
-        assert reference.seal(*fields, case["cohort"]).hex() == case["envelope"]
+        assert reference_rows.seal(*fields, case["cohort"]).hex() == case["envelope"]
 
 
 @pytest.mark.parametrize("life", read("devices.json"), ids=lambda life: f"{life['survey']['name']}-{life['levels']}")
@@ -230,7 +232,7 @@ def test_the_documented_device_lives_the_same_lives(life: Json) -> None:
             result = made and (made[0].hex(), call["key"] and made[1])  # a settled envelope has no key in the vectors
             if call["settle"]:
                 device.settle(call["attribute"], call["step"])
-        except (reference.StepForgotten, ValueError) as error:
+        except (reference_device.StepForgotten, ValueError) as error:
             result = ({"error": type(error).__name__}, None)
         assert result == expected
     assert not random.left
@@ -270,7 +272,7 @@ def test_the_service_accepts_every_envelope_of_the_lives() -> None:
     assert set(cohorts) == {0, 1, 2}
 
 
-def wallet_call(wallet: reference.ReferenceWallet, surveys: Json, call: Json) -> bytes | None:
+def wallet_call(wallet: ReferenceWallet, surveys: Json, call: Json) -> bytes | None:
     fingerprint = call["fingerprint"]
     if call["call"] == "join":
         wallet.join(surveys[fingerprint], call["now_ms"])
@@ -287,12 +289,12 @@ def test_the_documented_wallet_lives_the_same_lives(life: Json) -> None:
     texts = {case["canonical"]: case["mechanisms"] for case in read("parameters.json")}
     surveys = {case["fingerprint"]: case | {"mechanisms": texts[case["canonical"]]} for case in read("surveys.json")}
     random, seen = Random(bytes.fromhex(life["random"])), Counter[str | None]()
-    wallet = reference.ReferenceWallet(life["limits"], random)
+    wallet = ReferenceWallet(life["limits"], random)
     for call in life["calls"]:
         error = envelope = None
         try:
             envelope = wallet_call(wallet, surveys, call)
-        except (reference.WalletFull, reference.StepForgotten, ValueError) as raised:
+        except (reference_device.WalletFull, reference_device.StepForgotten, ValueError) as raised:
             error = type(raised).__name__
         assert (error, envelope and envelope.hex()) == (call["error"], call.get("envelope"))
         per_window, for_ever = wallet.charged(call["now_ms"])
