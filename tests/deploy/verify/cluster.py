@@ -18,13 +18,12 @@ from typing import Any
 
 import yaml
 
-from ldpstream.local.kafka_jars import JarsError
 from ldpstream.runtime.cache import cache_dir
 from ldpstream.surveys import load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
 from tests.deploy.verify.engine import Engine, VerifyError, debian, engine, run
-from tests.deploy.verify.image import FULL, check, say
+from tests.deploy.verify.image import FULL, check, say, verification
 from tests.deploy.verify.node import NODE, PACKAGES, SANDBOX, Cluster, groups, remove_groups
 from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes
 
@@ -210,37 +209,36 @@ def inside(archive: Path, work: Path) -> None:
         cluster.close()
 
 
-def main() -> int:
-    """Verifies the manifests. Exits with 1 and one line if something does not hold."""
-    began = time.monotonic()
-    try:
-        if sys.argv[1:2] == ["inside"]:
-            inside(*map(Path, sys.argv[2:]))
-            return 0
-        if os.geteuid() != 0:
-            raise VerifyError("the cluster needs root")
-        if found := groups():
-            raise VerifyError(f"a kubelet runs on this machine, or has left {found[0]}")
-        debian(PACKAGES)  # before the cluster's network, which reaches no registry
-        kubernetes()
-        definitions()
-        with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
-            archive = Path(scratch) / "images.tar"
-            with engine() as docker:
-                save_images(docker, archive)
-            (work := Path(scratch) / "work").mkdir()
-            own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            command = [*own, sys.executable, "-P", "-m", "tests.deploy.verify.cluster", "inside", str(archive), str(work)]
-            done = subprocess.run(command, check=False)
-            remove_groups()
-            if done.returncode:
-                return 1
-    except (VerifyError, JarsError) as error:
-        print(f"verify-cluster: {error}", file=sys.stderr)
-        return 1
-    say(f"verify-cluster: all holds, after {time.monotonic() - began:.0f} s")
-    return 0
+def verify() -> None:
+    """Saves the images, then runs the cluster in namespaces of its own.
+
+    Raises:
+        VerifyError: if something does not hold.
+    """
+    if os.geteuid() != 0:
+        raise VerifyError("the cluster needs root")
+    if found := groups():
+        raise VerifyError(f"a kubelet runs on this machine, or has left {found[0]}")
+    debian(PACKAGES)  # before the cluster's network, which reaches no registry
+    kubernetes()
+    definitions()
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
+        archive = Path(scratch) / "images.tar"
+        with engine() as docker:
+            save_images(docker, archive)
+        (work := Path(scratch) / "work").mkdir()
+        own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = [*own, sys.executable, "-P", "-m", "tests.deploy.verify.cluster", str(archive), str(work)]
+        done = subprocess.run(command, check=False)
+        remove_groups()
+        if done.returncode:
+            raise VerifyError("something does not hold in the cluster")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:]:
+        with verification("cluster"):
+            inside(*map(Path, sys.argv[1:]))
+    else:
+        with verification("verify-cluster"):
+            verify()

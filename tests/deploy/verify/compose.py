@@ -17,13 +17,12 @@ from urllib.parse import quote
 
 import yaml
 
-from ldpstream.local.kafka_jars import JarsError
 from ldpstream.surveys import load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 from tests.deploy.verify import stores
 from tests.deploy.verify.engine import Engine, VerifyError, engine, run
-from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say
+from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say, verification
 
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -249,18 +248,6 @@ def verify(docker: Engine) -> None:
             project.compose("down", "--volumes", "--timeout", str(GRACE_S))
 
 
-def main() -> int:
-    """Verifies the compose file. Exits with 1 and one line if something does not hold."""
-    began = time.monotonic()
-    try:
-        with engine() as docker:
-            verify(docker)
-    except (VerifyError, JarsError) as error:
-        print(f"verify-compose: {error}", file=sys.stderr)
-        return 1
-    say(f"verify-compose: all holds, after {time.monotonic() - began:.0f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with verification("verify-compose"), engine() as docker:
+        verify(docker)

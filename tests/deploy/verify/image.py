@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldpstream.local.kafka_jars import JarsError
 from ldpstream.runtime.cache import cache_dir
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
@@ -87,6 +88,17 @@ PROCESSES = (
 
 def say(line: str) -> None:
     print(line, flush=True)
+
+
+@contextmanager
+def verification(name: str) -> Iterator[None]:
+    """Says whether all holds. Exits with 1 and one line if something does not hold."""
+    began = time.monotonic()
+    try:
+        yield
+    except (VerifyError, JarsError) as error:
+        sys.exit(f"{name}: {error}")
+    say(f"{name}: all holds, after {time.monotonic() - began:.0f} s")
 
 
 @contextmanager
@@ -247,18 +259,6 @@ def verify(docker: Engine) -> None:
         audit(tools, lock)
 
 
-def main() -> int:
-    """Verifies the images. Exits with 1 and one line if something does not hold."""
-    began = time.monotonic()
-    try:
-        with engine() as docker:
-            verify(docker)
-    except VerifyError as error:
-        print(f"verify-image: {error}", file=sys.stderr)
-        return 1
-    say(f"verify-image: all holds, after {time.monotonic() - began:.0f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with verification("verify-image"), engine() as docker:
+        verify(docker)
