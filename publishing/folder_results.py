@@ -62,18 +62,6 @@ class FolderResults(KeptResults):
             db.execute("DELETE FROM estimate WHERE survey = ? AND step < ?", (self._part.id, kept_from))
         return True
 
-    def lead(self, for_ms: int | None = None) -> bool:
-        return True
-
-    def renew(self) -> None:
-        """Has no effect: there is no lease."""
-
-    def resign(self) -> None:
-        """Has no effect: there is no lease."""
-
-    def balance(self) -> bool:
-        return False
-
     def history(self) -> list[Publication]:
         with self._part.read() as db:
             found = db.execute("SELECT key, publication FROM estimate WHERE survey = ?", (self._part.id,)).fetchall()

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from ldpstream.estimators.local_level import FORMAT as FILTER_FORMAT
-from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress, Results
 from ldpstream.publishing.publication import (  # fmt: skip
     Jump,
     Publication,
@@ -122,7 +122,7 @@ class MemoryResults:
         return in_order(list(self._publications.values()))
 
 
-class KeptResults(ABC):
+class KeptResults(Results, ABC):
     """Common base of the stores of kept publications, which hold the JSON of each publication by its key.
 
     A publication that this version cannot decode counts as missing (`StoredReader`).
@@ -138,38 +138,23 @@ class KeptResults(ABC):
         self._decode = partial(decode_publication, where=where)
 
     @abstractmethod
-    def progress(self) -> Progress | None:
-        """See `publishing.progress.Results`."""
-
-    @abstractmethod
-    def filters(self) -> dict[str, bytes]:
-        """See `publishing.progress.Results`."""
-
-    @abstractmethod
-    def save(
-        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
-    ) -> bool:
-        """See `publishing.progress.Results`."""
-
-    @abstractmethod
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""
 
-    @abstractmethod
-    def lead(self, for_ms: int | None = None) -> bool:
-        """See `publishing.progress.Results`."""
+    # ---- the lease; a store of one process has none
 
-    @abstractmethod
+    def lead(self, for_ms: int | None = None) -> bool:
+        return True
+
     def renew(self) -> None:
         """Renews the lease if this estimator has it; otherwise has no effect."""
 
-    @abstractmethod
     def resign(self) -> None:
         """Releases the lease, so that another estimator can lead at once."""
 
-    @abstractmethod
     def balance(self) -> bool:
         """Gives the lease to another estimator that should have it. Returns True if it did."""
+        return False
 
     # ---- reading
 
