@@ -10,7 +10,7 @@ max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c is therefore 
 
 `Mechanism.likelihood` returns the term of a count table. A group of reports with a channel A of shape (k, outputs) has
 
-    L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)        minus the Hessian times d: A (c/m² · Aᵀ d)
+    L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)
 
 Such a term needs only products A x and Aᵀ f (`ChannelTerm`). A mechanism's module has its own method for these products, such
 as a recursion, running sums, or a transform. The formulas do not assume Σ f = 1.
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 
 TINY = 1e-130  # smallest probability of a support; a count divided by TINY² does not overflow
-FLOOR = 1e-140  # smallest m in the gradient and the curvature of a channel, so that c/m² cannot overflow
+FLOOR = 1e-140  # smallest m in the gradient of a channel, so that c/m cannot overflow
 
 
 class Term(Protocol):
@@ -45,9 +45,6 @@ class Term(Protocol):
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) holds even if Σ f is not 1."""
-
-    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        """Returns minus the Hessian at f, times a direction, (k,)."""
 
 
 class SupportTerm:
@@ -67,17 +64,10 @@ class SupportTerm:
         self.support = support.astype(np.float64)
         self.q, self.slope = max(q, float(np.finfo(np.float64).tiny)), max(p - q, 0.0)
 
-    def _gamma(self, f: FloatArray) -> FloatArray:
-        return np.asarray(np.maximum(self.q * f.sum() + self.slope * f, TINY))
-
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        gamma = self._gamma(f)
+        gamma = np.maximum(self.q * f.sum() + self.slope * f, TINY)
         r = self.support / gamma
         return float((self.support * np.log(gamma)).sum()), self.q * r.sum() + self.slope * r
-
-    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        r = self.support / self._gamma(f) ** 2 * (self.q * direction.sum() + self.slope * direction)
-        return np.asarray(self.q * r.sum() + self.slope * r)
 
 
 class ChannelTerm(ABC):
@@ -122,11 +112,6 @@ class ChannelTerm(ABC):
             return -math.inf, gradient
         m[never] = 1.0
         return float(self._counts @ np.log(m)) + self._offset, gradient
-
-    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        """Returns minus the Hessian of L at f, times a direction; both (k,)."""
-        m = np.maximum(self._forward(f), FLOOR)
-        return self._adjoint(self._counts / m * (self._forward(direction) / m))
 
 
 class DenseTerm(ChannelTerm):
@@ -178,10 +163,6 @@ class FakeDataTerm:
         """Returns L(f) in nats and its gradient, (k,)."""
         value, gradient = self._term(self._mixed(f))
         return value, self._mixed(gradient)
-
-    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        """Returns minus the Hessian of L at f, times a direction; both (k,)."""
-        return self._mixed(self._term.curvature(self._mixed(f), self._mixed(direction)))
 
     def _mixed(self, f: FloatArray) -> FloatArray:
         """Mixes in uniform values. The mixing matrix is symmetric: the matrix is its own transpose."""
