@@ -41,19 +41,16 @@ from ldpstream.stores.checkpoint import MAX_MS
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
-from ldpstream.surveys import parse_survey, seal
+from ldpstream.surveys import seal
 from tests.agents.reference import Counted, judge, judge_log
-from tests.agents.samples import START
+from tests.small_survey import small_survey
 
 LENGTH = 40  # operations of a list
 WINDOW = 2
 MEMORY = Path("/dev/shm")  # no disk needs to sync what the list itself tears
 
-SURVEY = parse_survey({
-    "name": "folder", "start": START, "step_seconds": 10, "window_steps": WINDOW, "lateness_steps": 1,
-    "skew_seconds": 10, "collection": "smp",
-    "attribute": [{"name": "a", "size": 3, "level": [{"name": "l", "mechanism": "GRR", "eps": 1.0}]}],
-})  # fmt: skip
+QUESTION = {"name": "a", "size": 3, "level": [{"name": "l", "mechanism": "GRR", "eps": 1.0}]}
+SURVEY = small_survey(QUESTION, name="folder", step_seconds=10, window_steps=WINDOW, lateness_steps=1, skew_seconds=10)
 
 
 class Killed(BaseException):

@@ -6,7 +6,6 @@ The counting agents count any report that a device could have sent. Forged or fa
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
@@ -26,7 +25,8 @@ from ldpstream.publishing.conclusions import conclude, pooled
 from ldpstream.publishing.filtering import conclude_filtered, replay
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.publication import Publication, edges_of
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 STEPS = 3
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0)
@@ -85,11 +85,8 @@ def _parsed(k: int, kind: str, names: tuple[str, ...], eps: tuple[float, ...], f
     }[kind]
     attributes = [{"name": "a", "level": levels, **domain}]
     attributes += [{"name": "b", "size": 2, "level": [{"name": "l", "mechanism": "GRR", "eps": 1.0}]}] if fake else []
-    return parse_survey({
-        "name": "odd", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
-        "collection": "rs+fd" if fake else "smp", "attribute": attributes,
-        "cohort": {"name": "c", "values": ["x", "y"], "least": 1},
-    })  # fmt: skip
+    cohort = {"name": "c", "values": ["x", "y"], "least": 1}
+    return small_survey(*attributes, name="odd", collection="rs+fd" if fake else "smp", cohort=cohort)
 
 
 def _table(m: Mechanism, source: random.Random, step: int) -> CountTable:

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,8 @@ from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication, Span, spans, spent
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.surveys import Reason, Survey, load_survey, parse_survey
+from ldpstream.surveys import Reason, Survey, load_survey
+from tests.small_survey import small_survey
 
 PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)
@@ -81,11 +81,7 @@ def shoot(page: Page, name: str) -> None:
 def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
     """Returns a survey with many values, and synthetic publications of every step."""
     level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
-    asked = tuple({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes))
-    survey = parse_survey({
-        "name": "many", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
-        "collection": "smp", "attribute": asked,
-    })  # fmt: skip
+    survey = small_survey(*({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes)), name="many")
     rng, results = np.random.default_rng(1), MemoryResults()
     for step in range(steps):
         extend(survey, results, step, rng)

@@ -19,7 +19,8 @@ from ldpstream.cli import app
 from ldpstream.producers.gateway.problems import STATUS
 from ldpstream.runtime import children
 from ldpstream.surveys import parse_survey
-from tests.producers.samples import START, one_question
+from tests.producers.samples import one_question
+from tests.small_survey import START
 
 from .faulty_devices import FreshMemo
 from .foreign_device import ForeignDevice, calls

@@ -1,7 +1,6 @@
 """Tests of the filtered curve on the live page: the choice of the span, jumps, predicted steps, attributes without it."""
 
 import re
-from datetime import UTC, datetime
 from urllib.parse import urljoin
 
 import msgspec
@@ -13,7 +12,7 @@ from ldpstream.demo import Demo
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Jump
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.surveys import parse_survey
+from tests.small_survey import small_survey
 
 from .page_rig import HONEST, OpenPage, extend, many, served, settings, shoot, silent, unfold
 
@@ -193,11 +192,8 @@ def test_a_curve_before_the_first_report_has_no_numbers(open_page: OpenPage) -> 
 def test_an_attribute_without_a_filtered_curve_does_not_offer_it(open_page: OpenPage) -> None:
     """Every attribute stays in the overview, and the page falls back to the window."""
     level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
-    survey = parse_survey({
-        "name": "two", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
-        "collection": "smp", "attribute": ({"name": "small", "size": 10, "level": level},
-                                           {"name": "large", "size": 10_001, "level": level}),
-    })  # fmt: skip
+    small, large = ({"name": name, "size": k, "level": level} for name, k in (("small", 10), ("large", 10_001)))
+    survey = small_survey(small, large, name="two")
     results = MemoryResults()
     for step in range(2):
         extend(survey, results, step, np.random.default_rng(step))

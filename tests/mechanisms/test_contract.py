@@ -4,7 +4,6 @@ import doctest
 import importlib
 import math
 import pkgutil
-from datetime import UTC, datetime
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -15,7 +14,8 @@ from hypothesis import strategies as st
 
 from ldpstream import mechanisms
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, OneTime, choose, mechanism
-from ldpstream.surveys import open_envelope, parse_survey, seal
+from ldpstream.surveys import open_envelope, seal
+from tests.small_survey import small_survey
 
 from . import reference
 from .reference import build, grid
@@ -273,13 +273,7 @@ def test_invalid_rows_are_rejected(m: Mechanism) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_reports_survive_the_envelope(name: str, k: int) -> None:
     budgets = {"eps": 1.0} if name in ONE_TIME else {"eps_inf": 2.0, "eps_1": 1.0}
-    survey = parse_survey(
-        {
-            "name": "s", "step_seconds": 60, "window_steps": 1, "lateness_steps": 0, "collection": "smp",
-            "start": datetime(2026, 1, 5, tzinfo=UTC),
-            "attribute": [{"name": "a", "size": k, "level": [{"name": "l", "mechanism": name, **budgets}]}],
-        }
-    )  # fmt: skip
+    survey = small_survey({"name": "a", "size": k, "level": [{"name": "l", "mechanism": name, **budgets}]})
     m = survey.mechanisms[0][0]
     reports = m.simulate(np.arange(k), np.random.default_rng(k))
     envelope = open_envelope(survey, seal(survey, 0, 0, 0, reports), survey.opens_ms(0))

@@ -11,16 +11,13 @@ from typing import Any
 
 from ldpstream.device import Device, StepForgotten
 from ldpstream.producers.device.memo_file import Transaction
-from ldpstream.surveys import Survey, parse_survey
-from tests.producers.wallet_rig import START
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 
 def survey(level: dict[str, Any], lateness_steps: int, ends: int | None = None) -> Survey:
-    return parse_survey({
-        "name": "clocks", "start": START, "step_seconds": 60, "lateness_steps": lateness_steps, "collection": "smp",
-        "window_steps": level.get("every_steps", 1), **({} if ends is None else {"ends": ends}),
-        "attribute": [{"name": "q", "size": 3, "level": [{"name": "all", **level}]}],
-    })  # fmt: skip
+    question, window_steps = {"name": "q", "size": 3, "level": [{"name": "all", **level}]}, level.get("every_steps", 1)
+    return small_survey(question, name="clocks", lateness_steps=lateness_steps, window_steps=window_steps, ends=ends)
 
 
 class Memory:

@@ -1,15 +1,14 @@
 """Small surveys and hand-written values for the tests of producers."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 
 from ldpstream.mechanisms import LONGITUDINAL
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
-START = datetime(2026, 1, 5, tzinfo=UTC)
 EPS_INF, EPS_1 = 4.0, 2.0
 
 
@@ -21,10 +20,8 @@ def level(mechanism: str, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> dic
 
 def make_survey(attributes: Mapping[str, tuple[int, Sequence[dict[str, object]]]], collection: str = "smp") -> Survey:
     """A survey of attributes, each given as (number of values, levels); a step takes a minute."""
-    return parse_survey({
-        "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": collection,
-        "attribute": [{"name": name, "size": k, "level": list(levels)} for name, (k, levels) in attributes.items()],
-    })  # fmt: skip
+    asked = ({"name": name, "size": k, "level": list(levels)} for name, (k, levels) in attributes.items())
+    return small_survey(*asked, name="sample", window_steps=3, lateness_steps=1, collection=collection)
 
 
 def one_question(mechanism: str, k: int = 10, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> Survey:

@@ -6,7 +6,6 @@ surveys, and the loss is the maximum over outputs and pairs of histories.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 from typing import Any
@@ -18,9 +17,10 @@ from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.producers.device import claims
 from ldpstream.producers.device.claims import claim, touched_steps
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
 from tests.mechanisms import enumeration
 from tests.mechanisms.reference import build
+from tests.small_survey import small_survey
 
 TICKS, TICKS_IN_SECOND = 8, 2
 ROUNDING = 1e-9
@@ -38,11 +38,9 @@ PAIRS = [
 
 def survey(level: dict[str, Any], step_seconds: int = 1, collection: str = "smp", n_attributes: int = 1) -> Survey:
     """A survey of attributes with two values; it ends with the last tick."""
-    return parse_survey({
-        "name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": step_seconds, "window_steps": 10,
-        "lateness_steps": 1, "collection": collection, "ends": TICKS // TICKS_IN_SECOND // step_seconds,
-        "attribute": [{"name": f"q{i}", "size": 2, "level": [{"name": "a"} | level]} for i in range(n_attributes)],
-    })  # fmt: skip
+    asked = ({"name": f"q{i}", "size": 2, "level": [{"name": "a"} | level]} for i in range(n_attributes))
+    ends = TICKS // TICKS_IN_SECOND // step_seconds
+    return small_survey(*asked, step_seconds=step_seconds, window_steps=10, collection=collection, ends=ends)
 
 
 def log_likelihoods(m: Mechanism, t: int) -> FloatArray:

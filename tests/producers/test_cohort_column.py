@@ -8,19 +8,15 @@ import pytest
 from ldpstream.producers.people_file import open_data
 from ldpstream.producers.population import Population
 from ldpstream.producers.table_file import DataError
-from ldpstream.surveys import Survey, parse_survey
-
-from .samples import START
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 SECRET = "8x7secret"
 
 
 def survey(*values: str, name: str = "version") -> Survey:
-    level = {"name": "all", "mechanism": "GRR", "eps": 700.0}
-    return parse_survey({
-        "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": "spl",
-        "attribute": [{"name": "a", "size": 4, "level": [level]}], "cohort": {"name": name, "values": values, "least": 2},
-    })  # fmt: skip
+    question = {"name": "a", "size": 4, "level": [{"name": "all", "mechanism": "GRR", "eps": 700.0}]}
+    return small_survey(question, collection="spl", cohort={"name": name, "values": values, "least": 2})
 
 
 def counted(asked: Survey, file: Path, text: str, told: list[str] | None = None) -> list[list[tuple[int, list[int]]]]:

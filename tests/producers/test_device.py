@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,9 @@ from ldpstream.mechanisms import LONGITUDINAL, Longitudinal
 from ldpstream.producers.device.memo_file import MemoFile, Transaction
 from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.producers.gateway.bodies import KEY
-from ldpstream.surveys import Survey, open_envelope, parse_survey
+from ldpstream.surveys import Survey, open_envelope
 from tests.mechanisms import enumeration
+from tests.small_survey import small_survey
 
 LIMIT = 1e-9
 LONG = {"mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
@@ -50,8 +50,7 @@ def survey(
         {"name": f"q{i}", "size": k, "level": [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]}
         for i, levels in enumerate(attributes)
     ]
-    head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": window_steps}
-    return parse_survey(head | {"lateness_steps": lateness_steps, "collection": collection, "attribute": asked})
+    return small_survey(*asked, name="study", window_steps=window_steps, lateness_steps=lateness_steps, collection=collection)
 
 
 def rows(path: Path, sql: str) -> list[Any]:
@@ -322,9 +321,8 @@ def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.DEBUG)
     named = {"name": "city", "values": ["Ulm", "Bonn"], "level": [{"name": "a", **LONG}]}
     binned = {"name": "age", "bins": [0, 20, 90], "outside": "refuse", "level": [{"name": "a", **LONG}]}
-    head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1}
     sized = {"name": "zone", "size": 7, "outside": "refuse", "level": [{"name": "a", **LONG}]}
-    asked = parse_survey(head | {"lateness_steps": 1, "collection": "spl", "attribute": [named, binned, sized]})
+    asked = small_survey(named, binned, sized, window_steps=1, lateness_steps=1, collection="spl")
     device = Device(asked, tmp_path / "file")
     secrets: list[Any] = ["SECRET", 4711, -4711, 4711.5, "4711", "4711.5", 10**4711, "9" * 4711, float("nan"), True, None]
     secrets += [["SECRET"], {"SECRET"}, b"SECRET", np.int64(4711), np.array([4711]), 4711 + 1j]

@@ -1,14 +1,14 @@
 """A device refuses another survey than the application expects: by its fingerprint, by its file, and by its largest loss."""
 
 import math
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ldpstream.device import CostlySurvey, Device, DeviceError, Wallet, WrongSurvey
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 MEMOIZED = {"name": "memoized", "mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
 DEAR = {"name": "dear", "mechanism": "L-GRR", "eps_inf": 30.0, "eps_1": 20.0}
@@ -17,11 +17,8 @@ ONCE = {"name": "once", "mechanism": "GRR", "eps": 0.5}
 
 
 def survey(*levels: dict[str, Any], name: str = "study", n: int = 1, **keys: Any) -> Survey:
-    questions = [{"name": f"q{i}", "size": 6, "level": list(levels)} for i in range(n)]
-    return parse_survey({
-        "name": name, "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 4, "lateness_steps": 1,
-        "collection": "smp", "attribute": questions,
-    } | keys)  # fmt: skip
+    questions = ({"name": f"q{i}", "size": 6, "level": list(levels)} for i in range(n))
+    return small_survey(*questions, **{"name": name, "window_steps": 4, "lateness_steps": 1, **keys})
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 from ldpstream.producers.device.device import value_index
 from ldpstream.producers.people_file import load_people, open_data, value_of
 from ldpstream.producers.table_file import DataError, number_text
-from ldpstream.surveys import Attribute, Survey, parse_survey
-
-from .samples import START
+from ldpstream.surveys import Attribute, Survey
+from tests.small_survey import small_survey
 
 SECRET = "8x7secret"
 CITY = {"values": ["Berlin", "Köln", "1", "other"]}
@@ -21,10 +20,7 @@ SIZE, BINS = {"size": 4}, {"bins": [0.0, 10.0, 20.5]}
 
 def survey(**domains: Mapping[str, object]) -> Survey:
     level = {"name": "all", "mechanism": "GRR", "eps": 1.0}
-    return parse_survey({
-        "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": "spl",
-        "attribute": [{"name": name, **domain, "level": [level]} for name, domain in domains.items()],
-    })  # fmt: skip
+    return small_survey(*({"name": name, **domain, "level": [level]} for name, domain in domains.items()), collection="spl")
 
 
 def attribute(domain: Mapping[str, object]) -> Attribute:

@@ -17,7 +17,8 @@ from ldpstream.producers.device import sender
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.gateway.problems import FINAL, STATUS
 from ldpstream.runtime.clock import now_ms
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 from .gateway_rig import Served
 from .samples import level
@@ -30,10 +31,7 @@ def survey() -> Survey:
     """Steps of a day, from yesterday on: no report is late even if a test runs over midnight."""
     yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
     asked = {"name": "zone", "size": 10, "level": [level("GRR")]}
-    return parse_survey({
-        "name": "sample", "start": yesterday, "step_seconds": 86_400, "window_steps": 3, "lateness_steps": 2,
-        "collection": "smp", "attribute": [asked],
-    })  # fmt: skip
+    return small_survey(asked, name="sample", start=yesterday, step_seconds=86_400, lateness_steps=2)
 
 
 def device_with_reports(survey: Survey, folder: Path, *ahead: int) -> Device:

@@ -13,8 +13,9 @@ from scipy.stats import chisquare
 
 from ldpstream.producers.table_file import DataError
 from ldpstream.producers.values import STAY, MarkovValues, load_values, popularity
-from ldpstream.surveys import Survey, load_survey, parse_survey
-from tests.producers.samples import START, level, make_survey
+from ldpstream.surveys import Survey, load_survey
+from tests.producers.samples import level, make_survey
+from tests.small_survey import small_survey
 
 ROOT = Path(__file__).parents[2]
 SECRET = "8x7secret"
@@ -25,10 +26,7 @@ TWO = make_survey({"mode": (7, [level("GRR")]), "zone": (20, [level("GRR")])})
 
 def one(**domain: object) -> Survey:
     """A survey of the attribute `mode`."""
-    return parse_survey({
-        "name": "one", "start": START, "step_seconds": 60, "window_steps": 1, "lateness_steps": 0, "collection": "smp",
-        "attribute": [{"name": "mode", "level": [level("GRR")], **domain}],
-    })  # fmt: skip
+    return small_survey({"name": "mode", "level": [level("GRR")], **domain}, name="one")
 
 
 STRICT = replace(TWO, attributes=tuple(replace(a, outside="refuse") for a in TWO.attributes))

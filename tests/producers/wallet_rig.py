@@ -1,15 +1,14 @@
 """Small surveys and a clock for the tests of the wallet."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import START, small_survey
 
 ROOT = Path(__file__).parents[2]
-START = datetime(2026, 1, 5, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
 ONCE = {"mechanism": "GRR", "eps": 1.0}
 TWICE = ONCE | {"lifetime_reports": 2}
@@ -25,14 +24,11 @@ def survey(
     ends: int | None = None,
 ) -> Survey:
     """A survey of attributes q0, q1, … with five values each, and with levels a, b, …."""
-    return parse_survey({
-        "name": name, "start": START, "step_seconds": step_seconds, "window_steps": 10, "lateness_steps": 1,
-        "collection": collection, **({} if ends is None else {"ends": ends}),
-        "attribute": [
-            {"name": f"q{i}", "size": 5, "level": [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]}
-            for i in range(n_attributes)
-        ],
-    })  # fmt: skip
+    named = [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]
+    return small_survey(
+        *({"name": f"q{i}", "size": 5, "level": named} for i in range(n_attributes)),
+        name=name, step_seconds=step_seconds, window_steps=10, lateness_steps=1, collection=collection, ends=ends,
+    )  # fmt: skip
 
 
 class Clock:

@@ -1,6 +1,5 @@
 """Compares EMS with a dense implementation of its docstring, and tests its laws and its place in a publication."""
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,8 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
-from ldpstream.surveys import Survey, SurveyError, parse_survey
+from ldpstream.surveys import Survey, SurveyError
+from tests.small_survey import small_survey
 
 
 def beta(k: int) -> FloatArray:
@@ -146,10 +146,7 @@ def test_the_fit_accepts_any_values_and_sees_forged_reports() -> None:
 @cache
 def survey_of(mechanisms: tuple[str, ...], **domain: Any) -> Survey:
     levels = [{"name": name, "mechanism": name, "eps": 1.0, "every_steps": 2, "lifetime_reports": 9} for name in mechanisms]
-    return parse_survey({
-        "name": "s", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
-        "collection": "smp", "attribute": [{"name": "a", **(domain or {"size": 20}), "level": levels}],
-    })  # fmt: skip
+    return small_survey({"name": "a", **(domain or {"size": 20}), "level": levels})
 
 
 @pytest.mark.parametrize("mechanisms", [("SW",), ("SW", "OUE"), ("GRR",)])

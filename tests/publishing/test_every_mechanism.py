@@ -1,7 +1,6 @@
 """Tests every estimator with every mechanism: with no reports, and with tables of other mechanisms."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -28,7 +27,7 @@ from ldpstream.mechanisms.registry import LOCATION
 from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.publication import Publication
-from ldpstream.surveys import parse_survey
+from tests.small_survey import small_survey
 
 K = 6
 LOCATIONS: dict[str, Callable[[], Mechanism]] = {
@@ -112,11 +111,7 @@ def test_no_reports_give_nan_without_warnings(name: str) -> None:
 def test_a_publication_without_reports_has_no_numbers(name: str) -> None:
     """Every number and diagnostic is None. The publication's JSON decodes to an equal publication."""
     eps = {"eps_inf": 2.0, "eps_1": 1.0} if name in LONGITUDINAL else {"eps": 1.0}
-    attribute = {"name": "a", "size": K, "level": ({"name": "b", "mechanism": name, **eps},)}
-    survey = parse_survey({
-        "name": "empty", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
-        "collection": "smp", "attribute": (attribute,),
-    })  # fmt: skip
+    survey = small_survey({"name": "a", "size": K, "level": ({"name": "b", "mechanism": name, **eps},)})
     nothing = [survey.mechanisms[0][0].empty_table()]
     p = conclude(survey, 0, 1, "window", [nothing, nothing], True, nothing)
     assert (p.reports, p.panes) == (0, 0)

@@ -1,7 +1,5 @@
 """Tests that intervals are published only if they cover the truth, judged by the bias against the unbiased estimate."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -15,16 +13,14 @@ from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mec
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.publication import Publication
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 FOUR = np.concatenate([[0.4, 0.2, 0.1, 0.1], np.full(496, 0.2 / 496)])
 
 
 def survey_of(k: int, **level: float | str) -> Survey:
-    return parse_survey({
-        "name": "intervals", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2,
-        "lateness_steps": 0, "collection": "smp", "attribute": ({"name": "a", "size": k, "level": ({"name": "b", **level},)},),
-    })  # fmt: skip
+    return small_survey({"name": "a", "size": k, "level": ({"name": "b", **level},)})
 
 
 def build(name: str, k: int, eps: float) -> Mechanism:

@@ -1,7 +1,6 @@
 """Tests the comparison of levels: false alarms are as rare as stated, and true differences are detected."""
 
 import math
-from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
@@ -24,7 +23,7 @@ from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.thresholds import ALARM_CHANCE
-from ldpstream.surveys import parse_survey
+from tests.small_survey import small_survey
 
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])
 K = SHARES.size
@@ -102,11 +101,8 @@ def test_levels_without_people_are_not_compared() -> None:
     assert found.pair == (0, 2)
 
 
-SURVEY = parse_survey({
-    "name": "levels", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1, "lateness_steps": 0,
-    "collection": "smp", "attribute": ({"name": "a", "size": K, "level": (
-        {"name": "bold", "mechanism": "GRR", "eps": 4.0}, {"name": "strict", "mechanism": "OUE", "eps": 2.0})},),
-})  # fmt: skip
+LEVELS = ({"name": "bold", "mechanism": "GRR", "eps": 4.0}, {"name": "strict", "mechanism": "OUE", "eps": 2.0})
+SURVEY = small_survey({"name": "a", "size": K, "level": LEVELS}, name="levels", window_steps=1)
 
 
 def publication(strict: FloatArray, n: tuple[int, int] = (5000, 5000)) -> tuple[Publication, list[CountTable]]:

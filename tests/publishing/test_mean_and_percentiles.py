@@ -3,7 +3,6 @@
 import csv
 import io
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -25,7 +24,8 @@ from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 from .schedule_rig import MARGIN_MS, Log, Schedule
 
@@ -36,11 +36,8 @@ SHARES = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
 def survey_of(*levels: tuple[str, float], **domain: Any) -> Survey:
     """A survey of the attribute "a" with these bins by default, and of the attribute "b" without numbers."""
     level = [{"name": f"l{i}", "mechanism": name, "eps": eps} for i, (name, eps) in enumerate(levels)]
-    return parse_survey({
-        "name": "numbers", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2,
-        "lateness_steps": 0, "collection": "smp",
-        "attribute": [{"name": "a", "level": level, **(domain or {"bins": EDGES})}, {"name": "b", "size": 3, "level": level}],
-    })  # fmt: skip
+    numbers = {"name": "a", "level": level, **(domain or {"bins": EDGES})}
+    return small_survey(numbers, {"name": "b", "size": 3, "level": level}, name="numbers")
 
 
 def reported(survey: Survey, people: int, steps: int = 1) -> MemoryResults:

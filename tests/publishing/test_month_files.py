@@ -13,15 +13,12 @@ from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.history import month_files
 from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.publication import Publication, Span
-from ldpstream.surveys import parse_survey
+from tests.small_survey import small_survey
 
-SURVEY = parse_survey({
-    "name": "months", "start": datetime(2026, 1, 31, 22, tzinfo=UTC), "step_seconds": 3600, "collection": "smp",
-    "window_steps": 2, "lateness_steps": 1,
-    "attribute": [
-        {"name": "a", "values": ["x", 'quote", comma', "=1+1"], "level": [{"name": "l", "mechanism": "GRR", "eps": 1.0}]}
-    ],
-})  # fmt: skip
+SURVEY = small_survey(
+    {"name": "a", "values": ["x", 'quote", comma', "=1+1"], "level": [{"name": "l", "mechanism": "GRR", "eps": 1.0}]},
+    name="months", start=datetime(2026, 1, 31, 22, tzinfo=UTC), step_seconds=3600, lateness_steps=1,
+)  # fmt: skip
 M = SURVEY.mechanisms[0][0]
 
 

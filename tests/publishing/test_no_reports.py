@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
@@ -18,15 +17,12 @@ from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.surveys import parse_survey
 from ldpstream.tables import histogram_table
+from tests.small_survey import small_survey
 
 K = 25
-SURVEY = parse_survey({
-    "name": "silent", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
-    "collection": "smp",
-    "attribute": ({"name": "a", "size": K, "level": ({"name": "b", "mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0},)},),
-})  # fmt: skip
+LEVEL = {"name": "b", "mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}
+SURVEY = small_survey({"name": "a", "size": K, "level": [LEVEL]}, name="silent")
 REPORTED = (True, True, False, False)  # the window that ends with step 3 is also empty
 
 

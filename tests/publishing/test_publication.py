@@ -1,7 +1,6 @@
 """Tests of a publication's numbers, JSON and diagnostics."""
 
 import math
-from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
@@ -17,7 +16,8 @@ from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import small_survey
 
 from .schedule_rig import MARGIN_MS, Log, Schedule, Told
 
@@ -25,10 +25,7 @@ from .schedule_rig import MARGIN_MS, Log, Schedule, Told
 def one_attribute(name: str, k: int, levels: dict[str, tuple[str, float]], window_steps: int = 2) -> Survey:
     """A survey of the attribute "a"; its levels have these one-time mechanisms and ε."""
     level = [{"name": level, "mechanism": mechanism, "eps": eps} for level, (mechanism, eps) in levels.items()]
-    return parse_survey({
-        "name": name, "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": window_steps,
-        "lateness_steps": 0, "collection": "smp", "attribute": [{"name": "a", "size": k, "level": level}],
-    })  # fmt: skip
+    return small_survey({"name": "a", "size": k, "level": level}, name=name, window_steps=window_steps)
 
 
 def test_publications_without_numbers_survive_json() -> None:

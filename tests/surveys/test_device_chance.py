@@ -1,25 +1,22 @@
 """Compares the chances of a right guess, from an attribute and from the whole device, with brute force."""
 
 import math
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import chance_of_both, device_chance, guesses
 from tests.mechanisms.guess_enumeration import changing, device, device_any_values, success, unchanged
+from tests.small_survey import small_survey
 
 ONE_TIME, MEMOIZED = ("GRR", "SUE", "OUE"), ("L-GRR", "L-SUE", "L-OSUE")
 
 
 def survey(collection: str, *attributes: tuple[int, dict[str, Any]]) -> Survey:
-    asked = [{"name": f"a{i}", "size": k, "level": [{"name": "l"} | level]} for i, (k, level) in enumerate(attributes)]
-    return parse_survey({
-        "name": "hints", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 86400,
-        "window_steps": 2, "lateness_steps": 1, "collection": collection, "attribute": asked,
-    })  # fmt: skip
+    asked = ({"name": f"a{i}", "size": k, "level": [{"name": "l"} | level]} for i, (k, level) in enumerate(attributes))
+    return small_survey(*asked, step_seconds=86400, collection=collection)
 
 
 def drawn(seed: int) -> tuple[Survey, int]:

@@ -1,23 +1,21 @@
 """The life of a survey: states, the surveys that it replaces, and the attributes whose histories join."""
 
-import tomllib
 from typing import Any
 
 import pytest
 
-from ldpstream.surveys import Survey, SurveyError, parse_survey
+from ldpstream.surveys import Survey, SurveyError
 from ldpstream.surveys.differences import differences
 from ldpstream.surveys.lineage import Join, join, predecessors, state
+from tests.small_survey import small_survey
 
 LEVEL = [{"name": "l", "mechanism": "GRR", "eps": 1.0}]
 
 
 def survey(name: str = "old", replaces: Survey | None = None, **keys: Any) -> Survey:
-    head = tomllib.loads(
-        'start = 2026-01-05T00:00:00Z\nstep_seconds = 60\nwindow_steps = 3\nlateness_steps = 1\ncollection = "smp"'
-    )
+    head = {"name": name, "window_steps": 3, "lateness_steps": 1}
     head |= {} if replaces is None else {"replaces": replaces.fingerprint.hex()}
-    return parse_survey({"name": name, "attribute": [asked(values=["x", "y", "z"])], **head, **keys})
+    return small_survey(asked(values=["x", "y", "z"]), **head | keys)
 
 
 def asked(name: str = "a", **keys: Any) -> dict[str, Any]:

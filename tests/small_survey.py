@@ -1,0 +1,15 @@
+"""A survey in a line or two, for tests to which most of its keys do not matter."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ldpstream.surveys import Survey, parse_survey
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def small_survey(*attributes: Mapping[str, Any], **keys: Any) -> Survey:
+    """A survey of these attributes: steps of a minute, windows of two steps, no late reports, smp. `keys` replace its keys."""
+    head = {"name": "small", "start": START, "step_seconds": 60, "window_steps": 2, "lateness_steps": 0, "collection": "smp"}
+    return parse_survey(head | {"attribute": list(attributes)} | keys)
