@@ -10,7 +10,6 @@ from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.runtime.survey_checks import SurveyChecks
 from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
-from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -39,7 +38,7 @@ class CountedSurveys:
         subscribe: Callable[[set[str]], Awaitable[None]],
         forget: Callable[[Survey], None],
     ) -> None:
-        self._watch, self._dispatcher, self._checks = watch, dispatcher, SurveyChecks(watch, check, _report)
+        self._watch, self._dispatcher, self._checks = watch, dispatcher, SurveyChecks(watch, check, log, "survey not counted")
         self._assigned, self._subscribe, self._forget = assigned, subscribe, forget
         self.started = False
         self._counted: dict[bytes, Survey] = {}
@@ -92,7 +91,3 @@ class CountedSurveys:
         self._checks.postpone(survey)
         if self._counted.pop(survey.fingerprint, None) is not None:
             await self._dispatcher.remove(survey)
-
-
-def _report(survey: Survey, error: UserError) -> None:
-    log.error("survey not counted", survey=survey.name, error=str(error))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import structlog
 
@@ -22,13 +23,11 @@ class SurveyChecks:
     Args:
         watch: the survey files.
         check: checks that the process can use a survey, for example its topics; may take seconds.
-        refused: called with each survey that cannot be used, and with the error.
+        process_log, refusal: the process's logger, and the event that it logs for a survey that cannot be used.
     """
 
-    def __init__(
-        self, watch: SurveyWatch, check: Callable[[Survey], None], refused: Callable[[Survey, UserError], object]
-    ) -> None:
-        self._watch, self._check, self._refused = watch, check, refused
+    def __init__(self, watch: SurveyWatch, check: Callable[[Survey], None], process_log: Any, refusal: str) -> None:
+        self._watch, self._check, self._process_log, self._refusal = watch, check, process_log, refusal
         self._retry_s: dict[bytes, float] = {}  # by fingerprint: time of the next check
 
     def check_all(self) -> list[Survey]:
@@ -46,7 +45,7 @@ class SurveyChecks:
             if isinstance(error, Unreachable) or not usable:
                 raise error
         for survey, error in errors:
-            self._refused(survey, error)
+            self._log_refusal(survey, error)
         return usable
 
     def _check_each(self) -> tuple[list[Survey], list[tuple[Survey, UserError]]]:
@@ -67,8 +66,11 @@ class SurveyChecks:
             self.postpone(survey)
             return False
         if error is not None:
-            self._refused(survey, error)
+            self._log_refusal(survey, error)
         return error is None
+
+    def _log_refusal(self, survey: Survey, error: UserError) -> None:
+        self._process_log.error(self._refusal, survey=survey.name, error=str(error))
 
     def _error(self, survey: Survey) -> UserError | None:
         try:

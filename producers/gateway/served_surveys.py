@@ -12,7 +12,6 @@ from ldpstream.producers.gateway.topic_log import GatewayLog
 from ldpstream.runtime.survey_checks import SurveyChecks
 from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
-from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.folder import Changes, SurveyText
 
 log = structlog.get_logger("ldpstream.gateway")
@@ -48,7 +47,7 @@ class ServedSurveys:
 
     def __init__(self, watch: SurveyWatch, surveys: GatewaySurveys, logs: Logs, check: Callable[[Survey], None]) -> None:
         self._watch, self._surveys, self._logs = watch, surveys, logs
-        self._checks = SurveyChecks(watch, check, _report)
+        self._checks = SurveyChecks(watch, check, log, "survey not served")
         self._open: dict[bytes, SurveyLog] = {}
         self._signatures = ServedSignatures()
         self._signatures.look(watch.surveys.values())
@@ -118,7 +117,3 @@ class ServedSurveys:
     def _begin(self, survey: Survey) -> None:
         opened = self._open[survey.fingerprint] = self._logs.add(survey)
         self._surveys.attach(survey, opened)
-
-
-def _report(survey: Survey, error: UserError) -> None:
-    log.error("survey not served", survey=survey.name, error=str(error))
