@@ -227,7 +227,8 @@ class PartitionFold:
             until_ms: as for `lose`.
         """
         first = first_open_step(self._survey, self._newest_ms)
-        self._panes = {key: self._empty(key) for key in self._panes if key.step >= first}
+        mechanisms, kept = self._survey.mechanisms, [key for key in self._panes if key.step >= first]
+        self._panes = {key: mechanisms[key.attribute][key.level].empty_table() for key in kept}
         self._dirty, self._dirty_bytes = set(), 0
         for key in self._panes:
             self._mark_dirty(key)
@@ -239,9 +240,6 @@ class PartitionFold:
         if key not in self._dirty:
             self._dirty.add(key)
             self._dirty_bytes += self._panes[key].counts.nbytes
-
-    def _empty(self, key: PaneKey) -> CountTable:
-        return self._survey.mechanisms[key.attribute][key.level].empty_table()
 
     def changes(self) -> Checkpoint | None:
         """Returns the changes to write to the store, starting from `stored_position`; None if nothing has changed.

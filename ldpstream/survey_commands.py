@@ -83,16 +83,13 @@ def _row(survey: Survey, path: Path, found: dict[Path, Survey], now: int) -> dic
     fingerprint = survey.fingerprint.hex()
     by = next((s.name for s in found.values() if s.replaces == fingerprint and s.step_at(now) >= 0), None)
     begun = max(0, survey.step_at(now) + 1)
+    ends = None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC)
     return {
         "name": survey.name, "state": state(survey, now, by is not None), "replaced_by": by, "file": _text(path),
         "steps": begun if survey.n_steps is None else min(begun, survey.n_steps), "of_steps": survey.n_steps,
-        "ends": None if survey.n_steps is None else _utc(survey.opens_ms(survey.n_steps)), "owner": survey.owner,
+        "ends": None if ends is None else f"{ends:%Y-%m-%d %H:%M}", "owner": survey.owner,
         "fingerprint": fingerprint, "title": survey.title,
     }  # fmt: skip
-
-
-def _utc(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
 @app.command(name="diff")

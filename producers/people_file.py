@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import IntArray, integer
 from ldpstream.producers.cohort_column import with_cohorts
 from ldpstream.producers.table_file import (
@@ -28,7 +26,7 @@ from ldpstream.producers.table_file import (
     number_text,
     require_names,
 )
-from ldpstream.producers.values import MAX_STEPS, ValueSource, load_values
+from ldpstream.producers.values import MAX_STEPS, ValueSource, int64, load_values
 from ldpstream.surveys import Attribute, Survey
 
 CHANGED = {
@@ -112,7 +110,7 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
         for how, said in CHANGED.items():
             if n := column.changed[how]:
                 tell(f"{name}: " + said.format(n=n, domain=domain, rest=column.attribute.catch_all))
-    return UnchangingValues(n_people, n_steps, [(_int64(column.people), _int64(column.values)) for column in columns])
+    return UnchangingValues(n_people, n_steps, [(int64(column.people), int64(column.values)) for column in columns])
 
 
 class _Column:
@@ -156,7 +154,3 @@ def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
     if not inside:
         return index, "unlisted" if attribute.values is not None else "nearest"
     return index, "respelt" if attribute.values is not None and given != cell else ""
-
-
-def _int64(numbers: "array[int]") -> IntArray:
-    return np.array(numbers, np.int64)

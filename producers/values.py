@@ -175,10 +175,10 @@ class _Reader:
     def read(self) -> ValueSource:
         """Reads the file."""
         self._read_rows(self._table.rows())
-        people, steps = _int64(self._people), _int64(self._steps)
+        people, steps = int64(self._people), int64(self._steps)
         self._require_one_row_a_step(people, steps)
         columns = []
-        for values in map(_int64, self._values):
+        for values in map(int64, self._values):
             given = values >= 0
             columns.append((people[given], steps[given], values[given]))
         if not any(len(values) for _, _, values in columns):
@@ -225,10 +225,11 @@ class _Reader:
         order = np.lexsort((steps, people))  # a stable sort keeps a person's rows for a step in the file's order
         again = (np.diff(people[order]) == 0) & (np.diff(steps[order]) == 0)
         if again.any():
-            self._table.line = int(_int64(self._lines)[order[1:][again]].min())
+            self._table.line = int(int64(self._lines)[order[1:][again]].min())
             self._table.refuse("a second row of the same person for the same step")
 
 
-def _int64(numbers: "array[int]") -> IntArray:
+def int64(numbers: "array[int]") -> IntArray:
+    """Returns the numbers, at least one, as an array that shares their memory."""
     entries: npt.NDArray[np.int64] = np.frombuffer(numbers, np.int64)
     return entries

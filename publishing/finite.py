@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.frequencies import Frequencies, with_nan
 from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication
 
 log = structlog.get_logger("ldpstream.estimator")
@@ -76,8 +76,8 @@ def _finite_shares(found: Frequencies) -> Frequencies:
     parts = (found.frequencies, found.standard_errors, found.low or (), found.high or (), (found.gap or 0.0,))
     if all(_surely_finite(part) for part in parts):
         return found
-    f, errors = _array(found.frequencies), _array(found.standard_errors)
-    ends = [_array(end) for end in (found.low, found.high) if end is not None]
+    f, errors = with_nan(found.frequencies), with_nan(found.standard_errors)
+    ends = [with_nan(end) for end in (found.low, found.high) if end is not None]
     sound = bool(np.isnan([f, *ends]).all() or np.isfinite([f, *ends]).all())
     sound = sound and not np.isinf(errors).any() and (found.gap is None or math.isfinite(found.gap))
     return found if sound else Frequencies.nothing(f.size)
@@ -92,7 +92,7 @@ def _surely_finite(numbers: Sequence[float | None]) -> bool:
 
 
 def _finite_level(found: LevelEstimate) -> LevelEstimate:
-    f, errors = _array(found.frequencies), _array(found.standard_errors)
+    f, errors = with_nan(found.frequencies), with_nan(found.standard_errors)
     if not np.isinf(f).any() and not np.isinf(errors).any():
         return found
     none: list[float | None] = [None] * f.size
@@ -108,7 +108,3 @@ def _finite_diagnostics(said: Diagnostics) -> tuple[Diagnostics, list[str]]:
         elif isinstance(value, dict) and not _is_finite(list(value.values())):
             changed[name] = {level: x if _is_finite([x]) else None for level, x in value.items()}
     return msgspec.structs.replace(said, **changed), list(changed)
-
-
-def _array(numbers: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array(numbers, np.float64)  # NaN for None

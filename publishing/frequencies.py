@@ -69,8 +69,8 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
         `Estimate.interval` gives the published ends for the level 0.95, and `Ends.interval` for other levels.
         """
         gap = math.nan if self.gap is None else self.gap
-        f, errors = _array(self.frequencies), _array(self.standard_errors)
-        ends = None if self.low is None or self.high is None else Ends(f, _array(self.low), _array(self.high))
+        f, errors = with_nan(self.frequencies), with_nan(self.standard_errors)
+        ends = None if self.low is None or self.high is None else Ends(f, with_nan(self.low), with_nan(self.high))
         return Estimate(f, errors, 0, self.iterations, self.converged, gap=gap, posterior=ends)
 
 
@@ -132,5 +132,6 @@ def plain(numbers: FloatArray) -> list[float | None]:
     return [None if math.isnan(x) else x for x in found] if np.isnan(numbers).any() else found
 
 
-def _array(numbers: list[float | None]) -> FloatArray:
-    return np.array([math.nan if x is None else x for x in numbers])
+def with_nan(numbers: list[float | None]) -> FloatArray:
+    """Returns the numbers as an array, with NaN for None."""
+    return np.array(numbers, np.float64)

@@ -69,7 +69,8 @@ class Vitals:
     def _look(self, now_ms: int) -> None:
         progress = self._results.progress()
         if progress is not None and progress != self._progress:
-            self._show(progress.next_step - 1)
+            found = self._results.get(publication_keys(self._survey, progress.next_step - 1))
+            self._prometheus.show([p for p in found if p is not None])
             self._progress = progress
         if self._first_step is None:
             self._first_step = max(0, self._survey.step_at(now_ms))
@@ -80,7 +81,3 @@ class Vitals:
             ends = self._position.ends()
             self._lag.set(sum(max(0, end - counted.get(p, 0)) for p, end in ends.items()))
             self._looked_ms = now_ms
-
-    def _show(self, step: int) -> None:
-        found = self._results.get(publication_keys(self._survey, step))
-        self._prometheus.show([p for p in found if p is not None])

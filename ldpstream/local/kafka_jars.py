@@ -20,6 +20,7 @@ LOG4J_VERSION = "2.24.3"  # the log4j version on which Kafka 4.1.0 depends
 
 # Kafka logs through slf4j, but Kafka's published dependencies omit the binding to log4j. Without this binding, a failing
 # broker logs nothing.
+FETCH_S = 600  # longest time of the whole download
 POM = f"""\
 <project>
   <modelVersion>4.0.0</modelVersion>
@@ -57,20 +58,17 @@ def cached() -> bool:
     return jars_dir().is_dir()
 
 
-def fetch(timeout_s: float = 600) -> Path:
+def fetch() -> Path:
     """Returns the folder of the jars. Maven copies missing jars into this folder.
 
     Maven copies into a temporary sibling folder, which is renamed at the end. An interrupted download therefore leaves no
     partial cache. If two processes fetch at once, both use the folder of the process that finishes first.
 
-    Args:
-        timeout_s: seconds that Maven may take for the whole download.
-
     Returns:
         A folder of `*.jar`: the broker, its runtime dependencies and its log binding.
 
     Raises:
-        JarsError: if Maven is not installed, fails, takes longer than `timeout_s`, or the cache cannot be written.
+        JarsError: if Maven is not installed, fails, takes longer than `FETCH_S`, or the cache cannot be written.
     """
     target = jars_dir()
     if cached():
@@ -81,7 +79,7 @@ def fetch(timeout_s: float = 600) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-            _copy_dependencies(mvn, Path(scratch), timeout_s)
+            _copy_dependencies(mvn, Path(scratch))
             try:
                 (Path(scratch) / "jars").rename(target)
             except OSError:
@@ -92,16 +90,16 @@ def fetch(timeout_s: float = 600) -> Path:
     return target
 
 
-def _copy_dependencies(mvn: str, scratch: Path, timeout_s: float) -> None:
+def _copy_dependencies(mvn: str, scratch: Path) -> None:
     """Runs Maven to copy the jars into `scratch/jars`, and checks that the broker is among them."""
     pom, jars = scratch / "pom.xml", scratch / "jars"
     pom.write_text(POM, encoding="utf-8")
     command = [mvn, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=FETCH_S, check=False)
     except subprocess.TimeoutExpired as err:
-        raise JarsError(f"Maven did not fetch the jars of Kafka {KAFKA_VERSION} within {timeout_s:g} s") from err
+        raise JarsError(f"Maven did not fetch the jars of Kafka {KAFKA_VERSION} within {FETCH_S} s") from err
     if done.returncode != 0 or not (jars / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
         said = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
         reason = next((line for line in said if line.startswith("[ERROR]")), said[-1])  # Maven's later lines are advice

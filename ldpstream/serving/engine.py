@@ -72,11 +72,7 @@ class Counter:
 
     def __init__(self, survey: Survey, store: FolderCountStore, source: FolderLog) -> None:
         self._survey, self._store, self._log = survey, store, source
-        self._fold = self._load()
-
-    def _load(self) -> PartitionFold:
-        stored = self._store.load(PARTITION)
-        return PartitionFold(self._survey, stored, log_id=self._log.log_id(), writer=secrets.token_hex(8))
+        self._fold = PartitionFold(survey, store.load(PARTITION), log_id=source.log_id(), writer=secrets.token_hex(8))
 
     def count(self, now_ms: int) -> None:
         """Counts the new records. If a step has closed and the log has no later record, appends a marker and counts it.

@@ -99,7 +99,8 @@ def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outl
         links += ['<a href="table">All attributes</a>', csv, *_cohort_links(survey, h)]
     else:
         links = [f'<a href="table?{query}">All values</a>', csv]
-    head = "".join(f'<th scope="col"{"" if i == 0 else NUMBER}>{name}</th>' for i, name in enumerate(_names(h)))
+    columns = ["Share", "95 % from", "to", *(["Truth"] if h.truth else [])]
+    head = '<th scope="col">Value</th>' + "".join(f'<th scope="col"{NUMBER}>{name}</th>' for name in columns)
     rows = "".join(_row(cells) for cells in _rows(h))
     left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
     return (
@@ -193,10 +194,6 @@ def _numbers(h: Histogram) -> str:
 
 def _four_digits(number: float | None) -> str:
     return "–" if number is None else f"{float(f'{number:.4g}'):,.10g}".replace("-", "−")
-
-
-def _names(h: Histogram) -> list[str]:
-    return ["Value", "Share", "95 % from", "to", *(["Truth"] if h.truth else [])]
 
 
 def _rows(h: Histogram) -> Iterable[list[str]]:
