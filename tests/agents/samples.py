@@ -1,15 +1,13 @@
 """A small survey with one mechanism for every kind of report, and sound and spoilt envelopes of this survey."""
 
-from datetime import UTC, datetime
-
 import msgspec
 import numpy as np
 
 from ldpstream.agents import Record
 from ldpstream.surveys import REASONS, Reason, Survey, parse_survey, seal
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from tests.small_survey import START
 
-START = datetime(2026, 1, 5, tzinfo=UTC)
 # attribute and level of each pane; the reports are symbols, bits (with padding) and hashed symbols
 PANES = ((0, 0), (1, 0), (1, 1))
 N_STEPS = 10**8  # of the survey
@@ -17,24 +15,15 @@ N_STEPS = 10**8  # of the survey
 Fields = list[object]
 
 
-def make_survey(
-    name: str = "sample", start: datetime = START, step_seconds: int = 10, lateness_steps: int = 1, cohorts: int = 0
-) -> Survey:
+def make_survey(name: str = "sample", step_seconds: int = 10, lateness_steps: int = 1, cohorts: int = 0) -> Survey:
     """Makes a survey with two attributes and three levels. A device's clock may run ahead by one step.
 
     The survey has `cohorts` cohorts, whose histograms need 20 reports.
     """
-    document = survey_document(name, start, step_seconds, lateness_steps)
-    if cohorts:
-        document["cohort"] = {"name": "version", "values": [f"1.{i}" for i in range(cohorts)], "least": 20}
-    return parse_survey(document)
-
-
-def survey_document(name: str, start: datetime, step_seconds: int, lateness_steps: int) -> dict[str, object]:
-    """Returns the parsed TOML of `make_survey`."""
-    return {
-        "name": name, "start": start, "step_seconds": step_seconds, "window_steps": 3, "lateness_steps": lateness_steps,
-        "skew_seconds": step_seconds, "collection": "smp", "ends": N_STEPS,
+    versions = {"name": "version", "values": [f"1.{i}" for i in range(cohorts)], "least": 20}
+    return parse_survey({
+        "name": name, "start": START, "step_seconds": step_seconds, "window_steps": 3, "lateness_steps": lateness_steps,
+        "skew_seconds": step_seconds, "collection": "smp", "ends": N_STEPS, "cohort": versions if cohorts else None,
         "attribute": [
             {
                 "name": "mode", "values": ["car", "bus", "bicycle", "train", "foot"],
@@ -48,7 +37,7 @@ def survey_document(name: str, start: datetime, step_seconds: int, lateness_step
                 ],
             },
         ],
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int = 1) -> bytes:

@@ -247,12 +247,17 @@ async def test_each_token_is_accepted_and_probes_need_none() -> None:
 
 
 async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
-    rig, (envelope,) = Rig(limits=Limits(requests=4.0)), envelopes(1)  # 0.25 s each, exact in a double
+    (envelope,) = envelopes(1)
+    await eight_of_ten(Rig(limits=Limits(requests=4.0)), envelope, clock, 0.25)  # 0.25 s each, exact in a double
+
+
+async def eight_of_ten(rig: Rig, envelope: bytes, clock: Clock, one_s: float) -> None:
+    """Eight of ten requests are accepted, then one after `one_s` seconds; another client has its own limit."""
     answers = [await rig.post(envelope) for _ in range(10)]
     assert [answer.status_code for answer in answers] == [202] * 8 + [429] * 2
     assert title(answers[-1]) == "too many requests"
     assert (await rig.post(envelope, address="192.0.2.2")).status_code == 202
-    clock.now_s += 0.25
+    clock.now_s += one_s
     assert (await rig.post(envelope)).status_code == 202
     assert len(rig.log.appended) == 10
 
@@ -265,14 +270,7 @@ async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> No
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
     assert [(await rig.post(bytes(len(envelope)))).status_code for _ in range(6)] == [422] * 4 + [429] * 2
-    rig = Rig(limits=Limits(1e6, body_bytes=1e9, reports=16.0))
-    answers = [await rig.post(envelope) for _ in range(10)]
-    assert [answer.status_code for answer in answers] == [202] * 8 + [429] * 2
-    assert title(answers[-1]) == "too many requests"
-    assert (await rig.post(envelope, address="192.0.2.2")).status_code == 202
-    clock.now_s += 0.5
-    assert (await rig.post(envelope)).status_code == 202
-    assert len(rig.log.appended) == 10
+    await eight_of_ten(Rig(limits=Limits(1e6, body_bytes=1e9, reports=16.0)), envelope, clock, 0.5)
 
 
 async def test_a_request_is_never_redirected() -> None:
