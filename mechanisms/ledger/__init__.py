@@ -2,7 +2,7 @@
 (`eps_sequence`)."""
 
 from ldpstream.mechanisms.ledger.bound_unary import UnaryRounds
-from ldpstream.mechanisms.ledger.losses import eps_t_grr, eps_t_one_time, eps_t_unary
+from ldpstream.mechanisms.ledger.losses import eps_t_grr, eps_t_unary
 from ldpstream.mechanisms.ledger.sequence_grr import eps_sequence_grr
 from ldpstream.mechanisms.ledger.sequence_hashed import eps_sequence_hashed
 from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss
@@ -11,5 +11,5 @@ from ldpstream.mechanisms.ledger.shuffled import Blanket, reader_loss
 
 __all__ = [
     "Blanket", "SequenceLoss", "UnaryRounds", "eps_sequence_grr", "eps_sequence_hashed", "eps_sequence_unary",
-    "eps_t_grr", "eps_t_one_time", "eps_t_unary", "reader_loss",
+    "eps_t_grr", "eps_t_unary", "reader_loss",
 ]  # fmt: skip

@@ -24,43 +24,9 @@ import math
 
 import numpy as np
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
+from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, integer, log1mexp, real
 from ldpstream.mechanisms.ledger.bound_unary import UnaryRounds
-from ldpstream.mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY, eps_sequence_grr
-from ldpstream.mechanisms.ledger.sequence_hashed import eps_sequence_hashed
-from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss
-from ldpstream.mechanisms.ledger.sequence_unary import eps_sequence_unary
-
-__all__ = [
-    "SequenceLoss",
-    "UnaryRounds",
-    "eps_sequence_grr",
-    "eps_sequence_hashed",
-    "eps_sequence_unary",
-    "eps_t_grr",
-    "eps_t_one_time",
-    "eps_t_unary",
-]
-
-
-def eps_t_one_time(t: int, *, eps: float) -> float:
-    """Privacy loss of t reports of a one-time mechanism, t ε, in nats.
-
-    Args:
-        t: number of reports, in [1, 2^62].
-        eps: loss of one report, in (0, 700] nats.
-
-    Returns:
-        The loss between two sequences that differ at every step. The loss is exact if one report reaches ε between any two
-        values, as in every one-time mechanism here. t ε grows without limit, so ε∞ is infinite.
-
-    Raises:
-        ValueError: if an argument is outside its range.
-
-    >>> eps_t_one_time(30, eps=0.5)
-    15.0
-    """
-    return integer("t", t, 1, MAX_COUNT) * epsilon("eps", eps)
+from ldpstream.mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY
 
 
 def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:

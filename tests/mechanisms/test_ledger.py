@@ -102,7 +102,7 @@ def test_eps_t_of_tiny_losses_keeps_its_digits() -> None:
 
 
 def test_a_one_time_mechanism_loses_eps_every_time() -> None:
-    assert ledger.eps_t_one_time(365, eps=0.5) == 182.5
+    assert mechanism("GRR", 5, eps=0.5).eps_t(365) == 182.5
 
 
 # ---- exact eps_sequence
@@ -401,7 +401,7 @@ def test_numbers_of_reports_are_checked(t: int) -> None:
     for call in (
         lambda: ledger.eps_t_grr(t, k=3, log_e1=2.0, log_e2=1.0),
         lambda: ledger.eps_t_unary(t, rounds=rounds),
-        lambda: ledger.eps_t_one_time(t, eps=1.0),
+        lambda: mechanism("GRR", 3, eps=1.0).eps_t(t),
         lambda: ledger.eps_sequence_grr(t, k=3, log_e1=2.0, log_e2=1.0),
         lambda: ledger.eps_sequence_unary(t, k=3, rounds=rounds),
     ):
