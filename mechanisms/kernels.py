@@ -129,7 +129,7 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 
 @numba.njit(cache=True)
-def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> None:
+def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
     """Adds up the counts of functions that are multiples of each other. The cells are those of `mechanisms.linear_pool`.
 
     The cells must be zero at first.

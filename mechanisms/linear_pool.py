@@ -92,7 +92,7 @@ class LinearPool:
         from ldpstream.mechanisms.kernels import fold_functions
 
         folded = np.zeros(self.cells, np.int64)
-        fold_functions(counts, self.add, self.multiply, folded)
+        fold_functions(counts, self.multiply, folded)
         return folded
 
     def radon(self, f: FloatArray) -> FloatArray:

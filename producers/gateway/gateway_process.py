@@ -165,7 +165,7 @@ def _run(
                     asyncio.create_task(served.follow()),
                     asyncio.create_task(credentials.follow(intake, config.ssl)),
                 ]
-                _tell(surveys, settings, credentials.tokens, front.getsockname())
+                _tell(surveys, credentials.tokens, front.getsockname())
                 await server.serve([front])
         finally:
             operator.should_exit = True
@@ -180,7 +180,7 @@ def _run(
         runner.run(main())
 
 
-def _tell(surveys: GatewaySurveys, settings: Settings, tokens: list[str], address: tuple[str, int]) -> None:
+def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int]) -> None:
     log.info("serving", surveys=len(surveys.by_fingerprint), host=address[0], port=address[1], tokens=len(tokens))
     try:
         local = ip_address(address[0]).is_loopback

@@ -57,7 +57,7 @@ class KafkaConnection:
 
     def add(self, survey: Survey) -> TopicLog:
         """Returns the log of a survey whose reports topic exists. The log is ready after the next look, within seconds."""
-        topic = TopicLog(survey, self._now_ms)
+        topic = TopicLog(survey)
         topic.use(self._clients)
         self._topics.append(topic)
         return topic

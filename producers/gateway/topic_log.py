@@ -10,7 +10,7 @@ to answer, and the gateway refuses new envelopes before they are queued.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -79,7 +79,6 @@ class TopicLog:
 
     Args:
         survey: the survey; its reports topic accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
-        now_ms: the time, in milliseconds since 1970 UTC.
 
     Attributes:
         topic: the topic's name.
@@ -88,8 +87,8 @@ class TopicLog:
             a producer's sequence numbers, the broker accepts nothing more from this producer.
     """
 
-    def __init__(self, survey: Survey, now_ms: Callable[[], int]) -> None:
-        self.topic, self._survey, self._now_ms = survey.reports_topic, survey, now_ms
+    def __init__(self, survey: Survey) -> None:
+        self.topic, self._survey = survey.reports_topic, survey
         self.answers: bool | None = None
         self.failed = self._closed = False
         self._clients: Clients | None = None
