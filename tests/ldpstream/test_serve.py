@@ -1,6 +1,5 @@
 """The whole service on one machine, as a real process that is killed: `ldpstream serve`."""
 
-import http.client
 import json
 import random
 import shutil
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 
 from ldpstream.agents import Record, tally
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.serving import process
@@ -30,7 +28,7 @@ from ldpstream.surveys import Survey, load_survey
 from tests.faults.invariant import numbers_of
 from tests.services.agent_site import SURVEY
 from tests.services.retries import REPORTS, Devices
-from tests.services.rig import PATIENCE_S, free_ports, wait_until
+from tests.services.rig import PATIENCE_S, free_ports, get, start_command, wait_until
 
 KILLS, CLIENTS = 6, 3
 
@@ -56,9 +54,7 @@ class Served:
     def start(self) -> None:
         settings = {"GATEWAY_PORT": self.gateway, "PAGE_PORT": self.page, "METRICS_PORT": self.metrics, "GATEWAY_RATE": 10**6}
         environment = {f"LDPSTREAM_{name}": str(value) for name, value in settings.items()}
-        command = [sys.executable, "-m", "ldpstream", "serve", str(self.survey_file), "--data", str(self.data)]
-        with self._log.open("ab") as log:
-            self.process: subprocess.Popen[Any] = children.start(command, env=environment, stdout=log, stderr=log)
+        self.process = start_command(self._log, environment, "serve", self.survey_file, "--data", self.data)
 
     def wait_until_ready(self) -> None:
         wait_until(lambda: self.get(self.gateway, "/ready")[0] == 200, self.said)
@@ -75,11 +71,8 @@ class Served:
     def said(self) -> str:
         return self._log.read_text(encoding="utf-8")
 
-    def get(self, port: int, path: str) -> tuple[int, bytes]:
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+    def get(self, port: int, path: str) -> tuple[int, str]:
+        return get(f"http://127.0.0.1:{port}{path}")
 
     def status(self) -> Any:
         return json.loads(self.get(self.page, "/api/v1/status?span=step")[1])
@@ -106,7 +99,7 @@ def test_the_first_line_says_where_everything_is(served: Served) -> None:
         f"the data are in {served.data}."
     )
     wait_until(lambda: served.get(served.page, "/")[0] == 200, served.said)
-    assert b"ldpstream_reports_total 0.0" in served.get(served.metrics, "/metrics")[1]
+    assert "ldpstream_reports_total 0.0" in served.get(served.metrics, "/metrics")[1]
     assert served.stop() == 0
     assert served.said().splitlines()[-1].count('"ended"') == 1
 

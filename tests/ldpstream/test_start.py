@@ -4,16 +4,13 @@ import os
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ldpstream.runtime import children
-from tests.services.rig import free_ports
+from tests.services.rig import free_ports, get, wait_until
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
@@ -49,20 +46,9 @@ class Waiting:
 
     def status(self, path: str) -> int:
         """Waits until the port is open, and returns the HTTP status of a probe."""
-        end = time.monotonic() + DEADLINE_S
-        while time.monotonic() < end:
-            with suppress(ConnectionError):
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=DEADLINE_S) as answer:
-                        return int(answer.status)
-                except urllib.error.HTTPError as error:
-                    error.close()
-                    return error.code
-                except urllib.error.URLError as error:
-                    if not isinstance(error.reason, ConnectionError):
-                        raise
-            time.sleep(0.05)
-        raise AssertionError(self.log.read_text())
+        url = f"http://127.0.0.1:{self.metrics}{path}"
+        wait_until(lambda: get(url), self.log.read_text)
+        return get(url)[0]
 
 
 @pytest.fixture

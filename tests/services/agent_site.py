@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from ldpstream.agents import Record, tally
@@ -27,7 +26,7 @@ from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import REASONS, Reason, Survey, load_survey
 from tests.agents.samples import PANES, sound, spoilt
 
-from .rig import ENDED_S, PATIENCE_S, STOPPED, patiently
+from .rig import ENDED_S, PATIENCE_S, STOPPED, patiently, wait_until
 
 PARTITIONS = 4
 ROOT = Path(__file__).parents[2]
@@ -126,14 +125,14 @@ class Site:
         """Number of records below the stored offsets."""
         return sum(self.store.positions().values())
 
-    def until(self, reached: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-        """Waits until `reached` is true; fails after `seconds` seconds."""
-        deadline = time.monotonic() + seconds
-        while not reached():
-            if time.monotonic() > deadline:
-                logs = "\n".join(worker.log.read_text()[-3000:] for worker in self.workers)
-                pytest.fail(f"not within {seconds} s: {self.counted()} of {self.n_sent} counted\n{logs}")
-            time.sleep(0.05)
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Waits as `wait_until`."""
+
+        def what() -> str:
+            logs = "\n".join(worker.log.read_text()[-3000:] for worker in self.workers)
+            return f"{self.counted()} of {self.n_sent} counted\n{logs}"
+
+        wait_until(reached, what)
 
     def read(self, topic: str) -> Iterator[Any]:
         """Yields all records of a topic."""

@@ -12,12 +12,10 @@ that the service must have. A report that is counted more often is *doubled*; an
 """
 
 import argparse
-import contextlib
 import http.client
 import random
 import secrets
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -32,13 +30,12 @@ from kafka import KafkaAdminClient
 from ldpstream.agents import tally
 from ldpstream.agents.tally import Record
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, seal
 from tests.faults.invariant import numbers_of
 
 from .agent_site import PARTITIONS, Site, new_site
-from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, wait_until
+from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, get, start_command, wait_until
 
 GATEWAYS, CLIENTS = 3, 8
 STEP_S, REPORTS = 20, 16
@@ -61,9 +58,8 @@ class Gateway:
             "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000",
             "LDPSTREAM_PARTITIONS": str(PARTITIONS),
         }  # fmt: skip
-        command = [sys.executable, "-m", "ldpstream", "gateway", self._site.environment["LDPSTREAM_SURVEY"]]
-        with self.log.open("ab") as log:
-            self.process = children.start(command, env=self._site.environment | settings, stdout=log, stderr=log)
+        environment = self._site.environment
+        self.process = start_command(self.log, environment | settings, "gateway", environment["LDPSTREAM_SURVEY"])
 
     def kill(self) -> None:
         """Sends SIGKILL."""
@@ -72,10 +68,7 @@ class Gateway:
 
     def ready(self) -> bool:
         """True if the gateway accepts reports."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        with contextlib.closing(connection):
-            connection.request("GET", "/ready")
-            return connection.getresponse().status == 200
+        return get(f"http://127.0.0.1:{self.port}/ready")[0] == 200
 
 
 class Devices(threading.Thread):

@@ -5,22 +5,28 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from redis import RedisError
 
 from ldpstream.local import servers
 from ldpstream.local.nodes import Node, NodeError
 from ldpstream.local.ports import LOOPBACK, free_ports
+from ldpstream.runtime import children
 from ldpstream.runtime.waiting import wait_for
 
 T = TypeVar("T")
 
 __all__ = [
     "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "KafkaNode", "NodeError", "Pausable", "RedisNode", "free_ports", "freeze",
-    "missing", "patiently", "temporary_folder", "wait_until",
+    "get", "missing", "patiently", "start_command", "temporary_folder", "wait_until",
 ]  # fmt: skip
 
 PATIENCE_S = 240.0  # longest wait in a test, then the test fails; enough for a very busy machine
@@ -41,15 +47,32 @@ def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
     return reason and f"{reason} (deploy/local/setup_services.sh installs it)"
 
 
-def wait_until(well: Callable[[], object], what: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-    """Waits until `well` returns true; an OSError is treated as false. The failure message shows `what`."""
-    deadline = time.monotonic() + timeout_s
+def wait_until(well: Callable[[], object], what: Callable[[], object]) -> None:
+    """Waits until `well` returns true; an OSError or RedisError is treated as false. The failure message shows `what`."""
+    deadline = time.monotonic() + PATIENCE_S
     while True:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RedisError):
             if well():
                 return
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what()}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what()}"
         time.sleep(0.05)
+
+
+def get(url: str) -> tuple[int, str]:
+    """Returns the status and the text of the answer to a GET, also of a refusal. Raises OSError without an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()
+
+
+def start_command(log: Path, env: Mapping[str, str], *command: object) -> subprocess.Popen[bytes]:
+    """Starts a command of ldpstream in the folder of its log, and appends its output to the log."""
+    with log.open("ab") as out:
+        line = [sys.executable, "-m", "ldpstream", *map(str, command)]
+        return children.start(line, env=env, cwd=log.parent, stdout=out, stderr=out)
 
 
 def patiently(ask: Callable[[], T]) -> T:

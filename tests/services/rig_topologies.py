@@ -10,23 +10,12 @@ from typing import Any, Self
 
 import redis
 
-from .rig import LOOPBACK, PATIENCE_S, NodeError, Pausable, RedisNode, free_ports, temporary_folder
+from .rig import LOOPBACK, PATIENCE_S, Pausable, RedisNode, free_ports, temporary_folder, wait_until
 
 SLOTS = 16384
 # Other nodes and the Sentinel treat a node as dead after this time without an answer. Even a busy machine answers sooner.
 DEAD_MS = 60_000
 KILLED_MS = 3000  # the same time, once a test has killed the master
-
-
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Waits until `condition` is true; a Redis error is treated as false."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(redis.RedisError):
-            if condition():
-                return
-        time.sleep(0.02)
-    raise NodeError(f"not within {timeout_s} s: {what}")
 
 
 class _Together(ABC):
@@ -93,7 +82,7 @@ class RedisClusterNodes(_Together):
                     client.execute_command("CLUSTER MEET", host, port, self._buses[0])
         for node in self.nodes:
             with node.client() as client:
-                wait_for(partial(self._whole, client), "the nodes know each other")
+                wait_until(partial(self._whole, client), lambda: "the nodes know each other")
 
     def _whole(self, client: Any) -> bool:
         about = client.execute_command("CLUSTER INFO")
@@ -179,19 +168,19 @@ class WatchedRedis(_Together):
         for node in (self.master, self.replica):
             self._started.enter_context(node)
         with self.replica.client() as client:
-            wait_for(lambda: client.info("replication")["master_link_status"] == "up", "the replica is connected")
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up", lambda: "the replica is connected")
         self._started.enter_context(self.sentinel)
         with self.sentinel.client() as client:
 
             def known() -> bool:
                 return [replica["master-link-status"] for replica in client.sentinel_slaves(self.service)] == ["ok"]
 
-            wait_for(known, "the Sentinel knows the replica")
+            wait_until(known, lambda: "the Sentinel knows the replica")
 
     def await_replica(self) -> None:
         """Waits until the replica has all the master's writes."""
         with self.master.client() as client:
-            wait_for(lambda: client.wait(1, 1000) == 1, "the replica has all writes")
+            wait_until(lambda: client.wait(1, 1000) == 1, lambda: "the replica has all writes")
 
     def kill_master(self) -> None:
         """Kills the master. The Sentinel then promotes the replica."""
@@ -213,6 +202,7 @@ class WatchedRedis(_Together):
     def await_promotion(self) -> None:
         """Waits until the replica is master and the Sentinel reports it as master."""
         with self.replica.client() as client:
-            wait_for(lambda: client.info("replication")["role"] == "master", "the replica is master")
+            wait_until(lambda: client.info("replication")["role"] == "master", lambda: "the replica is master")
         with self.sentinel.client() as client:
-            wait_for(lambda: client.sentinel_master(self.service)["port"] == self.replica.address[1], "the Sentinel agrees")
+            master = partial(client.sentinel_master, self.service)
+            wait_until(lambda: master()["port"] == self.replica.address[1], lambda: "the Sentinel agrees")

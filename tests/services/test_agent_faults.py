@@ -2,8 +2,6 @@
 
 import signal
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from ldpstream.runtime.topics import TopicError, check_session, ensure_topics
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite, Site
-from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze
+from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, get
 
 
 def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
@@ -43,15 +41,8 @@ def delete_reports(site: Site) -> None:
 
 
 def ready(port: int) -> int:
-    """HTTP status of `/ready`; 0 without an answer."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=30) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
-    except OSError:
-        return 0
+    """HTTP status of `/ready`."""
+    return get(f"http://127.0.0.1:{port}/ready")[0]
 
 
 @pytest.mark.parametrize("n_after", [40, 400])

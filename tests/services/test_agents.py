@@ -1,7 +1,5 @@
 """Agents as real processes with a real Kafka and a real Redis."""
 
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import msgspec
@@ -15,7 +13,7 @@ from ldpstream.surveys import load_survey
 
 from .agent_site import PARTITIONS, SURVEY, MakeSite
 from .conftest import MakeTopic
-from .rig import PATIENCE_S, free_ports
+from .rig import PATIENCE_S, free_ports, get
 
 
 def test_a_stopping_agent_commits_and_counts_transactions(kafka: str, redis_url: str, make_site: MakeSite) -> None:
@@ -36,19 +34,10 @@ def test_a_stopping_agent_commits_and_counts_transactions(kafka: str, redis_url:
         site.send(producer, rng, 200)
     worker = site.start(changed=("unhurried",), LDPSTREAM_METRICS_PORT=str(port))
 
-    def get(path: str) -> str:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-                return str(answer.read().decode())
-        except urllib.error.HTTPError as error:
-            error.close()
-            return str(error.code)
-        except OSError:
-            return ""
-
-    site.until(lambda: f"ldpstream_records_total {site.n_sent:.1f}" in get("/metrics"))
-    assert get("/ready") == "ok\n"
-    assert get("/nowhere") == "404"
+    url = f"http://127.0.0.1:{port}"
+    site.until(lambda: f"ldpstream_records_total {site.n_sent:.1f}" in get(f"{url}/metrics")[1])
+    assert get(f"{url}/ready") == (200, "ok\n")
+    assert get(f"{url}/nowhere")[0] == 404
     assert site.counted() < site.n_sent  # only the last commit writes the counts
     worker.stop()
     site.check()

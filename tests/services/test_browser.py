@@ -3,7 +3,6 @@
 import json
 import os
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.devices.browser_rig import PageServer, page_server, tab
 from tests.ldpstream.conftest import CHROMIUM, QUIET
 from tests.ldpstream.page_rig import PATIENCE_MS
 
-from .rig import LOOPBACK, free_ports, wait_until
+from .rig import LOOPBACK, free_ports, get, wait_until
 from .test_pipeline import Services
 
 SOURCE = """
@@ -75,12 +74,6 @@ def server(typescript: Path) -> Iterator[PageServer]:
         yield server
 
 
-def ready(port: int) -> bool:
-    """True if the gateway accepts reports."""
-    with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/ready", timeout=30) as answer:
-        return bool(answer.status == 200)
-
-
 def test_reports_of_a_browser_become_a_histogram(services: Services, server: PageServer, tmp_path: Path) -> None:
     if CHROMIUM is None:
         give_up("no Chromium on this machine")
@@ -92,7 +85,7 @@ def test_reports_of_a_browser_become_a_histogram(services: Services, server: Pag
         "gateway", survey_file, LDPSTREAM_GATEWAY_PORT=str(port), LDPSTREAM_GATEWAY_ORIGINS=server.url,
         LDPSTREAM_GATEWAY_RATE="1000", LDPSTREAM_METRICS_PORT="0",
     )  # fmt: skip
-    wait_until(lambda: ready(port), services.logs)
+    wait_until(lambda: get(f"http://{LOOPBACK}:{port}/ready")[0] == 200, services.logs)
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE_MS)

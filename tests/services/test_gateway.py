@@ -27,13 +27,12 @@ from kafka import KafkaAdminClient
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.intake import OVERHEAD_BYTES
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 from ldpstream.surveys.report_key import HEADER
 
-from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, wait_until
+from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, get, start_command, wait_until
 from .test_kafka_sink import read_records
 
 ROOT = Path(__file__).parents[2]
@@ -88,9 +87,7 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "ldpstream", "gateway", str(self.file)]
-            self.process = children.start(command, env=self.env, stdout=log, stderr=log)
+        self.process = start_command(self.log, self.env, "gateway", self.file)
 
     @contextmanager
     def beside(self) -> "Iterator[Process]":
@@ -109,23 +106,15 @@ class Process:
             other.process.wait()
 
     def status(self, path: str, port: int | None = None) -> int:
-        """HTTP status of a GET; 0 without an answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=PATIENCE_S) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return refused.code
-        except OSError:
-            return 0
+        """HTTP status of a GET."""
+        return get(f"http://127.0.0.1:{port or self.port}{path}")[0]
 
     def until(self, path: str, status: int, port: int | None = None) -> None:
         wait_until(lambda: self.status(path, port) == status, self.log.read_text)
 
     def waiting_bytes(self) -> float:
         """Bytes of requests that the gateway has read and not yet answered, with `OVERHEAD_BYTES` for each request."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = get(f"http://127.0.0.1:{self.metrics_port}/metrics")[1].splitlines()
         (value,) = (line.split()[1] for line in lines if line.startswith("ldpstream_gateway_waiting_bytes "))
         return float(value)
 
@@ -388,8 +377,7 @@ def test_users_report_through_the_gateway_and_fetch_the_survey(kafka: str, start
         fetched = json.load(answer)
     assert parse_survey(tomllib.loads(fetched["toml"])).fingerprint == bytes.fromhex(fetched["fingerprint"])
     assert fetched["fingerprint"] == gateway.survey.fingerprint.hex()
-    with urllib.request.urlopen(f"http://127.0.0.1:{gateway.metrics_port}/metrics") as answer:
-        assert "ldpstream_gateway_reports_total 2000.0" in answer.read().decode()
+    assert "ldpstream_gateway_reports_total 2000.0" in get(f"http://127.0.0.1:{gateway.metrics_port}/metrics")[1]
     gateway.finish()
 
 

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from tests.deploy.panels import choose, open_canvas
 from tests.deploy.tools import ToolError
 from tests.docs.tables import METRICS, Metric
 
-from .rig import PATIENCE_S, free_ports, patiently, wait_until
+from .rig import PATIENCE_S, free_ports, get, patiently, wait_until
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
@@ -57,26 +56,17 @@ class Running:
     prometheus: int
     folder: Path
 
-    def fetch(self, process: str, path: str) -> tuple[int, bytes]:
-        return fetch(f"http://127.0.0.1:{self.monitoring[process]}{path}")
+    def fetch(self, process: str, path: str) -> tuple[int, str]:
+        return get(f"http://127.0.0.1:{self.monitoring[process]}{path}")
 
     def ask(self, path: str, **parameters: str) -> Any:
         """Returns the data of Prometheus's answer."""
-        status, body = fetch(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+        status, body = get(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
         assert status == 200, body
         return json.loads(body)["data"]
 
     def has(self, query: str) -> bool:
         return bool(self.ask("query", query=query)["result"])
-
-
-def fetch(url: str) -> tuple[int, bytes]:
-    try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
 
 
 def is_ready(made: Running, process: str) -> bool:
@@ -169,13 +159,13 @@ def exported(text: str) -> dict[str, Metric]:
 
 
 def test_the_table_lists_exactly_the_exported_metrics(running: Running) -> None:
-    told = {process: exported(running.fetch(process, "/metrics")[1].decode()) for process in running.monitoring}
+    told = {process: exported(running.fetch(process, "/metrics")[1]) for process in running.monitoring}
     assert told == METRICS
 
 
 def test_metrics_are_small_and_pass_the_linter(running: Running) -> None:
     for process in running.monitoring:
-        text = running.fetch(process, "/metrics")[1].decode()
+        text = running.fetch(process, "/metrics")[1]
         print(
             f"/metrics of {process}: {len(text):,} bytes, {sum(not line.startswith('#') for line in text.splitlines())} series"
         )

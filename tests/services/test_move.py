@@ -17,7 +17,6 @@ from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.log_position import MarkerProducer
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import RedisResults
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_keeper import OpenSurveyChanged, TopicKeeper
@@ -33,7 +32,7 @@ from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served
 
 from .retries import REPORTS, Devices
-from .rig import PATIENCE_S, wait_until
+from .rig import PATIENCE_S, start_command, wait_until
 
 STEP_S, CLIENTS, PARTITIONS = 20, 3, 4
 Published = list[Publication]
@@ -56,9 +55,7 @@ class Site:
 
     def start_services(self) -> None:
         for command in ("agent", "estimate", "gateway"):
-            with (self.folder / f"{command}.log").open("ab") as log:
-                line = [sys.executable, "-m", "ldpstream", command, str(self.served.survey_file)]
-                process: subprocess.Popen[Any] = children.start(line, env=self.environment, stdout=log, stderr=log)
+            process = start_command(self.folder / f"{command}.log", self.environment, command, self.served.survey_file)
             self._started.callback(process.wait)
             self._started.callback(process.kill)
 

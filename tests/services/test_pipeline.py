@@ -5,9 +5,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from ldpstream.producers.values import load_values
 from ldpstream.publishing.publication import Publication, publication_key
 from ldpstream.publishing.results import RedisResults
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import PaneKey
@@ -34,7 +31,7 @@ from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
 from tests.conftest import DATA
 
-from .rig import PATIENCE_S, STOPPED, free_ports, wait_until
+from .rig import PATIENCE_S, STOPPED, free_ports, get, start_command, wait_until
 from .test_publisher import all_published
 
 ROOT = Path(__file__).parents[2]
@@ -60,13 +57,9 @@ class Services:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: object, **settings: str) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"{arguments[0]}-{len(self.running)}.log").open("wb")
-        with log:
-            process = children.start(
-                [sys.executable, "-m", "ldpstream", *map(str, arguments)], env=self.env | settings, stdout=log, stderr=log
-            )
-        self.running.append(process)
-        return process
+        log = self.folder / f"{arguments[0]}-{len(self.running)}.log"
+        self.running.append(start_command(log, self.env | settings, *arguments))
+        return self.running[-1]
 
     def finish(self, process: subprocess.Popen[bytes], statuses: Sequence[int] = (0,)) -> None:
         """Waits for the process to end with one of these statuses."""
@@ -227,11 +220,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
 
 def scrape(port: int, step: int) -> bool:
     """True if /metrics shows the histogram of this step or of a later step, and the privacy loss."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
-    except OSError:
-        return False
+    text = get(f"http://127.0.0.1:{port}/metrics")[1]
     shown = re.search(r'ldpstream_estimate_step\{attribute="visit_duration",span="window",.*\} (\d+)\.0', text)
     wanted = (  # NaN for a later step, which has no reports
         r'ldpstream_frequency_ratio\{attribute="visit_duration",estimator="mi",.*span="step",.*value="Duration 3h"\} [\d.Na]+',

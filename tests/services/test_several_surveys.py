@@ -3,7 +3,6 @@
 import json
 import os
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,7 @@ from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.redis_store import RedisCountStore
 
-from .rig import PATIENCE_S, free_ports, wait_until
+from .rig import PATIENCE_S, free_ports, get, wait_until
 from .test_pipeline import Services
 
 SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
@@ -55,8 +54,8 @@ class Folder:
 
 
 def fetch(port: int, path: str) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
-        body = answer.read().decode()
+    status, body = get(f"http://127.0.0.1:{port}{path}")
+    assert status == 200, body
     return json.loads(body) if path.startswith("/api") or "/api/" in path else body
 
 

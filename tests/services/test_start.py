@@ -3,20 +3,16 @@
 import os
 import re
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime import children
 from ldpstream.runtime.shutdown import TOLD_TO_END
 
-from .rig import KafkaNode, RedisNode, free_ports
+from .rig import KafkaNode, RedisNode, free_ports, get, start_command
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240
@@ -39,21 +35,16 @@ class Early:
         self.started = [self.start(name, env) for name in NAMES]
 
     def start(self, name: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "ldpstream", name, "now.toml", *(["--users", "500"] if name == "produce" else [])]
         env = env | {"LDPSTREAM_METRICS_PORT": str(self.metrics[name])}
-        with (self.folder / f"{name}.log").open("wb") as log:
-            return children.start(command, env=env, cwd=self.folder, stdout=log, stderr=log)
+        options = ["--users", "500"] if name == "produce" else []
+        return start_command(self.folder / f"{name}.log", env, name, "now.toml", *options)
 
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
     def get(self, name: str, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics[name]}{path}", timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, ""
+            return get(f"http://127.0.0.1:{self.metrics[name]}{path}")
         except OSError:
             return 0, ""
 

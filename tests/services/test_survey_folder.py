@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.redis_store import RedisCountStore
@@ -24,7 +22,7 @@ from ldpstream.surveys.envelope import decode_envelope
 from tests.agents.samples import sound
 
 from .agent_site import PARTITIONS, SURVEY, Site
-from .rig import ENDED_S, PATIENCE_S, free_ports, wait_until
+from .rig import ENDED_S, PATIENCE_S, free_ports, get, start_command, wait_until
 
 MakeFolderSite = Callable[[str], "FolderSite"]
 
@@ -134,9 +132,7 @@ class Gateway:
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         self.port, self.log = free_ports(1)[0], folder / "gateway.log"
         given = environment | {"LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
-        command = [sys.executable, "-m", "ldpstream", "gateway", str(folder / "surveys")]
-        with self.log.open("ab") as out:
-            self.process = children.start(command, env=given, stdout=out, stderr=out)
+        self.process = start_command(self.log, given, "gateway", folder / "surveys")
 
     def post(self, envelope: bytes) -> tuple[int, str]:
         """Posts an envelope, and returns the status and the title of the problem, if any; (0, "") without an answer."""
@@ -157,8 +153,8 @@ class Gateway:
 
     def surveys(self) -> dict[str, str]:
         """Returns the fingerprint of each survey, by name."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/surveys", timeout=PATIENCE_S) as answer:
-            return {survey["name"]: survey["fingerprint"] for survey in json.load(answer)["surveys"]}
+        listed = json.loads(get(f"http://127.0.0.1:{self.port}/v1/surveys")[1])
+        return {survey["name"]: survey["fingerprint"] for survey in listed["surveys"]}
 
 
 def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: MakeFolderSite, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_keeper import OpenSurveyChanged, TopicKeeper
@@ -22,7 +20,7 @@ from ldpstream.surveys.errors import UserError
 from tests.agents.samples import sound
 
 from .agent_site import SURVEY
-from .rig import ENDED_S, PATIENCE_S, wait_until
+from .rig import ENDED_S, PATIENCE_S, start_command, wait_until
 from .test_survey_folder import Gateway
 
 
@@ -164,9 +162,7 @@ def test_an_agent_keeps_surveys_and_goes_on_with_the_open_one(files: Files, tmp_
     old, logs = files.write(600), [tmp_path / f"agent-{i}.log" for i in range(3)]
 
     def start(i: int, path: Path) -> subprocess.Popen[bytes]:
-        with logs[i].open("wb") as out:
-            command = [sys.executable, "-m", "ldpstream", "agent", str(path)]
-            return children.start(command, env=files.environment, stdout=out, stderr=out)
+        return start_command(logs[i], files.environment, "agent", path)
 
     def counts(i: int, survey: Survey) -> None:
         wanted = ('"event": "counting"', f'"survey": "{survey.name}"')

@@ -25,9 +25,9 @@ from tests.conftest import give_up
 
 from .agent_site import MakeSite
 from .certificates import Authority
-from .rig import PATIENCE_S, free_ports, missing
+from .rig import PATIENCE_S, free_ports, missing, wait_until
 from .rig_secure import SecureRedisNode
-from .rig_topologies import RedisClusterNodes, WatchedRedis, wait_for
+from .rig_topologies import RedisClusterNodes, WatchedRedis
 from .secure_site import DEMO, REDIS_RULES, check_agent, check_estimator, exercise_agent, exercise_estimator
 
 SURVEY = make_survey("topologies")
@@ -230,7 +230,7 @@ def test_a_demoted_master_gets_no_commit(watched: WatchedRedis) -> None:
         operate(stores, rng, 10)
         watched.await_replica()
         with watched.sentinel.client() as client:
-            wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel can start a failover")
+            wait_until(lambda: client.sentinel_failover(watched.service), lambda: "the Sentinel can start a failover")
         watched.await_promotion()
         # the Sentinel would demote the old master only after 8 s; until then, commits to the old master would be lost
         with watched.master.client() as client:

@@ -1,14 +1,12 @@
 """Reports sent in transactions, with a real Kafka and a real Redis."""
 
-import urllib.request
-
 import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite
-from .rig import PATIENCE_S, free_ports
+from .rig import PATIENCE_S, free_ports, get
 
 
 def test_a_transaction_marker_at_the_end_is_not_a_lost_record(kafka: str, redis_url: str, make_site: MakeSite) -> None:
@@ -17,8 +15,7 @@ def test_a_transaction_marker_at_the_end_is_not_a_lost_record(kafka: str, redis_
     worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
 
     def metric(name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
-            lines = page.read().decode().splitlines()
+        lines = get(f"http://127.0.0.1:{port}/metrics")[1].splitlines()
         return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
     with site.producer(transactional_id=site.survey.name) as producer:
