@@ -100,6 +100,11 @@ def test_a_finer_lattice_gives_the_same(k: int, monkeypatch: pytest.MonkeyPatch)
         assert np.abs(coarse.standard_errors - finer.standard_errors).max() > close
 
 
+def held(m: Mechanism, table: CountTable, truth: FloatArray) -> FloatArray:
+    low, high = empirical_bayes(m, table).interval()
+    return np.asarray((low <= truth) & (truth <= high))
+
+
 @pytest.mark.parametrize(
     ("name", "shares"),
     [
@@ -116,16 +121,11 @@ def test_intervals_of_few_values_hold_with_few_people(
     with 60 tables, it holds the largest share in fewer than 48.
     """
     truth, m = np.array(shares), build(name, len(shares), 0.5)
-
-    def held(table: CountTable) -> FloatArray:
-        low, high = empirical_bayes(m, table).interval()
-        return np.asarray((low <= truth) & (truth <= high))
-
     drawn = [table for _, table in tables(m, truth, 1000, 200, 4)]
-    assert np.sum([held(table) for table in drawn], axis=0).min() >= 178
+    assert np.sum([held(m, table, truth) for table in drawn], axis=0).min() >= 178
     for limit in ("FEW_VALUES", "NOT_MANY"):
         monkeypatch.setattr(unordered, limit, 1)
-    assert np.sum([held(table) for table in drawn[:60]], axis=0)[0] < 48
+    assert np.sum([held(m, table, truth) for table in drawn[:60]], axis=0)[0] < 48
 
 
 @pytest.mark.parametrize(("k", "large"), [(10, (0.3, 0.25)), (16, (0.4,)), (20, (0.2,))])
@@ -139,15 +139,10 @@ def test_intervals_of_ten_to_twenty_values_hold_with_few_people(
     """
     truth = np.append(large, np.full(k - len(large), (1 - sum(large)) / (k - len(large))))
     m = build("OUE", k, 0.5)
-
-    def held(table: CountTable) -> FloatArray:
-        low, high = empirical_bayes(m, table).interval()
-        return np.asarray((low <= truth) & (truth <= high))
-
     drawn = [table for _, table in tables(m, truth, 1000, 120, 7)]
-    assert np.sum([held(table) for table in drawn], axis=0).min() >= 104
+    assert np.sum([held(m, table, truth) for table in drawn], axis=0).min() >= 104
     monkeypatch.setattr(unordered, "NOT_MANY", 1)
-    assert np.sum([held(table) for table in drawn[:60]], axis=0)[0] < 48
+    assert np.sum([held(m, table, truth) for table in drawn[:60]], axis=0)[0] < 48
 
 
 @pytest.mark.parametrize(("name", "shares", "n"), [("OUE", (0.6, 0.4), 10_000), ("OUE", (0.7, 0.3), 2000)])

@@ -54,7 +54,7 @@ def check(seed: int, large: bool = False) -> int:
     survey = _survey(source, large)
     tables = [[_table(m, source, step) for m in survey.mechanisms[0]] for step in range(STEPS)]
     try:
-        for complaint in _complaints(survey, tables, source):
+        for complaint in _complaints(survey, tables):
             raise AssertionError(complaint)
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
@@ -150,7 +150,7 @@ def _with_sum(part: FloatArray, n: int, marks: int) -> IntArray:
     return result
 
 
-def _complaints(survey: Survey, tables: list[list[CountTable]], source: random.Random) -> Iterator[str]:
+def _complaints(survey: Survey, tables: list[list[CountTable]]) -> Iterator[str]:
     """Yields what is wrong with the publications of these tables, one table for each step and level."""
     mechanisms, asked, state = survey.mechanisms[0], survey.attributes[0], None
     before: Publication | None = None

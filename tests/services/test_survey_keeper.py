@@ -28,7 +28,7 @@ class Files:
     """A folder with one survey that is open for years, and what an agent and a gateway do with it."""
 
     def __init__(self, folder: Path, kafka: str, redis_url: str, name: str) -> None:
-        self.root, self.settings = folder, Settings.model_validate({"kafka": kafka, "redis": redis_url})
+        self.settings = Settings.model_validate({"kafka": kafka, "redis": redis_url})
         self.folder, self.name = folder / "surveys", name
         self.folder.mkdir()
         self.file = self.folder / "one.toml"
