@@ -22,8 +22,9 @@ from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_keeper import OpenSurveyChanged, TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving import move as moving
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.backup import backup
+from ldpstream.stores.checkpoint import MAX_MS, Checkpoint
+from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import PARTITION, FolderLog
 from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
@@ -197,9 +198,11 @@ def test_devices_report_and_retry_while_the_data_move(site: Site, figures: Figur
 
 @pytest.mark.parametrize("step_s", [3600])
 def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed before and after every write, and moved again."""
+    """Killed before and after every write, and moved again. The folder was restored from a copy, so reports may be missing."""
     post_some(site, 10)
     assert site.served.stop() == 0
+    backup(site.served.data / FILE, site.folder / "copy")
+    (site.folder / "copy").replace(site.served.data / FILE)
     wanted = {key: numbers_of(table) for key, table in tally(site.survey, site.records()).counts.items()}
 
     class Killed(Exception): ...
@@ -228,6 +231,9 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
     assert (done.report_keys, done.publications) == (10, 0)
     with closing(site.store()) as store:
         assert {key: numbers_of(table) for key, table in store.tables(range(10)).items()} == wanted
+        missing = store.heads()[PARTITION].missing
+    assert missing is not None
+    assert (missing.until_ms, missing.below_offset) == (MAX_MS, 1)  # until the first report that Kafka receives
     with closing(connect(site.settings)) as redis:  # nothing was published: the estimator begins at the folder's first step
         progress = RedisResults(site.survey, redis).progress()
     assert progress is not None
