@@ -12,6 +12,7 @@ from ldpstream import tables
 from ldpstream.advice.columns import LEAST
 from ldpstream.mechanisms import NAMES
 from ldpstream.mechanisms.registry import registered
+from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
 from ldpstream.plots import draw_panels
 from ldpstream.producers.table_file import attribute_name
@@ -145,8 +146,7 @@ def init_command(
         file.write(found.text)
     console.print(tables.proposal_table(plan, found))
     console.print(growth_table(found.survey, n or plan.n_people))
-    n_asked = "1 attribute" if len(found.asked) == 1 else f"{len(found.asked)} attributes"
-    tell(f"{out}: {n_asked}. A survey is public: read it before you publish it.")
+    tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
     tell(f"It lists only values that at least {least} people of the sample share (--least).")
     tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from ldpstream.arguments import SurveyFile
+from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import activity, console, tell
@@ -73,6 +74,7 @@ def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> l
         failures = [str(fault) for fault in sending.verdict()]
     for failure in failures:
         tell(failure)
-    tell(f"{passed_or_failed(failures)} ({sending.attempts:,} attempts for {sending.requests:,} requests)")
+    attempts, requests = plural(sending.attempts, "attempt"), plural(sending.requests, "request")
+    tell(f"{passed_or_failed(failures)} ({attempts} for {requests})")
     write_json(json, {"attempts": sending.attempts, "requests": sending.requests, "failures": failures, "passed": not failures})
     return failures

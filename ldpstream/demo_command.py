@@ -11,6 +11,7 @@ import typer
 
 from ldpstream import tables
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, Users, values
+from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.values import ValueSource
 from ldpstream.runtime.settings import load_settings
@@ -76,7 +77,7 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
 def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
     """Runs the demo's pipeline with a progress bar, and shows the last step."""
     with progress_bar() as bar:
-        task = bar.add_task(f"{source.n_people:,} people, steps", total=source.n_steps)
+        task = bar.add_task(f"{plural(source.n_people, 'person', 'people')}, steps", total=source.n_steps)
 
         def seen(step: int, publications: "list[Publication]") -> None:
             bar.update(task, completed=min(step + 1, source.n_steps))
@@ -91,6 +92,6 @@ def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path |
     for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     sent = sum(p.reports for p in history if p.span == "step" and p.cohort is None)
-    steps = f"{last + 1} step{'' if last == 0 else 's'}"
-    console.print(f"{sent:,} reports counted in {steps}; rejected: {sum(pipeline.service.rejected().values())}.")
+    rejected = sum(pipeline.service.rejected().values())
+    console.print(f"{plural(sent, 'report')} counted in {plural(last + 1, 'step')}; rejected: {rejected}.")
     write_json(json, tables.as_json(survey, history, truths))

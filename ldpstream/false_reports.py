@@ -9,6 +9,7 @@ in one step.
 from typing import Any
 
 from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 
 
@@ -30,7 +31,8 @@ def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
 def weight_line(survey: Survey, m: Mechanism) -> str:
     """Returns the weight of a false report in one line."""
     w = weight(survey, m)
-    line = f"One false report moves a share as much as {_people(w['one_value'])} honest people of this attribute and level"
+    honest = plural(_people(w["one_value"]), "honest person", "honest people")
+    line = f"One false report moves a share as much as {honest} of this attribute and level"
     if w["set_size"] > 1:
         line += f", and a set of {w['set_size']} values together as much as {_people(w['set'])}"
     if w["in_year"] <= w["one_value"] * (1 + 1e-9):

@@ -4,6 +4,7 @@ from rich.table import Table
 
 from ldpstream.estimators.changes import RUN_LENGTH
 from ldpstream.forecast import FILTER_STEPS, Forecast, forecast
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 
 GROWTH = (1, 10, 100)
@@ -19,13 +20,13 @@ LIFETIME = "Levels with `lifetime_reports`: step and filter assume that no devic
 def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]:
     """Returns how the people divide among attributes and steps."""
     d = len(survey.attributes)
-    split = f"a device answers one of {d} attributes, so about {rows[0].people:,.0f} answer each"
+    split = f"a device answers one of {d} attributes, so about {plural(round(rows[0].people), 'answers', 'answer')} each"
     answer = split if survey.collection == "smp" and d > 1 else f"all answer {'the attribute' if d == 1 else 'all attributes'}"
-    lines = [f"Accuracy with {people:,} people: {answer}."]
+    lines = [f"Accuracy with {plural(people, 'person', 'people')}: {answer}."]
     for row in rows:
         if row.every_steps > 1:
             often = f"a device reports once in {row.every_steps} steps"
-            lines.append(f"{row.attribute}, {row.level}: {often}, so a step has about {row.reports:,.0f} reports.")
+            lines.append(f"{row.attribute}, {row.level}: {often}, so a step has about {plural(round(row.reports), 'report')}.")
     if any(m.lifetime_reports for mechanisms in survey.mechanisms for m in mechanisms):
         lines.append(LIFETIME)
     if len(rows) > d:
@@ -35,7 +36,7 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
 
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
     """Table with three rows for every attribute and level: a step, the window, the filter."""
-    names = {"step": "step", "window": f"{survey.window_steps} steps", "filter": "filter"}
+    names = {"step": "step", "window": plural(survey.window_steps, "step"), "filter": "filter"}
     table = Table("attribute, level")
     for column in ("share", "of a", "±", "least\nshare", "least\njump", f"people for\n± {points(width)}"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from ldpstream.arguments import SurveyFile
+from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, write_json
 from ldpstream.runtime.settings import load_settings
 from ldpstream.surveys import load_survey
@@ -36,6 +37,6 @@ def export_command(
 
     with job_bar() as bar:
         done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"), data)
-    skipped = f"; {done.skipped} records of another survey or version skipped" if done.skipped else ""
-    tell(f"{done.publications:,} estimates added to {len(done.files)} files in {folder}{skipped}")
+    skipped = f"; {plural(done.skipped, 'record')} of another survey or version skipped" if done.skipped else ""
+    tell(f"{plural(done.publications, 'estimate')} added to {plural(len(done.files), 'file')} in {folder}{skipped}")
     write_json(json, done)

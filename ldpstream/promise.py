@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from ldpstream.false_reports import weight_line
 from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import percent
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Cohort, Survey
 from ldpstream.surveys.device_chance import device_chance
 from ldpstream.terminal import number
@@ -40,8 +41,8 @@ def duration(seconds: int) -> str:
     """Formats a length of time in its largest whole unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds and seconds % length == 0:
-            return f"{seconds // length} {unit}{'s' if seconds > length else ''}"
-    return f"{seconds} second{'' if seconds == 1 else 's'}"
+            return plural(seconds // length, unit)
+    return plural(seconds, "second")
 
 
 def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
@@ -63,8 +64,7 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
 def nats(loss: float) -> str:
     """Returns a privacy loss with four digits and its unit."""
-    text = number(loss)
-    return f"{text} nat{'' if text == '1' else 's'}"
+    return plural(number(loss), "nat")
 
 
 def device_line(survey: Survey) -> str:
@@ -73,11 +73,12 @@ def device_line(survey: Survey) -> str:
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
     any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
     eps_inf = device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime))
+    steps = plural(t, "step")
     forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
     return (
         f"A device in all, at the levels of largest loss, while its values stay the same: {nats(eps_1)} a step, "
-        f"{eps_t:.4g} in {t} steps, {forever} in any number of steps. If its values change: at most {nats(any_values)} in "
-        f"{t} steps.{_device_window(survey)}"
+        f"{eps_t:.4g} in {steps}, {forever} in any number of steps. If its values change: at most {nats(any_values)} in "
+        f"{steps}.{_device_window(survey)}"
     )
 
 
@@ -116,7 +117,8 @@ def promise(survey: Survey) -> list[str]:
     lines = [
         f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",
         f"Steps of {duration(survey.step_seconds)} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes "
-        f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of {survey.window_steps} steps.",
+        f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of "
+        f"{plural(survey.window_steps, 'step')}.",
         *([] if survey.n_steps is None else [_end(survey, survey.n_steps)]),
         COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
         "A device randomizes a value before it sends it. A single report can still be the true value, and reports of one "
@@ -158,8 +160,8 @@ def _cohort(cohort: Cohort) -> list[str]:
         "the report learns the cohort; the losses below are losses about the values. The app must never choose the cohort by a "
         "value.",
         "A rare cohort, and a change of the cohort when few others change theirs, link the reports of a device.",
-        f"The service publishes a histogram of a cohort only from at least {cohort.least:,} reports. It publishes the number "
-        "of reports of each cohort in any case.",
+        f"The service publishes a histogram of a cohort only from at least {plural(cohort.least, 'report')}. It publishes the "
+        "number of reports of each cohort in any case.",
         "This least size is no bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
         "gives a noisy histogram of the others. Only the losses below limit what it reveals.",
     ]
@@ -171,7 +173,7 @@ def cohort_line(cohort: Cohort) -> str:
 
 
 def _end(survey: Survey, n_steps: int) -> str:
-    last = f"{'It has 1 step' if n_steps == 1 else f'It has {n_steps:,} steps'}, the last one ends at "
+    last = f"It has {plural(n_steps, 'step')}, the last one ends at "
     time = datetime.fromtimestamp(survey.opens_ms(n_steps) / 1000, UTC)
     return f"{last}{time:%Y-%m-%d %H:%M %Z}. Then devices stop, and no later report counts."
 
@@ -196,9 +198,9 @@ def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     inside = _whole_device(survey, attribute, m, (w, True)) if fresh else ""
     if inside:
         inside = inside[:-1] + ", if the value hints at no answer outside these steps."
-    steps = f"{w} consecutive step{'s' if w > 1 else ''}"
+    steps = plural(w, "consecutive step")
     often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
-    stops = "" if limit is None else f", and stops for good after {limit:,} report{'s' if limit > 1 else ''}"
+    stops = "" if limit is None else f", and stops for good after {plural(limit, 'report')}"
     loss = m.eps_sequence(m.reports_in(window)).value
     total = "there is no bound for all reports" if limit is None else f"at most {nats(m.eps_lifetime)} in all reports"
     lines = [
@@ -207,7 +209,8 @@ def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
         f"of reports (eps_window = {m.eps_1:.4g}). Chance of a right guess of a value that hints at no value of this attribute "
         f"outside {steps}, from the reports of this attribute: {m.guess()}.{inside}",
-        f"Any two value sequences lose at most {nats(loss)} in {window} steps (eps_sequence), and {total} (eps_lifetime).",
+        f"Any two value sequences lose at most {nats(loss)} in {plural(window, 'step')} (eps_sequence), "
+        f"and {total} (eps_lifetime).",
     ]
     if limit is not None:
         lines.append(
@@ -222,6 +225,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     reports = m.reports_in(window)
     sequence = m.eps_sequence(reports)
     exact = "" if sequence.exact else "at most "
+    of_window, lose = plural(window, "report"), plural(window, "report loses", "reports lose")
     lines = [
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
         f"Chance of a right guess from one report: {m.guess()}; without any report: {percent(1 / m.k)}.",
@@ -230,25 +234,24 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
         lines += [
             "While the value stays the same, any number of reports change the odds by at most "
             f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
-            f"{window} reports by at most {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
+            f"{of_window} by at most {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
             f"Chance of a right guess from the reports of this attribute: {m.guess(math.inf)} from any number of reports, "
-            f"{m.guess(window)} from {window} reports."
-            + _whole_device(survey, attribute, m, (math.inf, False), (window, False)),
-            f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
+            f"{m.guess(window)} from {of_window}." + _whole_device(survey, attribute, m, (math.inf, False), (window, False)),
+            f"A changed value can draw a new memo, at most {plural(m.max_memos, 'memo')} in all. "
             "Memos do not hide when a value changed: between any two value sequences, "
-            f"{window} reports lose {exact}{nats(sequence.value)} (eps_sequence).",
+            f"{lose} {exact}{nats(sequence.value)} (eps_sequence).",
         ]
     elif m.every_steps > 1 or m.lifetime_reports is not None:
         lines += _spaced(survey, attribute, m)
     else:
         lines.append(
-            f"Every further report costs the same: {window} reports lose {exact}{nats(sequence.value)}. "
-            f"Chance of a right guess of one value from {window} reports of this attribute: {m.guess(window)}; "
+            f"Every further report costs the same: {lose} {exact}{nats(sequence.value)}. "
+            f"Chance of a right guess of one value from {of_window} of this attribute: {m.guess(window)}; "
             "with more reports it approaches certainty." + _whole_device(survey, attribute, m, (window, False))
         )
     in_year = m.reports_in(year)
     lines.append(
-        f"After a year ({in_year:,} reports of this attribute): chance of a right guess of a value that never changed: "
+        f"After a year ({plural(in_year, 'report')} of this attribute): chance of a right guess of a value that never changed: "
         f"{m.guess(in_year)}; of the value at one step, if it may change at every step: {m.guess_any_values(in_year)}."
         + _whole_device(survey, attribute, m, (year, False), (year, True))
     )
@@ -256,7 +259,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     if survey.n_steps is not None and until_end is not None:
         number = m.reports_in(survey.n_steps)
         lines.append(
-            f"Until the survey ends ({number:,} report{'s' if number > 1 else ''} of this attribute): any two value sequences "
+            f"Until the survey ends ({plural(number, 'report')} of this attribute): any two value sequences "
             f"lose at most {nats(until_end)} (eps_survey)."
         )
     if m.n_enrolments > 1:
@@ -270,4 +273,4 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
             f"A device's reports are {m.every_steps} steps apart. This links its reports: about one device in {m.every_steps} "
             "reports at the same steps."
         )
-    return [*lines, weight_line(survey, m), f"A report takes {size} byte{'s' if size > 1 else ''}."]
+    return [*lines, weight_line(survey, m), f"A report takes {plural(size, 'byte')}."]

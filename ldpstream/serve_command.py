@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ldpstream.arguments import SurveyPaths
+from ldpstream.mechanisms.wording import plural
 from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.terminal import console, say
@@ -60,9 +61,10 @@ def move(
     from ldpstream.serving.move import move as move_data
 
     for one in move_data(data, load_settings()):
+        tables = plural(one.open_tables, "table of open steps", "tables of open steps")
+        keys, publications = plural(one.report_keys, "report key"), plural(one.publications, "publication")
         console.print(
-            f"{one.survey}: {one.open_tables:,} tables of open steps, {one.report_keys:,} report keys, "
-            f"{one.publications:,} publications",
+            f"{one.survey}: {tables}, {keys}, {publications}",
             markup=False,
         )
     console.print("The data were moved. Start the services where devices report.", markup=False)

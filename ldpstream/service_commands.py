@@ -10,6 +10,7 @@ import typer
 
 from ldpstream import tables
 from ldpstream.arguments import DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users, values
+from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_live
@@ -68,7 +69,8 @@ def produce(
                     "reports": truth.reports, "truth": truth.truth.tolist(),
                 })  # fmt: skip
     by = "broker" if gateway is None else "gateway"
-    console.print(f"{sum(row['reports'] for row in answered):,} reports acknowledged by the {by}.")
+    reports = sum(row["reports"] for row in answered)
+    console.print(f"{plural(reports, 'report')} acknowledged by the {by}.")
     write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
 
 

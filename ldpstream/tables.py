@@ -16,6 +16,7 @@ from ldpstream.mechanisms.arguments import MIN_EPS, integer, real
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
 from ldpstream.mechanisms.solvers import largest_within
+from ldpstream.mechanisms.wording import plural
 from ldpstream.promise import HORIZONS
 from ldpstream.surveys import Attribute, Level, Survey
 from ldpstream.terminal import number
@@ -58,12 +59,12 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {
         "step": "step",
-        "window": f"window of {publication.panes} step{'' if publication.panes == 1 else 's'} up to",
+        "window": f"window of {plural(publication.panes, 'step')} up to",
         "filtered": "filtered curve at step",
     }
     late = "" if publication.complete else ", incomplete"
     silence = "nobody reported" if publication.complete else "no report counted"
-    reports = f"{publication.reports:,} reports" if publication.reports else silence
+    reports = plural(publication.reports, "report") if publication.reports else silence
     table = Table(
         title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
         caption="\n".join([*numbers_lines(publication), privacy_line(publication)]),
@@ -213,8 +214,9 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
 def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[str, Any]]) -> Table:
     """Returns the rows of `solved_rows` as a table."""
     each = f", {budget / survey.share:.4g} for each of {survey.share} attributes" if survey.share > 1 else ""
+    reports = plural(horizon, "report of a device costs", "reports of a device cost")
     table = Table(
-        title=f"largest ε₁ for which {horizon} reports of a device cost at most {budget:g} nats{each}",
+        title=f"largest ε₁ for which {reports} at most {plural(f'{budget:g}', 'nat')}{each}",
         title_justify="left",
         caption="Values: the same, for a value that never changes; any, for all sequences. Loss: of a device, in nats.",
         caption_justify="left",
@@ -229,7 +231,7 @@ def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[st
 
 def proposal_table(plan: "Plan", found: "Proposal") -> Table:
     """Table of a sample's columns: what the survey asks for, or why it does not ask."""
-    shown = Table(title=f"Columns of {plan.n_people:,} people", title_justify="left")
+    shown = Table(title=f"Columns of {plural(plan.n_people, 'person', 'people')}", title_justify="left")
     for name in ("column", "missing", "in the survey", "mechanism"):
         shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
     for asked in found.asked:

@@ -14,6 +14,7 @@ from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.wording import plural
 
 M = TypeVar("M", bound=Mechanism)
 
@@ -134,5 +135,5 @@ def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: s
     built = [LONGITUDINAL[name](k=k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration) for name in AUTO_CANDIDATES]
     chosen = lightest([(m, m.variance()) for m in built])
     others = ", ".join(f"{m.name} {m.variance() / chosen.variance():.3g}" for m in built if m is not chosen)
-    size = "1 byte" if (n_bytes := chosen.report_dtype.itemsize) == 1 else f"{n_bytes} bytes"
+    size = plural(chosen.report_dtype.itemsize, "byte")
     return chosen, f"{chosen.name}: smallest variance to within 3 % (others relative to it: {others}); {size} a report"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ldpstream.mechanisms.arguments import MAX_EPS, epsilon, integer, one_of
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.registry import LONGITUDINAL, mechanism
+from ldpstream.mechanisms.wording import plural
 
 _SMALLEST = 1e-9
 _HALVINGS = 80
@@ -46,7 +47,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
     low, high = _SMALLEST, min(eps_inf, MAX_EPS)
     best = within(low)
     if best is None:
-        raise ValueError(f"budget {budget:g} is too small for {horizon} reports of {name} with eps_inf={eps_inf:g}")
+        raise ValueError(f"budget {budget:g} is too small for {plural(horizon, 'report')} of {name} with eps_inf={eps_inf:g}")
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if middle in (low, high):

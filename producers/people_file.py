@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ldpstream.mechanisms.arguments import IntArray, integer
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.cohort_column import with_cohorts
 from ldpstream.producers.table_file import (
     DataError,
@@ -30,11 +31,19 @@ from ldpstream.producers.values import MAX_STEPS, ValueSource, int64, load_value
 from ldpstream.surveys import Attribute, Survey
 
 CHANGED = {
-    "nearest": "{n:,} numbers outside the survey's {domain} became the nearest value, as on a device.",
-    "unlisted": "{n:,} texts that the survey does not list became {rest}, as on a device.",
-    "respelt": "{n:,} cells are listed values in another spelling. A device compares texts exactly: the app must respell them.",
-    "refused": "{n:,} cells are no value of the survey ({domain}); these people do not answer it. A device refuses such "
-    "values, and its silence can reveal them.",
+    "nearest": ("number", "numbers", "outside the survey's {domain} became the nearest value, as on a device."),
+    "unlisted": ("text", "texts", "that the survey does not list became {rest}, as on a device."),
+    "respelt": (
+        "cell is a listed value",
+        "cells are listed values",
+        "in another spelling. A device compares texts exactly: the app must respell them.",
+    ),
+    "refused": (
+        "cell is no value",
+        "cells are no value",
+        "of the survey ({domain}); whoever has one does not answer it. A device refuses such values, and its silence can "
+        "reveal them.",
+    ),
 }
 
 
@@ -102,14 +111,16 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
         n_people = person + 1
         for column in columns:
             column.add(person, row[column.place])
-    tell(f"{path}: {n_people:,} people, one in each row, with the same values at all {n_steps:,} steps.")
+    people = plural(n_people, "person", "people")
+    at = "the only step" if n_steps == 1 else f"all {n_steps:,} steps"
+    tell(f"{path}: {people}, one in each row, with the same values at {at}.")
     for column in columns:
         name, domain = column.attribute.name, column.attribute.domain
         if not column.people:
             raise DataError(f"{path}: no cell of column {column.place + 1} is a value of the attribute {name} ({domain})")
-        for how, said in CHANGED.items():
+        for how, (one, many, said) in CHANGED.items():
             if n := column.changed[how]:
-                tell(f"{name}: " + said.format(n=n, domain=domain, rest=column.attribute.catch_all))
+                tell(f"{name}: {plural(n, one, many)} {said.format(domain=domain, rest=column.attribute.catch_all)}")
     return UnchangingValues(n_people, n_steps, [(int64(column.people), int64(column.values)) for column in columns])
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys.errors import UserError, did_you_mean
 
 DELIMITERS = ",;\t"
@@ -80,7 +81,7 @@ class TableFile:
                 continue  # an empty line
             width = width or len(row)
             if len(row) != width:
-                self.refuse(f"has {len(row)} columns, the header {width}")
+                self.refuse(f"has {plural(len(row), 'column')}, the header {width}")
             yield row
 
     def _counted(self, lines: Iterator[str]) -> Iterator[str]:

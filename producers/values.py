@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.randomness import Purpose, stream
 from ldpstream.producers.table_file import DataError, TableFile, find_column
 from ldpstream.surveys import Survey
@@ -155,7 +156,8 @@ def load_values(
     source = reader.read()
     for attribute, n in zip(survey.attributes, reader.outside, strict=True):
         if n:
-            tell(f"{attribute.name}: {n:,} different values are not in the domain ({attribute.domain}). {attribute.rest}")
+            outside = plural(n, "value is", "different values are")
+            tell(f"{attribute.name}: {outside} not in the domain ({attribute.domain}). {attribute.rest}")
     return source
 
 

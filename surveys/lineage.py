@@ -7,6 +7,7 @@ own, since topics have the survey's name. `join` decides for each attribute whet
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys.questions import Attribute
 from ldpstream.surveys.survey import Survey, SurveyError
 
@@ -104,7 +105,7 @@ def join(old: Survey, new: Survey, name: str) -> Join:
         notes.append(f"added: {_named(added)}; earlier shares unknown")
     windows = old.window_steps == new.window_steps
     if not windows:
-        notes.append(f"windows not joined: they had {old.window_steps} steps and now have {new.window_steps}")
+        notes.append(f"windows not joined: they had {plural(old.window_steps, 'step')} and now have {new.window_steps}")
     return Join(True, windows, "; ".join(notes), values)
 
 

@@ -11,6 +11,7 @@ from ldpstream.advice.advise import Advice, Candidate, Ranked, document
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.mechanisms.registry import LIKE_VARIANCE
+from ldpstream.mechanisms.wording import plural
 from ldpstream.plots import Curve, Panel
 from ldpstream.publishing.catalogue import INVERSION, find
 from ldpstream.terminal import number, table
@@ -37,7 +38,7 @@ def candidate_table(advice: Advice) -> Table:
 
 def ranking_table(advice: Advice) -> Table:
     """Table of the first 15 simulated combinations, and of all combinations that are as good as the first."""
-    shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
+    shown = table(f"By simulated {advice.question.metric}, {plural(advice.repeats, 'repetition')} of {_people(advice)}", "rank",
                   "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
     for i, row in enumerate(advice.ranking):
         if i < SHOWN or row.best:
@@ -71,7 +72,8 @@ def promise_table(advice: Advice) -> Table:
 def reasons(advice: Advice) -> list[str]:
     """Sentences about the choice of mechanism and estimate, a report's length, the loss at the horizon, and false reports."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
-    weight = f"One false report moves a share as much as {c.weight:.3g} honest people who have this value."
+    honest = plural(f"{c.weight:.3g}", "honest person who has", "honest people who have")
+    weight = f"One false report moves a share as much as {honest} this value."
     return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c), weight]
 
 
@@ -125,18 +127,20 @@ def _cost(advice: Advice, c: Candidate) -> str:
 
 def _horizon(advice: Advice, c: Candidate) -> str:
     t = advice.question.horizon
+    lose = plural(t, "report loses", "reports lose")
     if c.eps_inf is None:
-        return f"Losses add up: {t} reports lose {number(c.eps_t)} nats. For repeated reports give eps_inf (memoized)."
+        return f"Losses add up: {lose} {plural(number(c.eps_t), 'nat')}. For repeated reports give eps_inf (memoized)."
+    unchanged = plural(t, "report of an unchanged value loses", "reports of an unchanged value lose")
     half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
     return (
-        f"{t} reports of an unchanged value lose {number(c.eps_t)} nats; "
-        f"any number of reports loses at most {number(c.eps_inf)} nats{half}."
-        f" Between any two sequences of values the loss of {t} reports is at most {number(c.eps_any)} nats."
+        f"{unchanged} {plural(number(c.eps_t), 'nat')}; "
+        f"any number of reports loses at most {plural(number(c.eps_inf), 'nat')}{half}."
+        f" Between any two sequences of values the loss of {plural(t, 'report')} is at most {plural(number(c.eps_any), 'nat')}."
     )
 
 
 def _people(advice: Advice) -> str:
-    n = f"{advice.question.n:,} people"
+    n = plural(advice.question.n, "person", "people")
     return f"{n} for each of five shapes" if advice.sample is None else f"{n} like the {advice.sample:,} of the sample"
 
 

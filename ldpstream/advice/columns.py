@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.table_file import (
     DataError,
     TableFile,
@@ -127,7 +128,7 @@ def read_columns(path: Path, only: Sequence[str] = (), drop: Sequence[str] = ())
     names = [{name.strip(), column.name} for name, column in zip(header, columns, strict=True)]
     for name in (*only, *drop):
         if not any(name in known for known in names):
-            raise DataError(f"{path}: line 1 names {len(names)} columns, none of them {name!r}")
+            raise DataError(f"{path}: line 1 names {plural(len(names), 'column')}, but not {name!r}")
     chosen = [not known.isdisjoint(only or known) and known.isdisjoint(drop) for known in names]
     return n_people, [column for column, wanted in zip(columns, chosen, strict=True) if wanted]
 
@@ -154,7 +155,7 @@ def propose(column: Column, least: int) -> Domain | Dropped:
     if words & IDENTIFIERS and len(column.cells) > MAX_NUMBERS:
         return Dropped("its name says that it identifies people")
     if n < 2 * least:
-        return Dropped(f"only {n} people have a value, fewer than twice the least count {least}")
+        return Dropped(f"only {plural(n, 'person has', 'people have')} a value, fewer than twice the least count {least}")
     if column.n_texts == 0 and not words & CODES:
         return _numbers(column, least)
     return _texts(column, least)
@@ -197,7 +198,7 @@ def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: boo
     if len(values) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
     rest = f'; "{OTHER}" stands for all others' if OTHER in values else "; a device makes no report of any other text"
-    said = f"{len(kept)} values, each of at least {least} people of the sample{rest}{more}"
+    said = f"{plural(len(kept), 'value')}, each of at least {least} people of the sample{rest}{more}"
     return Domain({"values": values} | ({"ordered": True} if ordered else {}), said + (ORDERED if ordered else ""))
 
 
@@ -224,7 +225,9 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
     edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers)
     kind = "integers" if integers else "numbers"
-    return Domain({"bins": edges}, f"{kind} in {len(edges) - 1} bins; a device reports the nearest bin for a number outside")
+    return Domain(
+        {"bins": edges}, f"{kind} in {plural(len(edges) - 1, 'bin')}; a device reports the nearest bin for a number outside"
+    )
 
 
 def _end_of_run(kept: Sequence[Decimal]) -> int:

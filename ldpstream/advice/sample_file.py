@@ -12,6 +12,7 @@ import numpy as np
 
 from ldpstream.advice.question import MAX_K, AdviceError
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.table_file import TableFile
 
 DELIMITERS = ",;\t|"
@@ -66,8 +67,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         raise AdviceError(f"{path}: numbers and one word; if the word is a column's name, give --column")
     if 2 * len(found) > found.total():
         raise AdviceError(
-            f"{path}: {len(found)} different labels of {found.total()} people; labels are published in the survey, "
-            "so there may be at most half as many labels as people"
+            f"{path}: {plural(len(found), 'label', 'different labels')} of {plural(found.total(), 'person', 'people')}; "
+            "labels are published in the survey, so there may be at most half as many labels as people"
         )
     labels = sorted(found)
     size = len(labels) if k is None else k
@@ -81,7 +82,7 @@ def _column(path: Path, column: str) -> Iterator[str]:
     rows = TableFile(path).rows()
     header = [name.strip() for name in next(rows)]
     if column not in header:
-        raise AdviceError(f"{path}: the first line names {len(header)} columns, none of them {column!r}")
+        raise AdviceError(f"{path}: the first line names {plural(len(header), 'column')}, but not {column!r}")
     place = header.index(column)
     yield from (row[place].strip() for row in rows)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ldpstream.mechanisms import ONE_TIME, Mechanism
 from ldpstream.mechanisms.arguments import MAX_EPS, MIN_EPS, FloatArray
+from ldpstream.mechanisms.wording import plural
 
 EVERY_STEPS = 24  # w, and the length of the window that the errors are for
 
@@ -54,8 +55,8 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
     reports = -(-horizon // EVERY_STEPS)  # `Mechanism.reports_in`
     promises = [
         ("one report", memoized.eps_1, memoized.eps_1),
-        (f"unchanged, {horizon} steps", loss := memoized.eps_t(horizon), loss / reports),
-        (f"any values, {horizon} steps", loss := memoized.eps_sequence(horizon).value, loss / reports),
+        (f"unchanged, {plural(horizon, 'step')}", loss := memoized.eps_t(horizon), loss / reports),
+        (f"any values, {plural(horizon, 'step')}", loss := memoized.eps_sequence(horizon).value, loss / reports),
     ]
     rows = []
     for promise, loss, eps in promises:

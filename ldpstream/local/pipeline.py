@@ -14,6 +14,7 @@ from ldpstream.local.commands import CommandNode, get
 from ldpstream.local.nodes import Node, NodeError
 from ldpstream.local.ports import LOOPBACK, port_or_free
 from ldpstream.local.servers import KafkaNode, RedisNode, missing
+from ldpstream.mechanisms.wording import plural
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.settings import PREFIX, Settings
 
@@ -206,7 +207,7 @@ class Trial:
             step, reports = status["latest_step"], sum(one["reports"] for one in status["attributes"])
             if step is not None and step > told and reports:
                 told = step
-                self._tell(f"Step {step}: {reports:,} reports counted and published.")
+                self._tell(f"Step {step}: {plural(reports, 'report')} counted and published.")
             time.sleep(LOOK_S)
 
 

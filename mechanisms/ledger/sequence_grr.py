@@ -46,6 +46,7 @@ from ldpstream.mechanisms.ledger.bound_grr import (
     widths,
 )
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, TOLERANCE, SequenceLoss, between, partitions
+from ldpstream.mechanisms.wording import plural
 
 MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ is close to ε∞
 TINY = 5e-324  # the smallest positive double
@@ -160,7 +161,7 @@ def _describe(matrix: IntArray) -> str:
     """Describes a count matrix in words."""
     if np.count_nonzero(matrix) > _MAX_WORDS:
         values, others = (int(matrix.any(axis=axis).sum()) for axis in (0, 1))
-        return f"x has {values} values and every report equals x; x' has {others}, mixed with all of x's"
+        return f"x has {plural(values, 'value')} and every report equals x; x' has {others}, mixed with all of x's"
     pairs = ", ".join(f"{count} x ({m}, {v})" for (v, m), count in np.ndenumerate(matrix) if count)
     return f"steps (x, x'): {pairs}; every report equals x"
 

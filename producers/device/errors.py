@@ -5,6 +5,8 @@ A call that raises one of these errors has released no report.
 
 import math
 
+from ldpstream.mechanisms.wording import plural
+
 
 class DeviceError(Exception):
     """The device cannot do what was asked."""
@@ -28,9 +30,8 @@ class CostlySurvey(DeviceError):
     """
 
     def __init__(self, survey: str, asked: float, allowed: float) -> None:
-        super().__init__(
-            f"{survey} may cost {asked:.6g} nats while the values stay the same; the maximum is {allowed:.6g} nats"
-        )
+        cost, maximum = plural(f"{asked:.6g}", "nat"), plural(f"{allowed:.6g}", "nat")
+        super().__init__(f"{survey} may cost {cost} while the values stay the same; the maximum is {maximum}")
         self.survey, self.asked, self.allowed = survey, asked, allowed
 
 
@@ -92,5 +93,6 @@ class WalletFull(DeviceError):
     def __init__(self, survey: str, window_s: int | None, asked: float, left: float) -> None:
         span = "for ever" if window_s is None else f"within {window_s} s"
         unbounded = ": its level has no lifetime_reports and the survey has no end" if asked == math.inf else ""
-        super().__init__(f"{survey} asks {asked:.6g} nats {span}{unbounded}; the wallet has {left:.6g} nats left")
+        claim, rest = plural(f"{asked:.6g}", "nat"), plural(f"{left:.6g}", "nat")
+        super().__init__(f"{survey} asks {claim} {span}{unbounded}; the wallet has {rest} left")
         self.survey, self.window_s, self.asked, self.left = survey, window_s, asked, left

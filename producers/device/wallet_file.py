@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.device.claims import claim, together
 from ldpstream.producers.device.errors import StoreCleared, WalletFull
 from ldpstream.producers.device.memo_file import Enrolment, Transaction
@@ -50,8 +51,10 @@ class Budget:
     for_ever: float | None
 
     def __str__(self) -> str:
-        window = [] if self.per_window is None else [f"{self.per_window:.12g} nats within {self.window_s} s"]
-        return " and ".join([*window, *([] if self.for_ever is None else [f"{self.for_ever:.12g} nats for ever"])])
+        window = [] if self.per_window is None else [f"{plural(f'{self.per_window:.12g}', 'nat')} within {self.window_s} s"]
+        return " and ".join(
+            [*window, *([] if self.for_ever is None else [f"{plural(f'{self.for_ever:.12g}', 'nat')} for ever"])]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.problems import FINAL, MEND_FIRST
 from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
@@ -124,4 +125,4 @@ def _places(problem: dict[str, Any]) -> str:
     if "elements" not in problem:
         return ""
     first = problem["elements"][0]
-    return f", {problem['refused']} envelopes of the batch, the first at {first['index']}: {first['reason']}"
+    return f", {plural(problem['refused'], 'envelope')} of the batch, the first at {first['index']}: {first['reason']}"

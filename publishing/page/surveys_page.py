@@ -3,6 +3,7 @@
 from html import escape
 from urllib.parse import quote
 
+from ldpstream.mechanisms.wording import plural
 from ldpstream.publishing.page.table import HEAD, NUMBER, time_text
 from ldpstream.publishing.summaries import Alert, Surveys, SurveySummary
 
@@ -40,7 +41,7 @@ def surveys_page(found: Surveys) -> str:
     """Returns the page."""
     warned = sum(bool(survey.alerts) for survey in found.surveys)
     n = len(found.surveys)
-    about = f"{n} survey{'' if n == 1 else 's'}, {warned} with warnings."
+    about = f"{plural(n, 'survey')}, {warned} with warnings."
     head = "".join(f'<th scope="col"{NUMBER if 2 <= i <= 5 else ""}>{name}</th>' for i, name in enumerate(COLUMNS))
     rows = "".join(map(_row, found.surveys))
     return (

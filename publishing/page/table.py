@@ -7,6 +7,7 @@ from html import escape
 from urllib.parse import quote, urlencode
 
 from ldpstream.mechanisms.guessing import Chance, percent, percent_up
+from ldpstream.mechanisms.wording import plural
 from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
 from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
 from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
@@ -102,7 +103,11 @@ def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outl
     columns = ["Share", "95 % from", "to", *(["Truth"] if h.truth else [])]
     head = '<th scope="col">Value</th>' + "".join(f'<th scope="col"{NUMBER}>{name}</th>' for name in columns)
     rows = "".join(_row(cells) for cells in _rows(h))
-    left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
+    left = (
+        ""
+        if h.others is None
+        else f" The other {plural(a.k - len(h.values), 'value has', 'values have')} {_percent(h.others)} together."
+    )
     return (
         f'<section class="card"><h2>{escape(a.name)}{_name(survey, h.cohort)}</h2>\n<p>{_about(survey, h)}{left}</p>\n'
         f"{_numbers(h)}{_privacy(a, outlook)}"
@@ -151,8 +156,8 @@ def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
 
 def _levels(a: Attribute, outlook: dict[str, Outlook]) -> str:
     return "".join(
-        f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports of this "
-        f"attribute so far: {_guess(of.now, 'guess')} if the value never changed, "
+        f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {plural(of.now.t, 'report')} of "
+        f"this attribute so far: {_guess(of.now, 'guess')} if the value never changed, "
         f"{_guess(of.now, 'guess_any_values')} if it may change at every step. In a year: {_guess(of.year, 'guess')}; "
         f"{_guess(of.year, 'guess_any_values')}. From the whole device: "
         f"{_guess(of.now, 'guess_device')}; {_guess(of.now, 'guess_any_values_device')}. In a year: "
@@ -165,8 +170,8 @@ def _levels(a: Attribute, outlook: dict[str, Outlook]) -> str:
 def _about(survey: Survey, h: Histogram) -> str:
     if h.below_least and survey.cohort is not None:
         return (
-            f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: {h.reports:,} reports, below "
-            f"the least size of {survey.cohort.least:,}. No histogram is published."
+            f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: "
+            f"{plural(h.reports, 'report')}, below the least size of {survey.cohort.least:,}. No histogram is published."
         )
     if not h.converged and h.reports == 0:
         silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
@@ -174,11 +179,12 @@ def _about(survey: Survey, h: Histogram) -> str:
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
     withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
     failed = f" Could not be calculated from these counts: {', '.join(h.diagnostics.failed)}." if h.diagnostics.failed else ""
-    width = f" of {survey.window_steps} steps" if h.span == "window" else ""
+    width = f" of {plural(survey.window_steps, 'step')}" if h.span == "window" else ""
     return (
         f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
-        f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}{escape(failed)}"
+        f"{plural(h.reports, 'report')} of at least {plural(h.people_at_least, 'person', 'people')}."
+        f"{kept}{withheld}{escape(failed)}"
     )
 
 

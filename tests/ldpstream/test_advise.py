@@ -346,7 +346,7 @@ def test_samples_are_counted(tmp_path: Path) -> None:
     table.write_text("\nperson;where\n1;b, c\n2;a\n3;a\n4;a\n")  # as a German spreadsheet writes it
     assert read_sample(table, "where")[1] == ["a", "b, c"]
     table.write_text("person,where\n1,a\n2\n")
-    with pytest.raises(DataError, match="line 3: has 1 columns, the header 2"):
+    with pytest.raises(DataError, match="line 3: has 1 column, the header 2"):
         read_sample(table, "where")
 
 
@@ -378,13 +378,14 @@ def test_labels_that_name_people_are_refused(tmp_path: Path) -> None:
 def test_an_error_does_not_show_a_file_without_a_header(tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("Secret,Ulm\nAnna,Bonn\n")
-    with pytest.raises(AdviceError, match="the first line names 2 columns, none of them 'city'") as refused:
+    with pytest.raises(AdviceError, match="the first line names 2 columns, but not 'city'") as refused:
         read_sample(file, "city")
     assert "Secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("text", "column", "k", "said"), [
-    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "them 'c'"),
+    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"),
+    ("a\nb\n", "c", None, "1 column, but not 'c'"),
     ("0\n77\n", None, 10, r"\[78, 100000\]"), ("0\n999999999\n", None, None, "100000"), ("a\nb\nc\n" * 2, None, 2, r"\[3, "),
     ("\udc80", None, None, "not a text"), ("1\n2\nNaN\n", None, None, "missing"), ("a\nb\nNA\n", None, None, "missing"),
     ("secret\n1\n2\n10\n", None, None, "--column"), ("-1\n2\n", None, None, "integers"),

@@ -87,3 +87,20 @@ def test_the_end_of_a_survey_bounds_the_loss_of_all_reports(level: str) -> None:
     assert [row["t"] for row in ledger_rows(survey)] == [t for t in (1, 2, 3, 5, 10, 20, 50) if t < reports] + [reports]
     assert check_document(open_end).attributes[0].levels[0].eps_survey is None
     assert ledger_rows(open_end)[-1]["t"] == 1000
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        'mechanism = "GRR"\neps = 1.0',
+        'mechanism = "GRR"\neps = 1.0\nlifetime_reports = 1',
+        'mechanism = "GRR"\neps = 10.0',
+        'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0',
+    ],
+)
+def test_the_promise_has_singular_nouns_after_a_one(level: str) -> None:
+    head = 'name = "e"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 1\nwindow_steps = 1\nlateness_steps = 1\nends = 1\n'
+    asked = f'collection = "smp"\n[[attribute]]\nname = "a"\nsize = 4\n[[attribute.level]]\nname = "l"\n{level}'
+    said = "\n".join(promise(parse_survey(tomllib.loads(head + asked), "a test")))
+    assert "windows of 1 step." in said
+    assert not re.findall(r"(?<![\d.,])1 (?:\w+ )?(?:reports|steps|nats|seconds|bytes|memos|people)\b", said)

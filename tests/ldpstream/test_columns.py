@@ -118,7 +118,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         ((), ["Household_size"], ["b", "c"]), (["b", "c"], ["b"], ["c"]),
     ):  # fmt: skip
         assert [column.name for column in read_columns(path, only, drop)[1]] == names
-    with pytest.raises(DataError, match=r"line 1 names 3 columns, none of them 'B'"):
+    with pytest.raises(DataError, match=r"line 1 names 3 columns, but not 'B'"):
         read_columns(path, ["B"])
 
 
@@ -137,7 +137,7 @@ def test_the_progress_begins_before_the_first_repetition(tmp_path: Path) -> None
     [
         ("a,b\n", "has a header and no rows"),
         ("8x7secret,b\nx,1\n8x7secret,2\n", "line 1: not a header, since the text of column 1 occurs again"),
-        ("a,b\n1,2\n3\n", "line 3: has 1 columns, the header 2"),
+        ("a,b\n1,2\n3\n", "line 3: has 1 column, the header 2"),
         ("person,step,mode\n1,2,3\n", "line 1: the second column is the step; a sample has one row for each person"),
         ("a,Größe,Gro_e\n1,2,3\n", "line 1: columns 2 and 3 have the same name"),
     ],

@@ -169,7 +169,7 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (NoFakes, FAKE_WAVE, "support the device's value"),
     (TwoReportsInAWindow, PHASES, "multiples of every_steps = 3"),
     (OnePhase, PHASES, "phase"),
-    (NoLifetime, PHASES, "at most lifetime_reports = 2 reports"),
+    (NoLifetime, PHASES, "at most 2 reports (lifetime_reports)"),
     (Skips, L_GRR, "made no report at a step at which it reports"),
     (FirstAttribute, TWO, "sampled attribute"),
     (BothAttributes, TWO, "one attribute only"),

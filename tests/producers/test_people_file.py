@@ -72,10 +72,10 @@ def test_every_row_is_a_person_with_the_same_values_at_all_steps(tmp_path: Path)
         assert all(part.dtype == np.int64 for part in source.at(step, 0))
     assert said == [
         f"{path}: 3 people, one in each row, with the same values at all 3 steps.",
-        "City: 1 texts that the survey does not list became other, as on a device.",
-        "kids: 1 numbers outside the survey's integers 0 … 3 became the nearest value, as on a device.",
-        "h_cm: 1 numbers outside the survey's numbers 0 … 20.5 became the nearest value, as on a device.",
-        "h_cm: 1 cells are no value of the survey (numbers 0 … 20.5); these people do not answer it. A device refuses such "
+        "City: 1 text that the survey does not list became other, as on a device.",
+        "kids: 1 number outside the survey's integers 0 … 3 became the nearest value, as on a device.",
+        "h_cm: 1 number outside the survey's numbers 0 … 20.5 became the nearest value, as on a device.",
+        "h_cm: 1 cell is no value of the survey (numbers 0 … 20.5); whoever has one does not answer it. A device refuses such "
         "values, and its silence can reveal them.",
     ]
 

@@ -145,7 +145,7 @@ def test_values_outside_become_what_a_device_reports(tmp_path: Path) -> None:
     nearest = "For a number outside 0 … {}, a device reports the nearest value."
     assert said == [
         f"mode: 2 different values are not in the domain (integers 0 … 6). {nearest.format(6)}",
-        f"zone: 1 different values are not in the domain (integers 0 … 19). {nearest.format(19)}",
+        f"zone: 1 value is not in the domain (integers 0 … 19). {nearest.format(19)}",
     ]
 
 

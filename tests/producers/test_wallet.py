@@ -35,7 +35,7 @@ def test_surveys_are_admitted_until_the_budget_is_used(path: Path, clock: Clock)
     before = wallet.spent()
     with pytest.raises(WalletFull) as caught:
         wallet.device(survey("third", TWICE))
-    assert str(caught.value) == "third asks 2 nats for ever; the wallet has 1 nats left"
+    assert str(caught.value) == "third asks 2 nats for ever; the wallet has 1 nat left"
     assert (caught.value.survey, caught.value.window_s, caught.value.asked, caught.value.left) == ("third", None, 2.0, 1.0)
     assert wallet.spent() == before
     assert [row.survey for row in before.surveys] == ["first", "second"]
@@ -50,7 +50,7 @@ def test_a_window_holds_the_reports_of_all_steps_that_it_touches(path: Path, clo
     wallet.device(survey("hours", ONCE, step_seconds=3600))  # two steps of an hour
     with pytest.raises(WalletFull) as caught:
         wallet.device(survey("days", ONCE, step_seconds=86_400))
-    assert str(caught.value) == "days asks 2 nats within 120 s; the wallet has 1 nats left"
+    assert str(caught.value) == "days asks 2 nats within 120 s; the wallet has 1 nat left"
     assert caught.value.window_s == 120
     wallet.device(survey("spaced", ONCE | {"every_steps": 3}))
     assert charges(wallet) == (6.0, float("inf"))

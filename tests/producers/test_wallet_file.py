@@ -42,7 +42,7 @@ def test_limits_are_checked_and_permanent(path: Path) -> None:
     with pytest.raises(DeviceError) as caught:
         Wallet(path, per_window=1, window_s=60)
     assert str(caught.value) == (
-        f"{path}: the wallet's limits are permanently 1 nats within 60 s and 2 nats for ever, got 1 nats within 60 s"
+        f"{path}: the wallet's limits are permanently 1 nat within 60 s and 2 nats for ever, got 1 nat within 60 s"
     )
 
 

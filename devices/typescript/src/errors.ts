@@ -39,7 +39,7 @@ export class CostlySurvey extends DeviceError {
     readonly asked: number,
     readonly allowed: number,
   ) {
-    super(`${survey} may cost ${short(asked)} nats while the values stay the same; the maximum is ${short(allowed)} nats`);
+    super(`${survey} may cost ${nats(asked)} while the values stay the same; the maximum is ${nats(allowed)}`);
   }
 }
 
@@ -76,12 +76,14 @@ export class WalletFull extends DeviceError {
   ) {
     const span = windowSeconds === null ? "for ever" : `within ${windowSeconds} s`;
     const unbounded = asked === Infinity ? ": its level has no lifetime_reports and the survey has no end" : "";
-    super(`${survey} asks ${short(asked)} nats ${span}${unbounded}; the wallet has ${short(left)} nats left`);
+    super(`${survey} asks ${nats(asked)} ${span}${unbounded}; the wallet has ${nats(left)} left`);
   }
 }
 
-function short(nats: number): string {
-  return nats === Infinity ? "inf" : String(Number(nats.toPrecision(6)));
+/** A privacy loss with its unit, in at most so many digits. */
+export function nats(loss: number, digits = 6): string {
+  const text = loss === Infinity ? "inf" : String(Number(loss.toPrecision(digits)));
+  return `${text} nat${text === "1" ? "" : "s"}`;
 }
 
 /**

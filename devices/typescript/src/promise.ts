@@ -1,6 +1,6 @@
 /** The privacy losses that a mechanism's coins realise, in nats, and the check that they keep the survey's promise. */
 
-import { UnsafeSurvey } from "./errors.js";
+import { nats, UnsafeSurvey } from "./errors.js";
 import type { Mechanism, Round } from "./mechanisms.js";
 import { probabilities } from "./random.js";
 
@@ -59,7 +59,7 @@ export function lossPerReport(m: Mechanism): number {
 
 function requireAtMost(realised: number, stated: number, what: string): void {
   if (!(realised <= stated + TOLERANCE)) {
-    throw new UnsafeSurvey(`${what} loses ${realised} nats, the survey states ${stated}`);
+    throw new UnsafeSurvey(`${what} loses ${nats(realised, 17)}, the survey states ${stated}`);
   }
 }
 

@@ -10,7 +10,7 @@
 import { toHex } from "./bytes.js";
 import { claim, together } from "./claims.js";
 import { Device, type Account, type DeviceOptions, type Enrolment } from "./device.js";
-import { DeviceError, StoreCleared, WalletFull } from "./errors.js";
+import { DeviceError, nats, StoreCleared, WalletFull } from "./errors.js";
 import type { Json, Store, Transaction } from "./store.js";
 import { stepAt, type Collection, type Survey } from "./survey.js";
 
@@ -287,6 +287,6 @@ function limitsOf({ perWindow, windowSeconds, forEver }: Book): WalletLimits {
 }
 
 function shown({ perWindow, windowSeconds, forEver }: Book): string {
-  const window = perWindow === null ? [] : [`${perWindow} nats within ${windowSeconds} s`];
-  return [...window, ...(forEver === null ? [] : [`${forEver} nats for ever`])].join(" and ");
+  const window = perWindow === null ? [] : [`${nats(perWindow, 12)} within ${windowSeconds} s`];
+  return [...window, ...(forEver === null ? [] : [`${nats(forEver, 12)} for ever`])].join(" and ");
 }

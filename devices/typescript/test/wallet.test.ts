@@ -37,7 +37,7 @@ test("surveys are admitted until the budget is used", async () => {
   await wallet.device(await named("second", TWICE));
   const before = await wallet.spent();
   await assert.rejects(wallet.device(await named("third", TWICE)), (error: WalletFull) => {
-    assert.equal(error.message, "third asks 2 nats for ever; the wallet has 1 nats left");
+    assert.equal(error.message, "third asks 2 nats for ever; the wallet has 1 nat left");
     assert.ok(error instanceof WalletFull && error instanceof DeviceError);
     assert.deepEqual([error.survey, error.windowSeconds], ["third", null]);
     assert.ok(Math.abs(error.asked - 2) < 1e-9 && Math.abs(error.left - 1) < 1e-9);
@@ -48,7 +48,7 @@ test("surveys are admitted until the budget is used", async () => {
   assert.ok(await first.report("q0", 3));
   await assert.rejects(
     wallet.device(await named("endless", LONG)),
-    /^WalletFull: endless asks inf nats for ever: its level has no lifetime_reports and the survey has no end; the wallet has 1 nats/,
+    /^WalletFull: endless asks inf nats for ever: its level has no lifetime_reports and the survey has no end; the wallet has 1 nat left$/,
   );
   await wallet.device(await named("ending", ONCE, { ends: 1 }));
 });
@@ -133,7 +133,7 @@ test("the limits are checked and permanent, and a wallet is no device", async ()
   const store = new MemoryStore();
   await assert.rejects(open(store, { forEver: 2 }, true), StoreCleared);
   const wallet = await open(store, { perWindow: 1, windowSeconds: 60, forEver: 2 });
-  await assert.rejects(open(store, { forEver: 2 }), /permanently 1 nats within 60 s and 2 nats for ever, got 2 nats for ever/);
+  await assert.rejects(open(store, { forEver: 2 }), /permanently 1 nat within 60 s and 2 nats for ever, got 2 nats for ever/);
   const asked = await named("study", TWICE);
   await assert.rejects(Device.open(asked, store), /is a wallet/);
   await assert.rejects(wallet.device(asked, { expectEnrolled: true }), StoreCleared);

@@ -20,6 +20,7 @@ from ldpstream.checks.conformance.privacy import Bound, audit_rows
 from ldpstream.checks.conformance.rows import FIRST_TWO, HELD, channel_counts
 from ldpstream.checks.conformance.rules import Fault, check_rules
 from ldpstream.checks.conformance.runs import TWO_RUNS, run_counts
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 
 FALSE_ALARM = 0.001
@@ -84,7 +85,8 @@ class Conformance:
     def failures(self) -> list[str]:
         """One line for each broken rule, failed check and exceeded claim."""
         exceeded = [
-            f"{b.place}: at least {b.bound:.3f} nats from {b.t} reports of an unchanged value, claimed {b.claimed:.3f}"
+            f"{b.place}: at least {b.bound:.3f} nats from {plural(b.t, 'report')} of an unchanged value, "
+            f"claimed {b.claimed:.3f}"
             for b in self.bounds
             if not b.kept
         ]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from ldpstream.checks.conformance.conformance import Conformance
+from ldpstream.mechanisms.wording import plural
 from ldpstream.terminal import table
 
 
@@ -32,7 +33,8 @@ def conformance_tables(found: Conformance) -> list[Table]:
 def conformance_verdict(found: Conformance) -> str:
     """One line: passed or failed, and how far to believe it."""
     tests = sum(one.tests for one in found.tested)
-    size = f"{found.calls:,} calls, {found.reports:,} reports of {found.devices:,} devices, {tests} tests"
+    reports = f"{plural(found.reports, 'report')} of {plural(found.devices, 'device')}"
+    size = f"{plural(found.calls, 'call')}, {reports}, {plural(tests, 'test')}"
     chance = f"a correct device fails with probability at most {found.false_alarm:g}"
     return f"{passed_or_failed(found.failures)} ({size}; {chance})"
 

@@ -14,6 +14,7 @@ import numpy as np
 from ldpstream.checks.conformance.calls import Call
 from ldpstream.mechanisms import Reports
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Rejected, Survey, check_envelope
 
 IDEMPOTENCY_KEY_BYTES = 16
@@ -181,7 +182,7 @@ class _Rules:
             )
         asked.reported.append(call.step)
         if m.lifetime_reports is not None and len(asked.reported) > m.lifetime_reports:
-            self.faults.add(f"a device must make at most lifetime_reports = {m.lifetime_reports} reports", call.place)
+            self.faults.add(f"a device must make at most {plural(m.lifetime_reports, 'report')} (lifetime_reports)", call.place)
         self.kept.setdefault((call.attribute, level), []).append((device, call.value, call.step))
         self.payloads.setdefault((call.attribute, level), []).append(payload)
 

@@ -12,7 +12,7 @@ export function element(tag, text = "", attributes = {}) {
 export const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(digits)} %`.replace("-", "−"));
 export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
-export const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
+export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
 
 // Why there is no estimate. While records wait in the log, reports may exist that no agent has counted.
 export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");

@@ -66,7 +66,7 @@ function summary(h, known) {
     return box.replaceChildren(explained(`${capital(name)} ${h.cohort}`, "cohort"), `: ${number}`);
   }
   if (!known) return box.replaceChildren(`${capital(silence(h.complete))} in this ${h.span}: there is no estimate.`);
-  const people = `of at least ${plural(h.people_at_least, "person").replace("persons", "people")}`;
+  const people = `of at least ${plural(h.people_at_least, "person", "people")}`;
   const reports = explained(`${plural(h.reports, "report")} ${people}`, "reports");
   const ends = explained(intervals, "interval");
   if (h.span === "filtered") {
@@ -207,7 +207,7 @@ export function drawNumbers(actions) {
 // Title and lines above a picture of the histogram.
 export function caption() {
   const h = shown;
-  const people = `${plural(h.reports, "report")} of at least ${grouped(h.people_at_least)} people in ${plural(h.panes, "step")}`;
+  const people = `${plural(h.reports, "report")} of at least ${plural(h.people_at_least, "person", "people")} in ${plural(h.panes, "step")}`;
   const post = h.post === "none" ? "" : `, ${h.post}`;
   return {
     title: `${state.survey.name}: ${subject(h)}`,

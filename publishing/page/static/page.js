@@ -3,7 +3,7 @@ import { drawAlerts, isLate } from "./alerts.js";
 import { fits } from "./charts.js";
 import * as comparison from "./comparison.js";
 import * as curves from "./curves.js";
-import { $, capital, element, forget, get } from "./dom.js";
+import { $, capital, element, forget, get, plural } from "./dom.js";
 import { keepFocus, startExplaining } from "./explain.js";
 import * as histogram from "./histogram.js";
 import { drawOverview } from "./overview.js";
@@ -92,7 +92,7 @@ function offerControls() {
   const all = asked().k > 2000 ? "2,000 most frequent" : "all";
   offer($("show"), [...counts.map((n) => [`${n}`, `${n} most frequent`]), ["all", all]], shownValues() === Infinity ? "all" : `${shownValues()}`);
   if (document.activeElement !== $("find")) $("find").value = state.find;
-  offer($("last"), [...new Set([12, 48, 168, 1000, state.survey.retention_steps, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${n} steps (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
+  offer($("last"), [...new Set([12, 48, 168, 1000, state.survey.retention_steps, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${plural(n, "step")} (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
   $("follow").checked = state.follow;
   $("to-latest").hidden = state.step === null || state.follow;
   $("to-latest").href = address(false);
@@ -352,7 +352,7 @@ async function start() {
   $("title").textContent = title ?? name;
   $("whose").replaceChildren(...[description, purpose && `Purpose: ${purpose}`, owner && `Owner: ${owner}`, contact && `Contact: ${contact}`]
     .filter(Boolean).map((text) => element("span", text)));
-  const steps = `steps of ${duration(1000 * state.survey.step_seconds)}, windows of ${state.survey.window_steps} steps`;
+  const steps = `steps of ${duration(1000 * state.survey.step_seconds)}, windows of ${plural(state.survey.window_steps, "step")}`;
   $("about").textContent = `${title === null ? "" : `${name} · `}${state.survey.simulated ? "Simulated participants · " : ""}${steps} · fingerprint ${state.survey.fingerprint}`;
   $("numbers").open = $("settings").open = innerWidth >= 1100;
   startControls();
