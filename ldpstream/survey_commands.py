@@ -10,7 +10,6 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ldpstream.mechanisms.guessing import percent_up
-from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.promise import device_loss, nats
 from ldpstream.runtime.clock import now_ms

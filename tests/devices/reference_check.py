@@ -120,6 +120,8 @@ def check(survey: Json) -> Json:
     share = len(canonical["attribute"]) if canonical["collection"] == "spl" else 1
     if list(map(len, survey["mechanisms"])) != [len(a["level"]) for a in canonical["attribute"]]:
         raise Refused(2, "other attributes or levels")
+    if canonical["step_seconds"] < 1 or canonical["lateness_steps"] < 0 or canonical.get("ends", 1) < 1:
+        raise Refused(2, "impossible steps")
     pairs = [
         (size(attribute), level, p)
         for attribute, levels in zip(canonical["attribute"], survey["mechanisms"], strict=True)
@@ -143,6 +145,8 @@ def _check_parameters(k: int, level: Json, p: Json) -> None:
         p.get(key) != promised.get(key) for key in ("mechanism", "every_steps", "lifetime_reports", "row_bytes", *CHOSEN)
     ):
         raise Refused(2, "the parameters differ from the canonical text")
+    if k < 2 or p["every_steps"] < 1 or (p["lifetime_reports"] is not None and p["lifetime_reports"] < 1):
+        raise Refused(2, "impossible number of values or reports")
     if p.get("g") and not p["g"] ** p["digits"] == p["functions"] >= k:
         raise Refused(2, "wrong number of hash functions")
     if p.get("g"):
