@@ -6,6 +6,7 @@ from ldpstream.estimators.changes import RUN_LENGTH
 from ldpstream.forecast import FILTER_STEPS, Forecast, forecast
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
+from ldpstream.terminal import table
 
 GROWTH = (1, 10, 100)
 LEGEND = (
@@ -37,16 +38,16 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
     """Table with three rows for every attribute and level: a step, the window, the filter."""
     names = {"step": "step", "window": plural(survey.window_steps, "step"), "filter": "filter"}
-    table = Table("attribute, level")
+    shown = Table("attribute, level")
     for column in ("share", "of a", "±", "least\nshare", "least\njump", f"people for\n± {points(width)}"):
-        table.add_column(column, justify="right", no_wrap=True)
+        shown.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         for i, (span, found) in enumerate(row.spans.items()):
             first = (f"{row.attribute}, {row.level}", points(1 / row.k)) if i == 0 else ("", "")
             jump = points(row.least_jump) if span == "filter" else ""
-            table.add_row(*first, names[span], points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
-        table.add_section()
-    return table
+            shown.add_row(*first, names[span], points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
+        shown.add_section()
+    return shown
 
 
 def growth_table(survey: Survey, people: int) -> Table:
@@ -54,13 +55,11 @@ def growth_table(survey: Survey, people: int) -> Table:
     counts, d = [people * factor for factor in GROWTH], len(survey.attributes)
     each = f", each answers one of {d} attributes" if survey.collection == "smp" and d > 1 else ""
     title = f"± of a share of 1/k in one step, by the number of devices{each}"
-    table = Table("attribute, level", title=title, title_justify="left")
-    for count in (*(f"{count:,}" for count in counts), "people for ± 1 %"):
-        table.add_column(count, justify="right", no_wrap=True)
+    shown = table(title, "attribute, level", *(f"{count:,}" for count in counts), "people for ± 1 %")
     for rows in zip(*(forecast(survey, count) for count in counts), strict=True):
         widths = (points(row.spans["step"].half_width) for row in rows)
-        table.add_row(f"{rows[0].attribute}, {rows[0].level}", *widths, f"{rows[0].spans['step'].people:,}")
-    return table
+        shown.add_row(f"{rows[0].attribute}, {rows[0].level}", *widths, f"{rows[0].spans['step'].people:,}")
+    return shown
 
 
 def points(share: float | None) -> str:

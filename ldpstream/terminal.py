@@ -65,7 +65,7 @@ def table(title: str, *columns: str, texts: int = 1) -> Table:
 
     On a narrow terminal the texts take more lines, and no digit is cut.
     """
-    empty = Table(title=title, title_justify="left")
+    empty = Table(title=title, title_justify="left", caption_justify="left")
     for i, column in enumerate(columns):
         empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts, overflow="fold")
     return empty

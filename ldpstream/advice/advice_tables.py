@@ -32,7 +32,6 @@ def candidate_table(advice: Advice) -> Table:
     dropped = [f"{c.mechanism}, {c.dropped}" for c in advice.candidates if c.dropped]
     if dropped:
         shown.caption = f"not simulated: {'; '.join(dropped)}"
-        shown.caption_justify = "left"
     return shown
 
 
@@ -49,7 +48,6 @@ def ranking_table(advice: Advice) -> Table:
                 style="bold" if row.best else None,
             )  # fmt: skip
     shown.caption = "* the best row, and each row whose paired difference from the best is at most three standard errors"
-    shown.caption_justify = "left"
     return shown
 
 
@@ -65,7 +63,6 @@ def promise_table(advice: Advice) -> Table:
         f"spaced: a one-time mechanism with every_steps = {EVERY_STEPS}, so a step counts one device in {EVERY_STEPS}.\n"
         "sd: exact, for values that do not change. If values change, read the row with any values."
     )
-    shown.caption_justify = "left"
     return shown
 
 

@@ -13,10 +13,7 @@ def conformance_tables(found: Conformance) -> list[Table]:
     """A table of the tests for each attribute and level, and a table of the audited losses."""
     tables = []
     for place in dict.fromkeys(one.place for one in found.tested):
-        tests = Table(title=f"Shares: {place}", title_justify="left")
-        tests.add_column("check")
-        for column in ("reports", "expected", "observed", "detects ±"):
-            tests.add_column(column, justify="right", no_wrap=True)
+        tests = table(f"Shares: {place}", "check", "reports", "expected", "observed", "detects ±")
         for one in (one for one in found.tested if one.place == place):
             observed = f"{one.observed:.5f}" if one.passed else f"[bold red]{one.observed:.5f}[/]"
             tests.add_row(one.check, f"{one.trials:,}", f"{one.expected:.5f}", observed, f"{one.detectable:.5f}")
