@@ -32,14 +32,14 @@ import numpy as np
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-CELLS = 2**12, 2**14  # fewest and most cells of the lattice of a table's sum
+CELLS = 2**12, 2**13  # cells of the lattice of a table's sum, and more than which we do not refine it
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
 SPREAD = 10.0  # the lattice reaches so many standard deviations to either side
 POINTS = 64  # of the curve δ(ε) of one table
 TAIL = 1e-3  # share of δ that the part beyond the last point may take
 ROUNDING = 1e-14  # of a table's curve; the slopes' errors are larger, but cancel when the curve is their integral
-MOST_EPS = 50.0  # for a larger loss of a report, a table is no use
-MOST_REPORTS = 10**8  # more reports of a table reveal less, so this number is a bound for them
+MOST_EPS, MOST_TABLES = 20.0, 10**6  # beyond, we compute no bound
+MOST_REPORTS = 10**7  # more reports of a table reveal less, so this number is a bound for them
 UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
 
 
@@ -81,7 +81,7 @@ class _Law:
 
     def log_mean(self, tilt: float) -> float:
         """ln E[e^{tilt · sum}]."""
-        exponents = tilt * self.values
+        exponents = np.where(self.chances > 0, tilt * self.values, -np.inf)
         top = float(exponents.max())
         return self.n * (top + math.log(float(self.chances @ np.exp(exponents - top))))
 
@@ -131,24 +131,28 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     values, chances = blanket.atoms(eps)
     tilt = _Law(values, chances, n).centre()
     law = _Law(values, chances, n).tilted(tilt)
-    deviation, cells = math.sqrt(n * float(law @ values**2)), CELLS[0]
+    deviation = math.sqrt(n * float(law @ values**2))
+    parts = max(1, math.floor(CELLS[0] * gain / (2 * SPREAD * deviation)))
     while True:
-        unit = 2 * SPREAD * deviation / cells
+        unit = gain / parts  # E-1 is a multiple of it, so the lattice widens W little, for any n
+        cells = 2 ** math.ceil(math.log2(2 * SPREAD * deviation / unit))
         places = np.floor(values / unit)
         above = np.minimum(values / unit - places + 1e-12 * (1 + np.abs(places)), 1)  # rounds the mean up
-        if n * float(law @ (above * (1 - above))) * unit**2 < WIDER * deviation**2 or cells == CELLS[1]:
+        if n * float(law @ (above * (1 - above))) * unit**2 < WIDER * deviation**2 or cells >= CELLS[1]:
             break
-        cells *= 2
+        parts *= 2
     lattice = _Law(np.append(places, places + 1) * unit, np.append(chances * (1 - above), chances * above), n)
     found, error = _power(np.append(places, places + 1).astype(np.int64), lattice.tilted(tilt), n, cells)
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
     sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
+    if lattice.log_mean(tilt) > 1:  # V has no such mean, so the lattice is too coarse to help
+        return local
     total = math.exp(lattice.log_mean(tilt)) * sums
     steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]
     # beyond the reach T: z <= T e^{s (z-T)} for z >= T >= 1/s
     total += reach * math.exp(min(700.0, *(lattice.log_mean(s) - s * reach for s in steep)))
-    return min(local, total * (1 + 1e-9 + 64 * n * UNIT) / n)
+    return float(min(local, total * (1 + 1e-9 + 64 * n * UNIT) / n))
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,7 @@ class ReaderLoss:
 
 @lru_cache(maxsize=256)
 def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLoss | None:
-    """Bound of what `tables` tables of at least n reports reveal, for `ReaderLoss.eps(delta)`; None if it is no use.
+    """Bound of what `tables` tables of at least n reports reveal; None beyond `MOST_EPS` or `MOST_TABLES`.
 
     Args:
         blanket: of the reports, or of the memos if all tables come from the same memos: then `tables` is 1.
@@ -202,12 +206,12 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
         tables: number of tables with a fresh report of the person.
         delta: the probability for which the points are chosen; the result is a bound for every other one, too.
     """
-    if blanket.eps > MOST_EPS:
+    if blanket.eps > MOST_EPS or tables > MOST_TABLES:
         return None
     n = min(n, MOST_REPORTS)
     last = max(_last_point(blanket, n, TAIL * delta / tables), 1e-9)
     grid = np.arange(POINTS + 1, dtype=np.float64) * (last / POINTS)
-    over = np.array([table_delta(blanket, n, eps) for eps in grid.tolist()])
+    over = np.minimum.accumulate([table_delta(blanket, n, eps) for eps in grid.tolist()])  # δ never rises
     places, chances = _laws(grid, over)
     unit, size = last / POINTS, 2
     mean, deviation = float(chances @ places), math.sqrt(float(chances @ places.astype(float) ** 2))

@@ -264,8 +264,16 @@ def test_more_people_and_fewer_tables_lose_less_and_never_more_than_all_reports(
         assert not chance.exact
     for column in zip(*losses, strict=True):
         assert [eps for eps, _ in column] == sorted(eps for eps, _ in column)
-    steep = mechanism("GRR", 4, eps=60.0)
-    assert steep.reader(3, 1000, 1e-6) == (180.0, steep.guess(3))
+
+
+@pytest.mark.parametrize("name", ["GRR", "OLH", "OUE", "SS", "SW"])
+def test_extreme_arguments_have_a_bound(name: str) -> None:
+    for eps, tables, n in itertools.product((1e-9, 1e-4, 20.0, 700.0), (30,), (2, 10**15)):
+        m = mechanism(name, 50, eps=eps)
+        loss, chance = m.reader(tables, n, 1e-6)
+        assert 0 <= loss <= m.eps_t(tables)
+        assert 1 / 50 <= chance <= m.guess(tables)
+    assert m.reader(10**9, n, 1e-6) == (m.eps_t(10**9), m.guess(10**9))
 
 
 @pytest.mark.parametrize("tables", [1, 20, 300])
