@@ -12,7 +12,7 @@ from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.topics import WEEK_MS
-from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
 from ldpstream.stores.folder_store import FolderCountStore
@@ -50,10 +50,20 @@ class FolderEngine:
         self._check(survey)
         position = FolderLog(self._folder, survey, self._clock)
         self._counters[survey.fingerprint] = Counter(survey, self.count_store(survey), position)
+        metrics.partitions.set(len(self._counters))
+        metrics.store_available.set(1)
         return position, None
 
     def count(self, survey: Survey, now_ms: int) -> None:
-        self._counters[survey.fingerprint].count(now_ms)
+        try:
+            self._counters[survey.fingerprint].count(now_ms)
+            self._expire(now_ms)
+        except StoreUnavailable:
+            metrics.store_available.set(0)
+            raise
+        metrics.store_available.set(1)
+
+    def _expire(self, now_ms: int) -> None:
         if now_ms - self._expired_ms >= EXPIRE_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
             self._expired_ms = now_ms
 
@@ -111,6 +121,8 @@ class Counter:
         change = self._fold.changes()
         if change is None:
             return
-        if not self._store.commit(PARTITION, self._fold.stored_position, change):
+        with metrics.commit_seconds.time():
+            committed = self._store.commit(PARTITION, self._fold.stored_position, change)
+        if not committed:
             raise StoreDamaged(f"another process has changed the counts of survey {self._survey.name}")
         self._fold.committed(change)

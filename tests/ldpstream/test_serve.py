@@ -17,10 +17,13 @@ from typing import Any
 
 import pytest
 
-from ldpstream.agents import Record, tally
+from ldpstream.agents import Record, metrics, tally
+from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.serving import process
+from ldpstream.serving.engine import FolderEngine
+from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
@@ -102,6 +105,32 @@ def test_the_first_line_says_where_everything_is(served: Served) -> None:
     assert "ldpstream_reports_total 0.0" in served.get(served.metrics, "/metrics")[1]
     assert served.stop() == 0
     assert served.said().splitlines()[-1].count('"ended"') == 1
+
+
+def test_the_alerts_see_that_it_counts(served: Served) -> None:
+    """LdpstreamAgentsMissing and LdpstreamStoreUnavailable fire if one of these gauges is 0."""
+    gauges = (b"ldpstream_partitions 1.0\n", b"ldpstream_store_available 1.0\n")
+    wait_until(lambda: all(gauge in served.get(served.metrics, "/metrics")[1] for gauge in gauges), served.said)
+
+
+def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    survey = Served(tmp_path, 600).survey
+    (tmp_path / "data").mkdir(mode=0o700)
+
+    def refuse(*_: object) -> bool:
+        raise StoreUnavailable("the disk is full")
+
+    with closing(DataFolder(tmp_path / "data")) as folder:
+        engine = FolderEngine(folder, lambda _: None)
+        engine.open(survey, StoredReader(survey))
+        with folder.write() as db:
+            FolderLog(folder, survey, now_ms).append(db, [(b"no envelope", b"")])
+        with monkeypatch.context() as full, pytest.raises(StoreUnavailable):
+            full.setattr(FolderCountStore, "commit", refuse)
+            engine.count(survey, now_ms())
+        assert metrics.store_available._value.get() == 0
+        engine.count(survey, now_ms())
+        assert metrics.store_available._value.get() == 1
 
 
 def test_killed_again_and_again_it_loses_and_doubles_no_report(served: Served) -> None:
