@@ -109,7 +109,7 @@ def test_the_first_line_says_where_everything_is(served: Served) -> None:
 
 def test_the_alerts_see_that_it_counts(served: Served) -> None:
     """LdpstreamAgentsMissing and LdpstreamStoreUnavailable fire if one of these gauges is 0."""
-    gauges = (b"ldpstream_partitions 1.0\n", b"ldpstream_store_available 1.0\n")
+    gauges = ("ldpstream_partitions 1.0\n", "ldpstream_store_available 1.0\n")
     wait_until(lambda: all(gauge in served.get(served.metrics, "/metrics")[1] for gauge in gauges), served.said)
 
 
