@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated
 
 import typer
@@ -31,9 +32,16 @@ def serve(surveys: SurveyPaths, data: Data = Path("ldpstream-data")) -> None:
 
 def _first_line(settings: Settings, data: Path) -> str:
     scheme = "http" if settings.gateway_tls_cert is None else "https"
-    gateway = f"{scheme}://{settings.gateway_host}:{settings.gateway_port}"
-    page = f"the page is http://{settings.page_host}:{settings.page_port}/" if settings.page_port else "there is no page"
+    gateway = f"{scheme}://{_reached(settings.gateway_host)}:{settings.gateway_port}"
+    page = (
+        f"the page is http://{_reached(settings.page_host)}:{settings.page_port}/" if settings.page_port else "there is no page"
+    )
     return f"Devices report to {gateway}, {page}, the data are in {data.absolute()}."
+
+
+def _reached(host: str) -> str:
+    """Returns the host for a URL: this machine's name if a server listens on all its addresses."""
+    return gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
 
 
 @app.command()

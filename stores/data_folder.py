@@ -316,6 +316,7 @@ def reason(error: sqlite3.Error) -> str:
         sqlite3.SQLITE_FULL: "the disk is full",
         sqlite3.SQLITE_READONLY: "cannot be written",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+        sqlite3.SQLITE_CORRUPT: "is damaged; restore a backup",
         sqlite3.SQLITE_NOTADB: "is no data file of ldpstream",
     }
     return said.get(code, str(error))

@@ -21,6 +21,7 @@ from ldpstream.agents import Record, metrics, tally
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.serve_command import _first_line
 from ldpstream.serving import process
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.count_store import StoreUnavailable
@@ -105,6 +106,11 @@ def test_the_first_line_says_where_everything_is(served: Served) -> None:
     assert "ldpstream_reports_total 0.0" in served.get(served.metrics, "/metrics")[1]
     assert served.stop() == 0
     assert served.said().splitlines()[-1].count('"ended"') == 1
+
+
+def test_the_first_line_names_an_address_that_devices_can_reach() -> None:
+    at_all = _first_line(Settings(gateway_host="0.0.0.0", page_host="::1"), Path("/data"))
+    assert at_all.startswith(f"Devices report to http://{socket.gethostname()}:8081, the page is http://[::1]:8080/, ")
 
 
 def test_the_alerts_see_that_it_counts(served: Served) -> None:

@@ -248,6 +248,18 @@ def test_an_empty_file_is_no_data(path: Path) -> None:
         DataFolder(path)
 
 
+def test_a_damaged_file_is_told_with_its_remedy(path: Path) -> None:
+    with closing(DataFolder(path)) as folder:
+        append(folder, b"a" * 5000)
+    whole = (path / FILE).read_bytes()
+    (path / FILE).write_bytes(whole[:4096] + bytes(len(whole) - 4096))
+    with (
+        pytest.raises((FolderError, StoreDamaged), match=f"{FILE}: is damaged; restore a backup"),
+        closing(DataFolder(path)) as folder,
+    ):
+        values(folder)
+
+
 def test_a_copy_that_fails_leaves_no_file(folder: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append(folder, b"a")
     copies = tmp_path / "copies"
