@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import msgspec
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from ldpstream.cli import run
 from ldpstream.outputs import JsonFile, drawable, writable, write_json
+from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import load_settings
 from ldpstream.terminal import activity, console, job_bar
 
@@ -276,6 +278,32 @@ def one_machine_command(
     console.print(requests_table("Requests to serve, and to the gateway with Kafka", result.served))
     for line in machine_notes(result):
         console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="week")
+def week_command(
+    devices: Annotated[int, typer.Option(min=24, help="each reports three attributes once a day")] = 50_000,
+    days: Annotated[int, typer.Option(min=1, help="simulated days")] = 10,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw memory and disk (png, svg or pdf)")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Measure memory and disk of a small server over days, on a clock that runs faster: some minutes (Linux only)."""
+    from lab.bench.week import bench, draw
+
+    start_log("warning")
+
+    with TemporaryDirectory(prefix="ldpstream-bench-") as place, activity() as progress:
+        result = bench(Path(place), devices, days, progress)
+    console.print(
+        f"{result.reports:,} reports, {result.published} published steps. Memory: first hour {result.memory_mib[0]:.0f} MiB, "
+        f"at most {max(result.memory_mib):.0f} MiB. Disk: after a day {result.disk_mib[23]:.0f} MiB, "
+        f"at most {max(result.disk_mib):.0f} MiB, at the end {result.disk_mib[-1]:.0f} MiB."
+    )
+    if picture is not None:
+        draw(result, picture)
     write_json(json, msgspec.to_builtins(result))
 
 

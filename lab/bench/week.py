@@ -1,0 +1,87 @@
+"""A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster.
+
+Log, counts, estimates and expiry are those of `serve`, in this process; gateway and page are imported, but serve nobody. Every
+hour of the simulated time, the devices' reports are appended, counted, and published if a step has closed.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+import ldpstream.serving.process  # noqa: F401  # what `serve` imports takes memory, too
+from lab.bench.service_load import SEED, Asked, random_reports, write_survey
+from ldpstream.plots import Curve, Panel, draw_panels
+from ldpstream.publishing.survey_estimator import SurveyEstimator
+from ldpstream.serving.engine import FolderEngine
+from ldpstream.stores.data_folder import DataFolder
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.surveys import seal
+
+DAY_S, HOUR_MS = 86_400, 3_600_000
+ATTRIBUTES: tuple[Asked, ...] = (("mode", 4, "L-GRR"), ("distance", 6, "L-OSUE"), ("app", 100, "L-OLH"))
+AT_ONCE = 500  # envelopes in a transaction, as in a group commit of the gateway
+
+
+@dataclass(slots=True)
+class Week:
+    """Results; each list has one number for every simulated hour.
+
+    Attributes:
+        devices: number of devices; each sends a report of every attribute once a day.
+        reports: number of reports appended.
+        memory_mib: resident memory of the process.
+        disk_mib: size of the data folder's files.
+        published: number of published steps.
+    """
+
+    devices: int
+    reports: int = 0
+    memory_mib: list[float] = field(default_factory=list)
+    disk_mib: list[float] = field(default_factory=list)
+    published: int = 0
+
+
+def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = lambda _: None) -> Week:
+    """Simulates days of a small server in an empty folder."""
+    survey, rng = write_survey(folder / "survey.toml", "week", DAY_S, ATTRIBUTES), np.random.default_rng(SEED)
+    result, now_ms = Week(devices), survey.start_ms
+    with closing(DataFolder(folder / "data")) as data:
+        log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
+        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), lambda _: None, margin_ms=0, alone=True)
+        log.log_id()
+        for hour in range(24 * days):
+            if hour % 24 == 0:
+                seen(f"day {hour // 24 + 1}")
+            for attribute in range(len(ATTRIBUTES)):
+                reports = random_reports(survey, attribute, devices // 24, rng)
+                sealed = (seal(survey, attribute, 0, hour // 24, one) for one in np.split(reports, len(reports)))
+                envelopes = [(envelope, rng.bytes(16)) for envelope in sealed]
+                for first in range(0, len(envelopes), AT_ONCE):
+                    with data.write() as db:
+                        log.append(db, envelopes[first : first + AT_ONCE])
+                result.reports += len(envelopes)
+            now_ms += HOUR_MS
+            for _ in range(3):  # connect, count, publish
+                estimator.turn(now_ms, lambda: False, 1)
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            result.memory_mib.append(pages * 4096 / 2**20)
+            result.disk_mib.append(sum(file.stat().st_size for file in data.path.iterdir()) / 2**20)
+        progress = estimator.results.progress()
+        result.published = 0 if progress is None else progress.next_step - progress.first_step
+        estimator.close()
+    return result
+
+
+def draw(result: Week, path: Path) -> None:
+    """Draws memory and disk over the days."""
+    days = [(hour + 1) / 24 for hour in range(len(result.memory_mib))]
+    panels = [
+        Panel("memory of the process", "days", "MiB", [Curve("resident", days, result.memory_mib)]),
+        Panel("size of the data folder", "days", "MiB", [Curve("all files", days, result.disk_mib)]),
+    ]
+    title = f"serve with {result.devices:,} devices that report {len(ATTRIBUTES)} attributes once a day"
+    draw_panels(panels, title, path)
