@@ -94,7 +94,7 @@ _NOTES_1 = (
     " follow the pattern of the other rows.",
     "The paper's second round of L-GRR is right only for k = 2. For k = 32 and 1024 the reports are more private than ε₁, and"
     " most of the gain comes from the exact calibration. Best: the smallest variance of L-GRR, L-OSUE and L-OLH in exact"
-    " calibration; L-OSUE's in the columns without k.",
+    " calibration; in the columns without k, the variance of L-OSUE.",
 )
 
 
@@ -110,7 +110,7 @@ def _table_2(plan: Plan, results: Sequence[Any]) -> Outcome:
         for printed, values in zip(TABLE_2, results[0], strict=True)
         for (name, k), text, (ours, best) in zip(COLUMNS_2, printed[1:], values, strict=True)
     ]
-    return Outcome(rows, notes=["Best: the smallest variance of all one-time mechanisms; OUE's in the columns without k."])
+    return Outcome(rows, notes=["Best: the smallest variance of all one-time mechanisms; without k, the variance of OUE."])
 
 
 def _figure_3(plan: Plan, results: Sequence[Any]) -> Outcome:

@@ -24,8 +24,8 @@ PATIENCE_S = 30.0
 class GatewaySink:
     """Collects envelopes and posts them in batches. All attempts for a batch carry the batch's idempotency key.
 
-    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. Only after a
-    `TooLateError`, which the gateway's refusal "step too old" raises, the sink accepts further envelopes.
+    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. A
+    `TooLateError` is the exception: the gateway has refused the batch as "step too old", and the sink goes on.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.

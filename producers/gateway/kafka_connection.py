@@ -136,7 +136,7 @@ class KafkaConnection:
             await self._look(self._clients, PROBE_S)
 
     async def _look(self, clients: Clients, patience_s: float) -> None:
-        """Looks at all topics. Waits for the looks for a limited time: a slow one continues, and does not delay the others."""
+        """Asks Kafka for all topics. Waits a limited time: a slow answer delays no other topic."""
         if not self._topics:
             self.answers = self.reachable = True
             return
