@@ -20,8 +20,8 @@ lattice's window only adds to the sum; a Chernoff bound covers the positive part
 `reader_loss` composes tables. Reports of a one-time mechanism are drawn afresh, so the tables are independent given all values.
 δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
 its bounds at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
-laws whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of the laws of all
-tables bounds the tables together (Zhu, Dong and Wang 2022).
+distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
+distributions bounds the tables together (Zhu, Dong and Wang 2022).
 """
 
 import math
@@ -104,7 +104,7 @@ class _Law:
 
 
 def _power(places: IntArray, chances: FloatArray, n: int, size: int) -> tuple[FloatArray, float]:
-    """The law of a sum of n numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
+    """Distribution of a sum of n numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
 
     Each result of a transform has an error of at most 64 units in the last place of the sum of its input's sizes. The n-th
     power has n times as many, relative to its size. By Parseval's identity, the errors of all places add up as below.
