@@ -90,7 +90,7 @@ class Counter:
         So the schedule finds every closed step complete, also the first time after the service was down.
 
         Raises:
-            StoreUnavailable: if the disk refuses. Nothing is lost; a later call continues.
+            StoreUnavailable: if the disk refuses a write. Nothing is lost; a later call continues.
             StoreDamaged: if the log lacks records, or the counts do not belong to it.
         """
         self._count()

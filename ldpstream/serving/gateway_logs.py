@@ -135,7 +135,7 @@ class FolderLogs:
             return Outcome.APPENDED, times
         except (StoreUnavailable, StoreDamaged) as error:
             if self.reachable:
-                log.error("the disk refuses reports", error=str(error))
+                log.error("the disk refuses to store reports", error=str(error))
         except Exception:  # later requests must get their answers
             log.exception("internal error")
         return outcome, [None] * len(batch)
@@ -154,7 +154,7 @@ class FolderSurveyLog:
 
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         if not self.ready:
-            raise NotAppended("the disk refuses reports")
+            raise NotAppended("the disk refuses to store reports")
         keys = [b""] * len(envelopes)
         if keyed is not None:
             keys = [keyed.hashed] if len(envelopes) == 1 else batch_keys(keyed.hashed, len(envelopes))

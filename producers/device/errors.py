@@ -21,7 +21,7 @@ class WrongSurvey(DeviceError):
 
 
 class CostlySurvey(DeviceError):
-    """The survey may cost more privacy than the application allows. The device's file is as before the call.
+    """The survey may cost more privacy than the application allows. The device's file is unchanged.
 
     Attributes:
         survey: name of the survey.
@@ -81,7 +81,7 @@ class ClockWentBack(StepForgotten):
 
 
 class WalletFull(DeviceError):
-    """The survey asks for more privacy budget than the wallet has left. The wallet is as before the call.
+    """The survey asks for more privacy budget than the wallet has left. The wallet is unchanged.
 
     Attributes:
         survey: name of the survey.

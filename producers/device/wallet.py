@@ -112,7 +112,7 @@ class Wallet:
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
-            WalletFull: if the claim does not fit the budget. The wallet is as before.
+            WalletFull: if the claim does not fit the budget. The wallet is unchanged.
             ValueError, NotSigned, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
             StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
         """
