@@ -71,7 +71,7 @@ NOT_MANY = 20  # most values for which every interval holds the unshrunk one; so
 
 
 def unordered_posterior(groups: list[Group], steps: Steps = 1) -> Estimate:
-    """Posterior means of the shares of values without order, with intervals. The groups are checked."""
+    """Posterior means of the shares of values without order, with intervals. The caller has checked the groups."""
     k = groups[0][0].k
     n = sum(table.n for _, table in groups)
     seen = observations(groups, steps)

@@ -10,7 +10,7 @@ share f is s(f) / n for n people of the attribute, with V_t(f) the variance of t
 t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
 no device has sent its last report yet.
 
-U corrects for what the filter does not know: that shares are constant. In simulated runs, the half-width that the filter states
+The filter does not know that shares are constant; U corrects for this. In simulated runs, the half-width that the filter states
 is 0.9 to 1.11 times this forecast.
 """
 

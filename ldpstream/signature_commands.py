@@ -65,7 +65,7 @@ def sign_command(
     lines = read_file(path)
     owner = load_key(key, _passphrase(key) if is_encrypted(read_bytes(key)) else None)
     for number, signer in enumerate(signers(lines, [owner.public_key().public_bytes_raw(), *others]), 1):
-        if signer is None:  # its survey is nothing to compare with
+        if signer is None:  # the line has no verified survey to compare with
             fail(f"{path}: line {number} has no valid signature by {key}; if it is right, name its public key: --signed-by KEY")
     line = draft(survey, toml, lines, datetime.now(UTC))
     *_, entry = entries([*lines, line])

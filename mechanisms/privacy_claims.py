@@ -123,7 +123,7 @@ class PrivacyClaims(ABC):
         One-time mechanisms: t tables with one report of the person each, any values (`ledger.shuffled`). Each table, and each
         difference of two published tables, has at least n reports or none of the person's step. Longitudinal mechanisms: any
         number of tables, if the person and n - 1 others report at the same steps, each from one memo. Then the tables are a
-        function of n memos without owners. With fake data: for a reader who knows which reports are true.
+        function of n memos without owners. With fake data, the reader also knows which reports are true.
 
         Both are upper bounds, at most those of an observer of all single reports.
 

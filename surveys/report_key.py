@@ -7,4 +7,4 @@ from typing import Final
 
 HEADER: Final = "key"
 REPORT_KEY_BYTES: Final = 16
-MALFORMED_KEY: Final = b"?"  # stands for an empty or repeated header; any bytes that are not a report key
+MALFORMED_KEY: Final = b"?"  # replaces an empty or repeated header; its length is wrong for a key
