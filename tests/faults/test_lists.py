@@ -294,7 +294,11 @@ START: dict[mutants.Mutant, int] = {
     mutants.takes_chunks_of_former_placements: 1290,
     mutants.trusts_append_times_to_rise: 1200,
     mutants.believes_offsets_asked_for_before: 7000,
-    mutants.replaces_better_by_poorer: 760,
+    mutants.replaces_better_by_poorer: 1330,
+    mutants.forgets_what_was_told: 1545,
+    mutants.compares_the_end_only_when_it_loads: 675,
+    mutants.publishes_although_replaced: 325,
+    mutants.believes_the_estimators_clock: 545,
 }
 
 
