@@ -19,7 +19,7 @@ def gateway_table(result: GatewayBench) -> Table:
 
 def requests_table(title: str, served: Sequence[Served]) -> Table:
     """Table of servers, with their processor time, their rate and their waiting times."""
-    shown = table(title, "server", "CPU µs/request", "µs/report", "cores for 10⁹/h", "reports/s", "p50 ms", "p99 ms")
+    shown = table(title, "server", "CPU µs\na request", "a report", "cores\nfor 10⁹/h", "reports/s", "p50\nms", "p99\nms")
     for row in served:
         ours = row.server.startswith(("gateway", "serve"))
         cores = f"{DEVICES / 3600 * row.cpu_us / 1e6 / row.reports:.1f}" if ours else NONE
