@@ -12,7 +12,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from threading import Event
 from typing import Protocol
@@ -77,18 +77,18 @@ def serve(
     """
     credentials = Credentials(settings)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
-    with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
-        if not settings.metrics_port:
-            bound()
-            _run(watch, settings, credentials, check, logs, front, None)
-            return
-        with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
-            bound()
-            _run(watch, settings, credentials, check, logs, front, back)
+    with ExitStack() as opened:
+        back = None
+        if settings.metrics_port:
+            back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
+        front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
+        bound()
+        _run(watch, settings, credentials, check, logs, front, back)
 
 
 @contextmanager
-def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
+def _bind(name: str, host: str, port: int, *, listen: bool = False) -> Iterator[socket.socket]:
+    """Binds an address. Another socket may bind it, too, until one of them listens."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -98,6 +98,8 @@ def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
+            if listen:
+                listening.listen()
         except OSError as error:
             raise cannot_listen(name, host, port, error) from None
         yield listening

@@ -258,6 +258,17 @@ def test_a_port_in_use_is_told_before_the_first_line(served: Served, name: str) 
         assert not said.is_set()
 
 
+@pytest.mark.parametrize(("name", "same"), [("gateway", "metrics"), ("gateway", "page"), ("metrics", "page")])
+def test_one_port_for_two_servers_is_told_before_the_first_line(served: Served, name: str, same: str) -> None:
+    served.kill()
+    (port, other) = free_ports(2)
+    settings = Settings(**{"gateway_port": other, f"{name}_port": port, f"{same}_port": port})
+    said = Event()
+    with pytest.raises(SettingsError, match=f"LDPSTREAM_{name.upper()}_PORT.*Address already in use"):
+        process.serve([served.survey_file], settings, served.data, said.set)
+    assert not said.is_set()
+
+
 def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, start = list[Thread](), Thread.start
 
