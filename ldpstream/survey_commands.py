@@ -160,7 +160,7 @@ def _chances(old: Survey, new: Survey) -> dict[str, float]:
     if old.fingerprint == new.fingerprint:
         return {}
     asked = {attribute.name for attribute in old.attributes}
-    return {a.name: float(chance_of_both(old, new, i)) for i, a in enumerate(new.attributes) if a.name in asked}
+    return {a.name: float(chance_of_both(old, new, a.name)) for a in new.attributes if a.name in asked}
 
 
 def _in_all(survey: Survey) -> float:

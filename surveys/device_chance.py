@@ -63,17 +63,19 @@ def _hint(o: Mechanism, k: int, reports: float, any_values: bool) -> Chance:
     return o.guess_hint(k, reports, any_values=any_values)
 
 
-def chance_of_both(first: Survey, second: Survey, attribute: int) -> Chance:
+def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
     """Upper bound of the chance of a right guess of a value that never changes, from all reports of a device in two surveys.
 
-    Every attribute of both surveys may be the worst function of the value.
+    Every attribute of both surveys may be the worst function of the value. If the surveys divide the attribute into different
+    numbers of values, the bound is for the fewer values, which are easier to guess.
 
     Args:
         first, second: the surveys.
-        attribute: number of the attribute in the second survey.
+        name: name of an attribute of both.
     """
     evidence = [one for survey in (first, second) for one in _evidence(survey)]
-    return Chance(guess_bound(second.mechanisms[attribute][0].k, *evidence), exact=False)
+    k = min(a.k for survey in (first, second) for a in survey.attributes if a.name == name)
+    return Chance(guess_bound(k, *evidence), exact=False)
 
 
 def _evidence(survey: Survey) -> list[Evidence]:

@@ -88,11 +88,20 @@ def test_the_reports_of_two_surveys_reveal_more_than_those_of_one(collection: st
     if collection == "spl":
         earlier = [np.einsum("va,vb->vab", *earlier).reshape(3, -1)]
     exact = max(success(np.einsum("va,vb->vab", one, of_memo).reshape(3, -1)) for one in earlier)
-    found = chance_of_both(first, second, 0)
+    found = chance_of_both(first, second, "a0")
     assert max(map(success, (*earlier, of_memo))) <= exact <= found < 1.15 * exact
     assert not found.exact
     if collection == "spl":  # the control: the bound of one survey alone
         assert device_chance(first, 0, first.mechanisms[0][0], math.inf) < exact
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 30), (30, 2)])
+def test_the_value_of_the_survey_with_fewer_values_is_no_easier_to_guess(before: int, after: int) -> None:
+    one = {"mechanism": "GRR", "eps": 1.0, "every_steps": 1, "lifetime_reports": 1}
+    first, second = survey("smp", (before, one)), survey("smp", (after, one))
+    found = chance_of_both(first, second, "a0")
+    for alone in (first, second):
+        assert device_chance(alone, 0, alone.mechanisms[0][0], math.inf) < found
 
 
 def _channel(k: int, eps: float) -> np.ndarray[Any, np.dtype[np.float64]]:
