@@ -35,6 +35,7 @@ FORMAT: Final = 2  # SQLite's user_version; raise it if a table, a column or the
 APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
 FILE, LOCK = "ldpstream.sqlite3", "lock"
 PART: Final = f"{FILE}.part"  # a new file that is not whole yet
+_WRITES_LOG: Final = 18  # place of the byte in SQLite's header that is 2 if the file has a write-ahead log, else 1
 BUSY_S = 10.0  # longest wait for a program that reads the file, such as a backup
 
 _SCHEMA = """
@@ -111,6 +112,8 @@ class DataFolder:
         try:
             if new:
                 self._create()
+            else:
+                self._refuse_other_log()
             with ExitStack() as opened:
                 self._writer = opened.enter_context(closing(self._connect()))
                 self._prepare()
@@ -119,6 +122,18 @@ class DataFolder:
             raise FolderError(f"{self.file}: {reason(error)}") from None
         except StoreUnavailable as error:
             raise FolderError(str(error)) from None
+
+    def _refuse_other_log(self) -> None:
+        """Refuses a restored copy beside the write-ahead log of other data: SQLite would write this log into the copy."""
+        log = Path(f"{self.file}-wal")
+        try:
+            with self.file.open("rb") as file:
+                alone = file.read(_WRITES_LOG + 1)[_WRITES_LOG:] == b"\x01"  # without a write-ahead log, like every copy
+            other = alone and log.exists() and log.stat().st_size > 0
+        except OSError as error:
+            raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
+        if other:
+            raise FolderError(f"{log}: belongs to other data than {FILE}; put the copy into an empty folder")
 
     def _create(self) -> None:
         part = self.path / PART

@@ -236,6 +236,23 @@ def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_pat
         assert noted.missing == Missing(end, MAX_MS, 3)
 
 
+def test_a_copy_beside_another_write_ahead_log_is_refused(folder: DataFolder, tmp_path: Path) -> None:
+    """A killed process leaves its write-ahead log. SQLite would write it into the copy, and undo or damage the restore."""
+    append(folder, b"a")
+    backup(folder.file, tmp_path / "copy")
+    append(folder, b"b")
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    shutil.copy(tmp_path / "copy", killed / FILE)
+    shutil.copy(f"{folder.file}-wal", killed / f"{FILE}-wal")
+    with pytest.raises(FolderError, match=f"{FILE}-wal: belongs to other data than {FILE}; put the copy into an empty folder"):
+        DataFolder(killed)
+    assert (killed / FILE).read_bytes() == (tmp_path / "copy").read_bytes()
+    shutil.copy(folder.file, killed / FILE)  # with its own log: the killed process starts again
+    with closing(DataFolder(killed)) as again:
+        assert values(again) == [b"a", b"b"]
+
+
 def test_an_empty_file_is_no_data(path: Path) -> None:
     """A copy that failed may leave one. What a process that was killed at its first start leaves is no obstacle."""
     path.mkdir()
