@@ -13,12 +13,15 @@ from ldpstream.check_document import check_document
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import cohort_line, promise
-from ldpstream.reader import legend, reader_line, reader_table, readers
+from ldpstream.reader import DELTA, legend, reader_line, reader_table, readers
 from ldpstream.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, tell
 
-READERS = "\nReaders of the published histograms, who see no single report (`ldpstream ledger --people` has the conditions):"
+READERS = (
+    "\nReaders of the published histograms, who see no single report. The chance of any set of histograms changes by at most a "
+    f"factor e^loss, plus {DELTA:f}. The conditions: `ldpstream ledger --people`."
+)
 
 app = typer.Typer()
 

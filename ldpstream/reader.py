@@ -11,6 +11,7 @@ from rich.table import Table
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer
 from ldpstream.mechanisms.guessing import percent, percent_up
+from ldpstream.mechanisms.wording import plural
 from ldpstream.promise import nats
 from ldpstream.surveys import Survey
 
@@ -101,12 +102,15 @@ def legend(survey: Survey) -> list[str]:
 
 def reader_line(row: Reader) -> str:
     """Returns a row as a sentence."""
-    memo = row.reports is None
-    seen = "any number of reports of an unchanged value" if memo else f"{row.reports:,} report{'' if row.reports == 1 else 's'}"
-    crowd = f"{row.crowd:,} people are always in the same tables" if memo else f"each table has {row.crowd:,} honest reports"
+    if row.reports is None:
+        seen = "any number of reports of an unchanged value lose"
+        crowd = f"{plural(row.crowd, 'person is', 'people are')} always in the same tables"
+    else:
+        seen = plural(row.reports, "report loses", "reports lose")
+        crowd = f"each table has {plural(row.crowd, 'honest report')}"
     return (
-        f"{row.attribute}, {row.level}: {seen} lose at most {nats(row.eps_all)} to whoever sees them. A reader learns at "
-        f"most {loss_up(row.eps_reader)} nats (right guess: at most {percent_up(row.guess_reader)}), if {crowd}."
+        f"{row.attribute}, {row.level}: {seen} at most {nats(row.eps_all)} to whoever sees them. A reader learns at "
+        f"most {plural(loss_up(row.eps_reader), 'nat')} (right guess: at most {percent_up(row.guess_reader)}), if {crowd}."
     )
 
 

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from typer.testing import CliRunner
@@ -88,6 +89,20 @@ def test_a_wave_and_a_large_budget_have_a_row() -> None:
 )
 def test_a_bound_is_rounded_up(loss: float, text: str) -> None:
     assert loss_up(loss) == text
+
+
+def test_a_line_has_the_singular_after_a_1() -> None:
+    one = Reader(
+        attribute="mode", level="low", reports=1, crowd=1, delta=DELTA, eps_all=1.0, guess_all=0.5, guess_all_exact=True,
+        eps_reader=1.0, guess_reader=0.5,
+    )  # fmt: skip
+    assert reader_line(one) == (
+        "mode, low: 1 report loses at most 1 nat to whoever sees them. A reader learns at most 1 nat (right guess: at most "
+        "50.0 %), if each table has 1 honest report."
+    )
+    memo = reader_line(msgspec.structs.replace(one, reports=None))
+    assert "any number of reports of an unchanged value lose at most 1 nat" in memo
+    assert memo.endswith("if 1 person is always in the same tables.")
 
 
 def test_the_legend_names_the_conditions_that_apply() -> None:
