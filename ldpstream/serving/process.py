@@ -65,7 +65,11 @@ class _Estimates(Thread):
         engine = FolderEngine(folder, FolderKeeper(folder, watch).check)
         self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
         self._error: BaseException | None = None
-        self._loop.serve_page()  # here, so that an address in use ends the process before it says where the page is
+        try:
+            self._loop.serve_page()  # here, so that an address in use ends the process before it says where the page is
+        except BaseException:
+            self._loop.close()
+            raise
 
     def run(self) -> None:
         try:

@@ -16,9 +16,11 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from ldpstream.agents import Record, metrics, tally
 from ldpstream.publishing.stored import StoredReader
+from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.serve_command import _first_line
@@ -256,6 +258,7 @@ def test_a_port_in_use_is_told_before_the_first_line(served: Served, name: str) 
         with pytest.raises(SettingsError, match=f"LDPSTREAM_{name.upper()}.*Address already in use"):
             process.serve([served.survey_file], settings, served.data, said.set)
         assert not said.is_set()
+        assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
 
 
 @pytest.mark.parametrize(("name", "same"), [("gateway", "metrics"), ("gateway", "page"), ("metrics", "page")])
