@@ -84,8 +84,7 @@ class DataFolder:
         self.file = self.path / FILE
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = not self.file.exists()
-            if new and (others := sorted(set(os.listdir(self.path)) - {LOCK, PART, f"{PART}-journal"})):
+            if not self.file.exists() and (others := sorted(set(os.listdir(self.path)) - {LOCK, PART, f"{PART}-journal"})):
                 raise FolderError(f"{self.path}: holds {others[0]} and no data of ldpstream; name a new or empty folder")
             self._lock_file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -94,7 +93,7 @@ class DataFolder:
             self._take()
             self._writing, self._naming = threading.Lock(), threading.Lock()
             self._known: dict[bytes, tuple[int, str]] = {}  # by fingerprint
-            self._begin(new)
+            self._begin()
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -107,13 +106,13 @@ class DataFolder:
                 raise FolderError(f"{self.path}: cannot be locked: {error.strerror}") from None
             raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
 
-    def _begin(self, new: bool) -> None:
+    def _begin(self) -> None:
         """Opens the file, or closes it again if it cannot be used. Makes a new file whole, before it has its name."""
         try:
-            if new:
-                self._create()
-            else:
+            if self.file.exists():  # asked under the lock: another process may have made it since we began
                 self._refuse_other_log()
+            else:
+                self._create()
             with ExitStack() as opened:
                 self._writer = opened.enter_context(closing(self._connect()))
                 self._prepare()

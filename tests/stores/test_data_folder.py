@@ -253,6 +253,21 @@ def test_a_copy_beside_another_write_ahead_log_is_refused(folder: DataFolder, tm
         assert values(again) == [b"a", b"b"]
 
 
+def test_a_file_that_another_process_made_meanwhile_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes start on a new folder. One waits before it takes the lock, until the other has written and ended."""
+    take = DataFolder._take
+
+    def late(self: DataFolder) -> None:
+        monkeypatch.setattr(DataFolder, "_take", take)
+        with closing(DataFolder(path)) as other:
+            append(other, b"a")
+        take(self)
+
+    monkeypatch.setattr(DataFolder, "_take", late)
+    with closing(DataFolder(path)) as folder:
+        assert values(folder) == [b"a"]
+
+
 def test_an_empty_file_is_no_data(path: Path) -> None:
     """A copy that failed may leave one. What a process that was killed at its first start leaves is no obstacle."""
     path.mkdir()
