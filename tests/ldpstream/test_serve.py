@@ -265,7 +265,8 @@ def test_a_port_in_use_is_told_before_the_first_line(served: Served, name: str) 
 def test_one_port_for_two_servers_is_told_before_the_first_line(served: Served, name: str, same: str) -> None:
     served.kill()
     (port, other) = free_ports(2)
-    settings = Settings(**{"gateway_port": other, f"{name}_port": port, f"{same}_port": port})
+    ports: dict[str, Any] = {"gateway_port": other, f"{name}_port": port, f"{same}_port": port}
+    settings = Settings(**ports)
     said = Event()
     with pytest.raises(SettingsError, match=f"LDPSTREAM_{name.upper()}_PORT.*Address already in use"):
         process.serve([served.survey_file], settings, served.data, said.set)
