@@ -79,9 +79,12 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
 
 
 def _evidence(survey: Survey) -> list[Evidence]:
-    """Evidence that reveals at least as much as all reports of a device in a survey, at the worst levels."""
+    """Evidence that reveals at least as much as all reports of a device in a survey, at the worst levels.
+
+    For rs+fd: for an observer who knows which answer is true.
+    """
     steps = math.inf if survey.n_steps is None else survey.n_steps
-    worst = [Evidence.worst(m.evidence(reports_in(m, steps)) for m in levels) for levels in survey.mechanisms]
+    worst = [Evidence.worst(m.device.evidence(reports_in(m, steps)) for m in levels) for levels in survey.mechanisms]
     return worst if survey.collection == "spl" else [Evidence.worst(worst)]
 
 

@@ -95,6 +95,15 @@ def test_the_reports_of_two_surveys_reveal_more_than_those_of_one(collection: st
         assert device_chance(first, 0, first.mechanisms[0][0], math.inf) < exact
 
 
+@pytest.mark.parametrize("eps", [1.0, 3.0])
+def test_two_surveys_with_fake_data_whose_true_answers_are_known(eps: float) -> None:
+    """Two reports of the true answer in each survey, in all combinations of the outputs."""
+    again = {"mechanism": "GRR", "eps": eps, "every_steps": 1, "lifetime_reports": 2}
+    asked = survey("rs+fd", (3, again), (3, again))
+    four = np.einsum("va,vb,vc,vd->vabcd", *[asked.mechanisms[0][0].device.channel()] * 4).reshape(3, -1)
+    assert success(four) <= chance_of_both(asked, asked, "a0") < 1.1 * success(four)
+
+
 @pytest.mark.parametrize(("before", "after"), [(2, 30), (30, 2)])
 def test_the_value_of_the_survey_with_fewer_values_is_no_easier_to_guess(before: int, after: int) -> None:
     one = {"mechanism": "GRR", "eps": 1.0, "every_steps": 1, "lifetime_reports": 1}
