@@ -1,9 +1,10 @@
-"""Standard errors of the difference of two estimates of one attribute, made at two times.
+"""Differences of two estimates of one attribute: their standard errors, and which of them are more than chance.
 
     Var(f̂₂ - f̂₁) = s₁² + s₂² - 2 Cov(f̂₁, f̂₂)
 
-The server cannot compute the covariance, because it does not know who reported at both times. It uses a lower bound of the
-covariance, so the standard error is never too small, apart from the errors of s₁, s₂, F₁ and F₂ themselves (F are estimates).
+If nobody counts in both estimates, they are independent, and the covariance is 0. Otherwise the server cannot compute the
+covariance, because it does not know who reported at both times. It uses a lower bound of the covariance. The standard error is
+therefore never too small, apart from the errors of s₁, s₂, F₁ and F₂ themselves (F are estimates).
 
 Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz). The standard error is at most s₁ + s₂.
 
@@ -27,14 +28,22 @@ With fake data (RS+FD, d attributes) F are the shares of the encoded values; oth
 (Cov = 0) would give too narrow intervals if people's values alternate. If people keep their values and memos, the true standard
 error is much smaller than this bound.
 
-Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality.
+Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality. `clear_differences`: Benjamini and Hochberg 1995,
+"Controlling the false discovery rate".
 """
 
 import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
 
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+
+
+def separate_errors(before: Estimate, after: Estimate) -> FloatArray:
+    """Standard errors of `after.frequencies - before.frequencies` if nobody counts in both, (k,); NaN where an error is NaN."""
+    return np.hypot(before.standard_errors, after.standard_errors)
 
 
 def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = None, people: float = 0.0) -> FloatArray:
@@ -57,3 +66,32 @@ def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = N
     opposed = m.fakes**2 * np.minimum(first * second, (1 - first) * (1 - second)) / people
     own = before.standard_errors**2 + after.standard_errors**2
     return np.asarray(np.minimum(largest, np.sqrt(own + 2 * opposed)))
+
+
+def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
+    """Sizes of differences in standard errors, (k,); NaN where a difference or an error is NaN.
+
+    >>> evidence(np.array([0.2, -0.1, 0.0]), np.array([0.1, 0.0, 0.0])).tolist()
+    [2.0, inf, 0.0]
+    """
+    sizes = np.abs(differences)
+    return np.asarray(np.divide(sizes, errors, out=np.where(sizes > 0, np.inf, sizes), where=errors != 0))
+
+
+def clear_differences(differences: FloatArray, errors: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
+    """Says which differences are more than chance, (k,): the procedure of Benjamini and Hochberg.
+
+    The false discovery rate is the expected share of values without a true difference among the marked values. It is at most
+    `rate` if the tests of the values are independent or positively dependent. Shares that sum to 1 are slightly negatively
+    dependent; in the tests of this module, the rate holds for them too. If no value has a true difference, the rate is the
+    chance that any value is marked.
+
+    Args:
+        differences: (k,) differences; normally distributed around the true differences.
+        errors: (k,) their standard errors, or upper bounds. A value with NaN is not marked and not counted.
+        rate: wanted false discovery rate, in (0, 1).
+    """
+    p = 2 * ndtr(-evidence(differences, errors))  # two-sided
+    known = np.sort(p[~np.isnan(p)])
+    passed = np.flatnonzero(known <= rate * np.arange(1, known.size + 1) / max(known.size, 1))
+    return np.asarray(p <= known[passed[-1]]) if passed.size else np.zeros(p.shape, bool)

@@ -7,13 +7,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from ldpstream.estimators.changes import detectable
-from ldpstream.estimators.differences import difference_errors
+from ldpstream.estimators.differences import clear_differences, difference_errors, evidence, separate_errors
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
 from ldpstream.publishing.api.schema import (  # fmt: skip
+    Basis,
     Chances,
     Comparison,
     Histogram,
@@ -194,25 +195,31 @@ class ApiResponses:
         results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
         one, other = (result.estimate() for result in results)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
-        exact = chosen == INVERSION and len(mechanisms) == 1
-        exact = exact and mechanisms[0].unbiased and against is None
+        basis: Basis = "any"
         people = max(self.people(first), self.people(second))
-        errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
+        if against is not None and span == "step":  # a device reports in one cohort
+            basis, errors = "separate", separate_errors(one, other)
+        elif against is None and chosen == INVERSION and len(mechanisms) == 1 and mechanisms[0].unbiased and people:
+            basis, errors = "inversion", difference_errors(one, other, mechanisms[0], people)
+        else:
+            errors = difference_errors(one, other)
         differences = other.frequencies - one.frequencies
-        half, wide = (float(-ndtri((1 - confidence) / 2 / n)) * errors for n in (1, attribute.k))
-        shown = np.arange(attribute.k) if top is None else np.argsort(-np.abs(differences), kind="stable")[:top]
+        half = float(-ndtri((1 - confidence) / 2)) * errors
+        clear = clear_differences(differences, errors, 1 - confidence)
+        clearest = np.lexsort((-np.abs(differences), -evidence(differences, errors)))  # the last key counts first
+        shown = np.arange(attribute.k) if top is None else clearest[:top]
         truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
         truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
         return Comparison(
             survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
-            basis="inversion" if exact else "any",
+            basis=basis,
             interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
             overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
             before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             differences=_plains(differences[shown]), standard_errors=_plains(errors[shown]),
             low=_plains((differences - half)[shown]), high=_plains((differences + half)[shown]),
-            clear=(np.abs(differences) > wide)[shown].tolist(), truth=truth,
+            clear=clear[shown].tolist(), truth=truth,
         )  # fmt: skip
 
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:

@@ -8,6 +8,8 @@ from ldpstream.publishing.frequencies import NumberEstimate, Withheld
 from ldpstream.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span
 from ldpstream.surveys import Reason
 
+Basis = Literal["inversion", "separate", "any"]
+
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A value and its estimated frequency."""
@@ -172,13 +174,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     The two sides are the same people at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one time.
 
-    `standard_errors` are upper bounds (`estimators.differences`). `basis` names the bound. "inversion": the raw inversion of
-    one level; the bound allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence
-    between the two estimates. `low` and `high` are the ends of each value's own interval. `clear` is true if the interval
-    excludes 0 although it is widened for all k values (Bonferroni). If an estimate has no intervals, the difference has none:
-    the numbers are None, `clear` is false, and `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is
-    below the least size, all numbers are None. `overlap` is true if both spans contain a
-    common step. `truth` is the true difference in a simulation.
+    `standard_errors` come from `estimators.differences`. `basis` says how. "separate": √(s₁² + s₂²), for two cohorts at one
+    step, since a device reports in one of them. The others are upper bounds. "inversion": for the raw inversion of one level;
+    it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two
+    estimates. `low` and `high` are the ends of each value's own interval. `clear` marks the differences that are more than
+    chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference (Benjamini and
+    Hochberg over all k values). With `top`, the values with the largest differences in standard errors come first. If an
+    estimate has no intervals, the difference has none: the numbers are None, `clear` is false, and `interval_withheld` is the
+    reason. `cohort` is as in `Histogram`; if one side is below the least size, all numbers are None. `overlap` is true if both
+    spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str
@@ -187,7 +191,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     cohort: str | None
     estimator: str
     confidence: float
-    basis: Literal["inversion", "any"]
+    basis: Basis
     interval_withheld: Withheld | None
     overlap: bool
     before: Side

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
-from scipy.stats import norm
 
 from ldpstream.demo import Demo
-from ldpstream.estimators.differences import difference_errors
+from ldpstream.estimators.differences import clear_differences, difference_errors
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.api.routes import PAGE
@@ -69,8 +68,8 @@ def test_a_comparison_has_the_bound_of_its_basis(
     np.testing.assert_allclose(found["standard_errors"], errors, rtol=1e-12)
     np.testing.assert_allclose(np.subtract(found["high"], found["low"]), 2 * 1.6448536 * errors, rtol=1e-6)
     k = SURVEY.attributes[SURVEY.index(name)].k
-    limit = norm.isf(0.05 / k) * errors
-    assert found["clear"] == (np.abs(found["differences"]) > limit).tolist()
+    assert len(found["clear"]) == k
+    assert found["clear"] == clear_differences(np.array(found["differences"]), errors, 0.1).tolist()
     truths = [demo.truth.of(SURVEY, p) for p in (first, second)]
     assert truths[0] is not None
     assert truths[1] is not None
@@ -80,7 +79,7 @@ def test_a_comparison_has_the_bound_of_its_basis(
     assert [float(row["difference"]) for row in rows] == found["differences"]
     assert {row["basis"] for row in rows} == {basis}
     ordered = client.get(url, params={**query, "top": 2}).json()
-    assert ordered["values"] == np.argsort(-np.abs(found["differences"]), kind="stable")[:2].tolist()
+    assert ordered["values"] == np.argsort(-np.abs(found["differences"]) / errors, kind="stable")[:2].tolist()
 
 
 def test_a_comparison_without_intervals_states_the_reason(demo: Demo) -> None:

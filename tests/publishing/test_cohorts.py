@@ -16,8 +16,10 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.cohorts import conclude_cohort
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.history.month_files import merged, rows_of
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import COHORT_SPANS, Publication, publication_keys
+from ldpstream.publishing.results import MemoryResults
 
 from .cohort_rig import (
     ATTRIBUTES,
@@ -268,7 +270,7 @@ def test_cohorts_may_be_named_like_other_publications() -> None:
 
 
 @pytest.mark.parametrize("attribute", ATTRIBUTES)
-def test_two_cohorts_of_one_step_are_compared(attribute: str) -> None:
+def test_two_cohorts_of_a_window_are_compared(attribute: str) -> None:
     """The interval adds both standard errors: it holds also if a person reported in both cohorts."""
     second, first = (published(attribute, "window", LAST, cohort) for cohort in COHORT.values[:2])
     after, before = (p.estimators[p.main].estimate() for p in (second, first))
@@ -289,6 +291,20 @@ def test_two_cohorts_of_one_step_are_compared(attribute: str) -> None:
     )
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert {(row["before_cohort"], row["cohort"]) for row in rows} == {(COHORT.values[1], COHORT.values[0])}
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_two_cohorts_of_one_step_are_independent(attribute: str) -> None:
+    second, first = parts = [without_least(attribute, "step", LAST, cohort) for cohort in COHORT.values[:2]]
+    results = MemoryResults()
+    assert results.save(parts, None, Progress(first_step=0, next_step=STEPS))
+    query = {"cohort": second.cohort, "against": first.cohort, "span": "step"}
+    with TestClient(create_api(SURVEY, results, dict)) as alone:
+        found = alone.get(f"/api/v1/attributes/{attribute}/comparison", params=query).json()
+    after, before = (p.estimators[p.main].estimate() for p in parts)
+    assert found["basis"] == "separate"
+    errors = np.array(found["standard_errors"], float)
+    np.testing.assert_allclose(errors, np.hypot(after.standard_errors, before.standard_errors), rtol=1e-12)
 
 
 def test_a_comparison_with_a_cohort_below_the_least_size_has_no_numbers() -> None:

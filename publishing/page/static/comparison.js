@@ -8,15 +8,19 @@ import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
   inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
+  separate: "A device reports in one cohort at a step, so the two estimates are independent of each other.",
   any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors, which is wide enough for any dependence, and often wider than necessary. Matrix inversion of an attribute with one level has a shorter interval.",
 };
-const COHORTS = "The interval adds both standard errors, which is wide enough also if people move between the cohorts, and often wider than necessary.";
+const WINDOWS = "The interval adds both standard errors, which is wide enough also if people move between the cohorts within the window, and often wider than necessary. A single step has shorter intervals.";
 const MOST_LISTED = 8;
 let shown = null;
 let bars = null;
 
 const sides = (c) => (c.before.cohort === c.after.cohort ? `From ${periodOf(c.before)} to ${periodOf(c.after)}`
   : `${capital(state.survey.cohort.name)} ${c.after.cohort} minus ${c.before.cohort}, ${periodOf(c.after)}`);
+
+// The size of a difference in standard errors.
+const evidence = (c, i) => Math.abs(c.differences[i]) / c.standard_errors[i];
 
 // The values of the comparison, chosen and ordered as in the histogram h.
 function pick(c, h) {
@@ -32,7 +36,7 @@ function pick(c, h) {
 export function drawComparison(c, h) {
   shown = c;
   bars = pick(c, h);
-  const clear = c.differences.map((_, i) => i).filter((i) => c.clear[i]).sort((a, b) => Math.abs(c.differences[b]) - Math.abs(c.differences[a]));
+  const clear = c.differences.map((_, i) => i).filter((i) => c.clear[i]).sort((a, b) => evidence(c, b) - evidence(c, a));
   const known = c.differences.some((x) => x !== null);
   const box = $("comparison-summary");
   const times = c.before.cohort === c.after.cohort; // else two cohorts
@@ -42,8 +46,8 @@ export function drawComparison(c, h) {
   if (!known) box.append(`There is no estimate of one of the ${two}.`);
   else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
   else {
-    const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the largest differences` : `${grouped(c.values.length)} values`;
-    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} ${times ? "changed" : clear.length === 1 ? "differs" : "differ"} `, explained("clearly", "clear"), ". ", times ? BASIS[c.basis] : COHORTS);
+    const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the clearest differences` : `${grouped(c.values.length)} values`;
+    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} ${times ? "changed" : clear.length === 1 ? "differs" : "differ"} `, explained("clearly", "clear"), ". ", times || c.basis === "separate" ? BASIS[c.basis] : WINDOWS);
     if (c.overlap && times) box.append(" The two windows share steps, so the difference is usually smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));

@@ -21,7 +21,7 @@ const WHY = {
   percentile: "The number below which 50, 90 or 99 of 100 people lie. Within a bin, the numbers count as evenly spread, so a percentile is only as precise as its bin is narrow. The interval contains the true percentile in about 95 of 100 cases.",
   jump: "The filter compares each step with its prediction from earlier steps. A jump is listed if chance alone would cause one in 10 000 steps for this attribute.",
   difference: "The later share minus the earlier share, or one cohort's share minus the other's, in percentage points.",
-  clear: "Clear: the difference is larger than chance explains, even for the largest of all values. Without any true difference, some value would be marked in at most 5 of 100 comparisons.",
+  clear: "Clear: the difference is more than chance. Of the values that are marked so, about 5 of 100 or fewer have no true difference. Without any true difference, some value would be marked in about 5 of 100 comparisons or fewer.",
   rejected: "Envelopes (one or more reports) that the service refused to count, since the survey began, with the reason.",
 };
 
