@@ -168,8 +168,13 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
 )
 
 
-def estimators(mechanisms: Sequence[Mechanism]) -> tuple[PublishedEstimator, ...]:
-    """Returns the estimators of the spans "step" and "window", the default first. `mechanisms` has one for each level."""
+def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[PublishedEstimator, ...]:
+    """Returns the estimators of the spans "step" and "window", the default first.
+
+    Args:
+        mechanisms: one mechanism for each level.
+        research: False for the default and the raw matrix inversion alone.
+    """
     wanted = "mechanisms of numbers" if is_numeric(mechanisms) else "mechanisms of categories"
     return tuple(
         row
@@ -177,6 +182,7 @@ def estimators(mechanisms: Sequence[Mechanism]) -> tuple[PublishedEstimator, ...
         if row.make is not None
         and row.mechanisms in ("any mechanism", wanted)
         and (row.max_k is None or mechanisms[0].k <= row.max_k)
+        and (research or row.default or row.name == INVERSION)
     )
 
 

@@ -27,6 +27,7 @@ def conclude(
     panes: list[list[CountTable]],
     complete: bool,
     before: list[CountTable] | None = None,
+    research: bool = True,
 ) -> Publication:
     """Estimates one attribute over the panes of a span.
 
@@ -38,6 +39,7 @@ def conclude(
         panes: for each step of the span, the count table of every level.
         complete: true if no report can be missing.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
+        research: False to leave out all estimators but the default and the raw matrix inversion.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
@@ -47,7 +49,7 @@ def conclude(
     moved = None
     if before is not None:
         moved = attempts.of("drift", lambda: drift(matrix_inversion(zip(mechanisms, before, strict=True)), raw), None)
-    rows = estimators(mechanisms)
+    rows = estimators(mechanisms, research)
     estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
     differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
     withheld: Withheld | None = "levels" if differ and differ.p < ALARM_CHANCE else None

@@ -20,6 +20,7 @@ from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns
+from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.malloc import keep_freed_memory
@@ -144,6 +145,7 @@ class EstimatorLoop:
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
         self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
+        self._workload = Workload()
         self._looked_ms = now_ms()
         self._page: PageServer | None = None
         self.served: dict[str, Served] = {}
@@ -226,7 +228,9 @@ class EstimatorLoop:
 
     def _add(self, survey: Survey) -> None:
         registry = self._metrics.add()
-        estimator = SurveyEstimator(survey, self._engine, registry, self._seen, self._settings.margin_ms, self._alone)
+        estimator = SurveyEstimator(
+            survey, self._engine, registry, self._seen, self._settings.margin_ms, self._workload, self._alone
+        )
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
             survey, estimator.results, estimator.store.rejected, replaced=partial(self.replaced, survey)
@@ -241,6 +245,7 @@ class EstimatorLoop:
     def _remove(self, survey: Survey) -> None:
         estimator = self._estimators.pop(survey.fingerprint)
         self._turns.remove(survey.fingerprint)
+        self._workload.drop(survey.fingerprint)
         del self.served[survey.name]
         self._metrics.remove(estimator.registry)
         self._leases.drop(estimator.results)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import PERCENTILES
 from ldpstream.publishing.frequencies import NUMBERS
 from ldpstream.publishing.publication import Publication, edges_of, spans
@@ -36,6 +37,7 @@ class PrometheusPublisher:
         self._survey, self._brief = survey, brief
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str, str | None], int] = {}
+        self._estimators: dict[tuple[str, str, str], set[str]] = {}  # whose frequencies the gauges have, by their labels
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
@@ -149,10 +151,12 @@ class PrometheusPublisher:
             self._panes.labels(*labels).set(p.panes)
             self._step.labels(*labels).set(p.step)
             self._complete.labels(*labels).set(p.complete)
-            for name in [p.main] if self._brief else p.estimators:
-                found = p.estimators[name].estimate()
-                low, high = found.interval()
+            known = self._estimators.setdefault(labels, set())
+            known.update([p.main] if self._brief else p.estimators)
+            for name in known:
                 attribute = self._survey.attributes[self._survey.index(p.attribute)]
+                found = p.estimators[name].estimate() if name in p.estimators else Estimate.of_nothing(attribute.k, 0)
+                low, high = found.interval()
                 for i in self._values(p):
                     value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])

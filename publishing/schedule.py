@@ -94,6 +94,7 @@ class Schedule:
         results: store of the results and the progress.
         publishers: other receivers, called before the results are saved.
         topic: the topic of estimates; None to publish without a topic.
+        research: called for each step; False leaves the research estimators out of the step (`publishing.workload`).
         margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions. A shorter time
             makes more markers too early, if our clock is ahead of the brokers' clocks.
     """
@@ -107,10 +108,11 @@ class Schedule:
         publishers: list[Publisher],
         margin_ms: int = 500,
         topic: EstimatesTopic | None = None,
+        research: Callable[[], bool] = lambda: True,
     ) -> None:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
-        self._margin_ms = margin_ms
+        self._margin_ms, self._research = margin_ms, research
         self._marked_ms, self._mark_again_ms = 0, 0
         self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
@@ -348,7 +350,7 @@ class Schedule:
             return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
 
         publications: list[Publication] = []
-        before_step, filters = self._results.filters(), {}
+        before_step, filters, research = self._results.filters(), {}, self._research()
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._results.lead():
                 return None
@@ -356,8 +358,8 @@ class Schedule:
             panes = [tables_of(survey, everybody, attribute, s) for s in steps]
             before = tables_of(survey, everybody, attribute, step - 1) if pruned < step else None
             made = [
-                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before),
-                conclude(survey, attribute, step, "window", panes, complete(first)),
+                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before, research),
+                conclude(survey, attribute, step, "window", panes, complete(first), research=research),
             ]
             asked = survey.attributes[attribute]
             if "filtered" in spans(asked):

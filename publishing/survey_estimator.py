@@ -14,6 +14,7 @@ from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.schedule import Publisher, Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.vitals import Vitals
+from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import SettingsError
 from ldpstream.runtime.waiting import Unreachable
@@ -42,6 +43,7 @@ class SurveyEstimator:
         registry: registry of this survey's gauges.
         seen: called with every publication made.
         margin_ms: as for `Schedule`.
+        workload: the load of this process.
         alone: True if the process estimates only this survey. Then refusals end the process, and the leases are not balanced.
 
     Attributes:
@@ -55,10 +57,12 @@ class SurveyEstimator:
         registry: CollectorRegistry,
         seen: Callable[[Publication], None],
         margin_ms: int,
+        workload: Workload,
         alone: bool,
     ) -> None:
         self.survey, self.registry = survey, registry
         self._engine, self._seen, self._margin_ms, self._alone = engine, seen, margin_ms, alone
+        self._workload, self._research = workload, True
         self.store = engine.count_store(survey)
         self._reader = StoredReader(survey, registry)
         self.results = engine.results(survey, self._reader)
@@ -69,6 +73,18 @@ class SurveyEstimator:
         self._balanced_ms = 0
         self._warned, self._warned_s = "", 0.0
         self._well, self._topic_lost = False, False
+        self._load = Gauge(
+            "ldpstream_estimate_load_ratio",
+            "Time to estimate a step with all estimators, divided by the step's duration.",
+            ["survey"],
+            registry=registry,
+        ).labels(survey.name)
+        self._left_out = Gauge(
+            "ldpstream_research_left_out",
+            "1 if the last step has no research estimators, because all estimates would take too long, else 0.",
+            ["survey"],
+            registry=registry,
+        ).labels(survey.name)
         self._working = Gauge(
             "ldpstream_survey_working",
             "1 if Kafka and Redis answered all requests for the survey the last time, else 0.",
@@ -132,13 +148,26 @@ class SurveyEstimator:
         self._engine.count(self.survey, now_ms)
         self._vitals.look(now_ms)
         once = _OneStep(stop)
-        self._schedule.run(now_ms, once)
-        if not self._schedule.leads and self._topic is not None:
-            self._topic.close()
+        self._research, began_s = self._workload.everything, monotonic()
+        if self._schedule.run(now_ms, once):
+            self._note((monotonic() - began_s) * 1000 / self.survey.step_ms)
+        if not self._schedule.leads:  # another estimator works on this survey
+            self._workload.drop(self.survey.fingerprint)
+            self._load.set(0)
+            if self._topic is not None:
+                self._topic.close()
         if not self._alone and now_ms - self._balanced_ms >= BALANCE_MS:
             self._balanced_ms = now_ms
             self.results.balance()
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
+
+    def _note(self, load: float) -> None:
+        """Notes what the estimates of a step took."""
+        fingerprint = self.survey.fingerprint
+        if self._research:
+            self._workload.add(fingerprint, load)
+            self._load.set(self._workload.of(fingerprint))
+        self._left_out.set(not self._research)
 
     def _create_topics(self) -> None:
         """Creates the topic of estimates if somebody deleted it. The schedule then fills it from the results."""
@@ -165,7 +194,9 @@ class SurveyEstimator:
         self._prometheus.show(self.results.landmarks())
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._margin_ms, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
-        self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, self._margin_ms, self._topic)
+        self._schedule = Schedule(
+            self.survey, self.store, position, self.results, publishers, self._margin_ms, self._topic, lambda: self._research
+        )
 
     def leads(self) -> bool:
         """True if this estimator led the survey in its last turn, and the turn did not fail.

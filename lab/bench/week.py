@@ -16,6 +16,7 @@ import ldpstream.serving.process  # noqa: F401  # what `serve` imports takes mem
 from lab.bench.service_load import SEED, Asked, random_reports, write_survey
 from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.publishing.survey_estimator import SurveyEstimator
+from ldpstream.publishing.workload import Workload
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
@@ -51,7 +52,9 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     result, now_ms = Week(devices), survey.start_ms
     with closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
-        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), lambda _: None, margin_ms=0, alone=True)
+        estimator = SurveyEstimator(
+            survey, engine, CollectorRegistry(), lambda _: None, margin_ms=0, workload=Workload(), alone=True
+        )
         log.log_id()
         for hour in range(24 * days):
             if hour % 24 == 0:

@@ -236,7 +236,7 @@ class ApiResponses:
         attribute = self._known(name, span, cohort)
         found, every = self._last(name, span, last, step, cohort)
         chosen = self._estimator(found[-1], estimator)
-        # an older software version published fewer estimators
+        # an older software version published fewer estimators, and a busy process leaves some out
         found = [p for p in found if p.below_least or chosen in p.estimators]
         if values is None:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
@@ -346,12 +346,14 @@ class ApiResponses:
         )
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
-        default = estimators(self._survey.mechanisms[self._survey.index(p.attribute)])[0]
-        known = [default.name] if p.below_least else list(p.estimators)
+        all_known = [row.name for row in estimators(self._survey.mechanisms[self._survey.index(p.attribute)])]
+        known = all_known[:1] if p.below_least else list(p.estimators)
         if wanted is None:
             return known[0]
         if wanted not in known:
-            raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}")
+            left_out = wanted in all_known and p.cohort is None and p.span != "filtered"
+            why = f"; step {p.step} has no other, since they would take too long" if left_out else ""
+            raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}{why}")
         return wanted
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, OVERDUE_MS
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, LOAD_LIMIT, LOAD_MOST, OVERDUE_MS
 
 CHANCE = f"{ALARM_CHANCE:g}".replace("e-0", "e-")
 ROOT = Path(__file__).parents[2]
@@ -24,6 +24,7 @@ CODE = [
     ("ldpstream_drift_p", [f"< {CHANCE}"]),
     ("ldpstream_levels_p", [f"< {CHANCE}"]),
     ("ldpstream_lag_records", [f"> {LAG_LIMIT}"]),
+    ("ldpstream_estimate_load_ratio", [f"> {LOAD_LIMIT:g}"]),
     ("ldpstream_next_estimate_due_timestamp_seconds", [f"> {OVERDUE_MS // 1000}"]),
 ])  # fmt: skip
 def test_the_alerts_have_the_thresholds(metric: str, limits: list[str]) -> None:
@@ -38,6 +39,8 @@ def test_the_documents_have_the_thresholds() -> None:
         assert f"{said} {CHANCE}" in DOCS[name]
     assert f"within ±{FIT_LIMIT:g};" in DOCS["operate.md"]
     assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["operate.md"]
+    assert f"Above {LOAD_MOST:.0%}, it leaves out".replace("%", " %") in DOCS["operate.md"]
+    assert f"Above {LOAD_MOST:.0%}, the estimator leaves".replace("%", " %") in ALERTS
     assert OVERDUE_MS == 120_000
     assert all("more than two minutes" in DOCS[name] for name in ("operate.md", "reading.md"))
 

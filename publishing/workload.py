@@ -1,0 +1,46 @@
+"""How much of its time a process needs for its estimates, and when it leaves the research estimators out.
+
+A process that needs more than a step's duration to estimate a step falls further behind with each step. Before this happens,
+the process leaves out the research estimators. It keeps the default estimator, the raw matrix inversion and the filtered curve.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from ldpstream.publishing.thresholds import LOAD_MOST
+
+RECENT = 3  # the least of so many steps counts: one slow step, such as the first, which compiles, is no sign
+TRY_AGAIN_S = 600.0  # time without research estimators, until they are tried again
+
+
+class Workload:
+    """The load of an estimator process: the time for one step of each survey, divided by the step's duration, summed.
+
+    Args:
+        now_s: a clock that never goes back, in seconds.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s, self._reduced_until_s = now_s, now_s()
+        self._loads: dict[bytes, deque[float]] = {}  # with all estimators, by the survey's fingerprint
+
+    @property
+    def everything(self) -> bool:
+        """True if the next step shall have all estimators; otherwise it has no research estimators."""
+        return self._now_s() >= self._reduced_until_s
+
+    def add(self, survey: bytes, load: float) -> None:
+        """Notes the load of one step of a survey, estimated with all estimators."""
+        self._loads.setdefault(survey, deque(maxlen=RECENT)).append(load)
+        if sum(map(self.of, self._loads)) > LOAD_MOST:
+            self._reduced_until_s = self._now_s() + TRY_AGAIN_S
+
+    def of(self, survey: bytes) -> float:
+        """The load of a survey if all estimators are published; 0 until some steps are estimated."""
+        loads = self._loads.get(survey, ())
+        return min(loads) if len(loads) == RECENT else 0.0
+
+    def drop(self, survey: bytes) -> None:
+        """Forgets a survey that this process does not estimate any more."""
+        self._loads.pop(survey, None)
