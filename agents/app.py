@@ -42,8 +42,8 @@ from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
 from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
-from ldpstream.runtime.survey_keeper import TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.runtime.topics import check_session, group_id
 from ldpstream.runtime.waiting import Stopped, wait_for
 from ldpstream.stores.redis_connection import SharedClient

@@ -14,12 +14,10 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_live
-from ldpstream.producers.sinks import KafkaSink, Sink, SinkError
+from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import Settings, load_settings
-from ldpstream.runtime.topics import ensure_topics
-from ldpstream.runtime.waiting import Unreachable, wait_for
 from ldpstream.signals import ends_on_signal, log_when_told
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, progress_bar, say
@@ -51,7 +49,7 @@ def produce(
     def sleep(seconds: float) -> bool:
         return stop.wait(seconds)
 
-    sink = await_kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
+    sink = kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
     population = Population(survey, source, seed)
     now = survey.step_at(now_ms())
     first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
@@ -74,22 +72,11 @@ def produce(
     write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
 
 
-def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
-    """Returns a sink to the survey's topic as soon as Kafka answers. Creates the topic if it is missing.
+def kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
+    """Returns a sink to the survey's topic as soon as Kafka answers."""
+    from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
 
-    Raises:
-        Stopped: if `stop` is set before Kafka answers.
-        TopicError: if Kafka refuses our requests, or the topic is unsuitable.
-    """
-
-    def ask() -> Sink:
-        ensure_topics(settings, survey, "producer")
-        return KafkaSink(settings, survey.reports_topic)
-
-    def unreachable(error: Exception) -> bool:
-        return isinstance(error, Unreachable | SinkError)  # a refusal is a TopicError, raised by the check of the topics
-
-    return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, unreachable)
+    return await_kafka_sink(survey, settings, stop.wait, say)
 
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
@@ -124,8 +111,8 @@ def estimate(
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     start_log(settings.log_level)
-    from ldpstream.runtime.survey_keeper import TopicKeeper
     from ldpstream.runtime.survey_watch import SurveyWatch
+    from ldpstream.runtime.topic_keeper import TopicKeeper
 
     watch = SurveyWatch(survey_files)
     if watch.only_file is None and (until is not None or json is not None):
@@ -155,10 +142,12 @@ def gateway(survey_files: SurveyPaths) -> None:
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     settings = load_settings()
     start_log(settings.log_level)
-    from ldpstream.runtime.survey_keeper import TopicKeeper
     from ldpstream.runtime.survey_watch import SurveyWatch
+    from ldpstream.runtime.topic_keeper import TopicKeeper
 
     watch = SurveyWatch(survey_files)
-    from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: this module loads slowly
+    from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: these modules load slowly
+    from ldpstream.producers.gateway.kafka_connection import kafka_logs
 
-    serve_gateway(watch, settings, partial(TopicKeeper(settings, watch).check_topics, role="gateway"))
+    check = partial(TopicKeeper(settings, watch).check_topics, role="gateway")
+    serve_gateway(watch, settings, check, partial(kafka_logs, settings))

@@ -1,28 +1,9 @@
-"""Sinks for envelopes: a Kafka topic, or memory."""
+"""Sinks for envelopes. `KafkaSink` is in `producers.kafka_sink`, `GatewaySink` in `producers.gateway.client`."""
 
-import logging
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from kafka.errors import KafkaError
-
-from ldpstream.runtime.kafka_errors import hearing
-from ldpstream.runtime.kafka_producer import Producer
-from ldpstream.runtime.settings import Settings
-from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.errors import UserError
-
-CONNECT_MS = 5_000
-REQUEST_MS = 10_000
-DELIVERY_MS = 30_000  # a shorter outage of the broker only causes a delay
-CLOSE_S = 5.0
-BATCH_BYTES = 256 * 1024  # per partition and request; only one request is in flight, so small batches are slow
-LINGER_MS = 5
-MAX_WAITING_BYTES = 64 * 2**20  # the library's buffer has no limit
-OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 
 
 class SinkError(UserError, RuntimeError):
@@ -72,85 +53,3 @@ class MemorySink:
 
     def close(self) -> None:
         """Does nothing."""
-
-
-class KafkaSink:
-    """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
-
-    The producer is idempotent and every in-sync replica acknowledges. An acknowledged envelope is in the topic exactly once,
-    even if the broker was unreachable for a short time. After a `SinkError` the topic may have some of the envelopes, and the
-    sink accepts no further envelopes. The sink creates no topic.
-
-    The library's log lines are off unless the program has set the level of the logger ``kafka``: the sink raises errors itself.
-
-    Args:
-        settings: the broker's address and our credentials: ``Settings(kafka="host:port")``.
-        topic: an existing topic.
-
-    Raises:
-        SinkError: within a few seconds, if the broker is unreachable, refuses our credentials or has no such topic.
-    """
-
-    def __init__(self, settings: Settings, topic: str) -> None:
-        library = logging.getLogger("kafka")
-        if library.level == logging.NOTSET:
-            library.setLevel(logging.CRITICAL)
-        self._topic, self._place = topic, f"Kafka at {settings.kafka}"
-        self._failed: SinkError | None = None
-        self._turns = count()
-        self._waiting: deque[tuple[Any, int]] = deque()  # (future, size) of envelopes not yet known to be acknowledged
-        self._waiting_bytes = 0
-        with hearing(settings) as heard:
-            try:
-                self._producer = Producer(
-                    settings,
-                    CONNECT_MS,
-                    REQUEST_MS,
-                    DELIVERY_MS,
-                    batch_size=BATCH_BYTES,
-                    linger_ms=LINGER_MS,
-                    max_request_size=2 * MAX_ENVELOPE_BYTES,
-                )
-            except KafkaError as error:
-                raise SinkError(f"{self._place} cannot be reached: {heard.why(error)}") from error
-        try:
-            self._producer.partitions_for(topic)
-        except KafkaError as error:
-            self.close()
-            raise SinkError(f"{self._place} has no topic {topic}: {error}") from error
-
-    def send(self, envelope: bytes) -> None:
-        with self._reporting_failure():
-            while self._waiting_bytes > MAX_WAITING_BYTES:
-                self._await_oldest(timeout_s=DELIVERY_MS / 1000)
-            partitions = sorted(self._producer.partitions_for(self._topic))
-            partition = partitions[next(self._turns) % len(partitions)]
-            size = len(envelope) + OVERHEAD_BYTES
-            self._waiting.append((self._producer.send(self._topic, envelope, partition=partition), size))
-            self._waiting_bytes += size
-
-    def flush(self) -> None:
-        with self._reporting_failure():
-            self._producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)
-            while self._waiting:
-                self._await_oldest(timeout_s=0)
-
-    def close(self) -> None:
-        self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
-
-    def _await_oldest(self, timeout_s: float) -> None:
-        """Waits until the oldest waiting envelope is acknowledged."""
-        future, size = self._waiting.popleft()
-        self._waiting_bytes -= size
-        future.get(timeout=timeout_s)
-
-    @contextmanager
-    def _reporting_failure(self) -> Iterator[None]:
-        if self._failed is not None:
-            raise self._failed
-        try:
-            yield
-        except KafkaError as error:
-            self._failed = SinkError(f"{self._place} did not acknowledge all envelopes sent to {self._topic}: {error}")
-            self.close()
-            raise self._failed from error

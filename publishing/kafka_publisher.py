@@ -6,10 +6,9 @@ from contextlib import contextmanager
 import msgspec
 from kafka.errors import KafkaError, TransactionalIdAuthorizationFailedError
 
-from ldpstream.publishing.progress import PublicationSummary
+from ldpstream.publishing.progress import PublicationSummary, TopicUnavailable
 from ldpstream.publishing.publication import FORMAT, Publication
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.kafka_errors import hearing
 from ldpstream.runtime.kafka_producer import Producer
 from ldpstream.runtime.settings import Settings, SettingsError
@@ -25,10 +24,6 @@ RETRY_MS = 20
 CLOSE_S = 5.0
 
 _publication = msgspec.json.Decoder(Publication)
-
-
-class TopicUnavailable(LogUnavailable):
-    """The broker does not accept or return estimates."""
 
 
 class KafkaPublisher:

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from ldpstream.publishing.publication import Publication, Span, publication_key
+from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 
 PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
@@ -94,6 +95,10 @@ class PublicationSummary(msgspec.Struct, frozen=True):
         return publication_key(self.attribute, self.span, self.step, self.cohort)
 
 
+class TopicUnavailable(LogUnavailable):
+    """The broker does not accept or return estimates."""
+
+
 class EstimatesTopic(Protocol):
     """The topic of estimates: keeps the last publication of each key, and accepts publications from one estimator only."""
 
@@ -116,3 +121,6 @@ class EstimatesTopic(Protocol):
         Returns:
             The offset after the last publication.
         """
+
+    def close(self) -> None:
+        """Ends the connections. A further `take_over` connects anew."""

@@ -7,8 +7,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
 from ldpstream.publishing.engine import Engine
-from ldpstream.publishing.kafka_publisher import KafkaPublisher, TopicUnavailable
-from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.progress import EstimatesTopic, Progress, TopicUnavailable
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.schedule import Publisher, Schedule
@@ -18,8 +17,7 @@ from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import SettingsError
 from ldpstream.runtime.waiting import Unreachable
-from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.redis_connection import StoreRefused
+from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
@@ -67,7 +65,7 @@ class SurveyEstimator:
         self._reader = StoredReader(survey, registry)
         self.results = engine.results(survey, self._reader)
         self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
-        self._topic: KafkaPublisher | None = None
+        self._topic: EstimatesTopic | None = None
         self._vitals: Vitals | None = None
         self._schedule: Schedule | None = None
         self._balanced_ms = 0

@@ -3,7 +3,7 @@
 - reports: the envelopes; agents need certain settings (`_COUNTABLE`), above all LogAppendTime
 - rejected: the dead letters
 - estimates: the publications; compaction keeps the last record of every key
-- survey: the last accepted survey of this name (`runtime.survey_keeper`)
+- survey: the last accepted survey of this name (`runtime.topic_keeper`)
 
 If a process has no right to create topics, the topics must exist already. Every process first checks three things: its topics
 exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
@@ -31,6 +31,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from ldpstream.runtime.clock import WEEK_MS
 from ldpstream.runtime.kafka_errors import hearing
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.waiting import Unreachable
@@ -41,7 +42,7 @@ from ldpstream.surveys.errors import UserError
 log = structlog.get_logger("ldpstream.topics")
 
 ANSWER_MS = 5_000
-WEEK_MS = 7 * 86_400_000  # minimum retention of reports: after a loss of the count store, agents count the log again
+KEPT_MS = WEEK_MS  # minimum retention of reports: after a loss of the count store, agents count the log again
 MAX_SURVEY_BYTES = 16 * 2**20  # upper bound for the record of a kept survey
 OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
 
@@ -149,7 +150,7 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
     """Returns the number of partitions and the settings of each topic."""
     majority = str(settings.replication // 2 + 1)  # see docs/counting.md
-    kept_ms = max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
+    kept_ms = max(KEPT_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
     reports = {
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),

@@ -23,6 +23,10 @@ class StoreUnavailable(UserError):
     """
 
 
+class StoreRefused(StoreUnavailable):
+    """The store denies our login or a right, or a certificate is wrong. A retry fails until the configuration is corrected."""
+
+
 class StoreDamaged(UserError):
     """Stored entries contradict each other, or have another format. No retry helps; the message names a repair."""
 

@@ -14,7 +14,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 
 Client: TypeAlias = redis.Redis | RedisCluster
 Command: TypeAlias = tuple[str | int, ...]
@@ -24,10 +24,6 @@ ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all errors that t
 
 # ARGV: a command. Returns 0 if we have no right to the command. Before Redis 7 the script always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
-
-
-class StoreRefused(StoreUnavailable):
-    """Redis denies our login or a right, or a certificate is wrong. A retry fails until the configuration is corrected."""
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:

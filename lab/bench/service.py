@@ -43,9 +43,9 @@ from lab.bench.service_load import ATTRIBUTES, SEED, Asked, Load, fill, make_loa
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
 from lab.bench.service_site import Agent, BenchError, Process, Site
 from ldpstream.processes import cores
+from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import ENVELOPE_BYTES, produce_step
-from ldpstream.producers.sinks import KafkaSink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 
 from ldpstream.agents import Record, tally
 from ldpstream.mechanisms import CountTable, Reports
-from ldpstream.producers.sinks import BATCH_BYTES
+from ldpstream.producers.kafka_sink import BATCH_BYTES
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import PaneKey
 from ldpstream.surveys import Survey, load_survey, seal

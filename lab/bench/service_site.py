@@ -22,7 +22,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
 from lab.bench.service_load import Asked, write_survey
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime import children
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics

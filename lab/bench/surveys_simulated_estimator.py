@@ -25,7 +25,7 @@ from ldpstream.publishing.api.app import create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.vitals import Vitals

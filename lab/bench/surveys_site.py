@@ -15,7 +15,7 @@ from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_load import SEED, Asked, write_survey
 from lab.bench.service_site import Agent, BaseSite, Process, delete_keys, free_port, random_name
 from lab.bench.surveys_results import Answer
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.redis_connection import Client
 from ldpstream.stores.redis_store import RedisCountStore

@@ -7,11 +7,9 @@ from ldpstream.agents import metrics
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.tally import Records
 from ldpstream.publishing.folder_results import FolderResults
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.topics import WEEK_MS
+from ldpstream.runtime.clock import WEEK_MS, now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
@@ -46,7 +44,7 @@ class FolderEngine:
     def check(self, survey: Survey) -> None:
         self._check(survey)
 
-    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
+    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, None]:
         self._check(survey)
         position = FolderLog(self._folder, survey, self._clock)
         self._counters[survey.fingerprint] = Counter(survey, self.count_store(survey), position)

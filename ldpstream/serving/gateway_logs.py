@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import structlog
 
-from ldpstream.producers.gateway.record_batches import Done, Outcome
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
 from ldpstream.producers.gateway.report_keys import batch_keys
-from ldpstream.producers.gateway.topic_log import Keyed, NotAppended
 from ldpstream.runtime.clock import now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder

@@ -30,12 +30,13 @@ from kafka.errors import KafkaError
 from ldpstream.publishing.copies import REFILLING
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from ldpstream.publishing.progress import begun
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import Kept, kept_survey, write_kept
+from ldpstream.runtime.survey_keeper import Kept, kept_survey
+from ldpstream.runtime.topic_keeper import write_kept
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.checkpoint import Checkpoint

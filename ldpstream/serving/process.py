@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
-from ldpstream.publishing.estimator_process import EstimatorLoop
+from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.settings import Settings

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.problems import FINAL, MAX_RETRY_S, RETRY_S, STATUS, Element, Problem, unknown_at_present
-from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.surveys import Reason, Rejected, Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope
 

@@ -12,8 +12,8 @@ import msgspec
 
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.problems import FINAL, MEND_FIRST
-from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.sinks import SinkError, TooLateError
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch

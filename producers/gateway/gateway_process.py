@@ -29,8 +29,6 @@ from starlette.routing import Route
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
 from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Intake, Limits
-from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
-from ldpstream.producers.gateway.kafka_connection import KafkaConnection
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
@@ -59,7 +57,7 @@ def serve(
     watch: SurveyWatch,
     settings: Settings,
     check: Callable[[Survey], None],
-    logs: Callable[[], ProcessLogs] | None = None,
+    logs: Callable[[], ProcessLogs],
     bound: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once the logs have answered.
@@ -68,7 +66,7 @@ def serve(
         watch: the survey files. A file that is added, changed or removed takes effect within seconds, unless there is one file.
         settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
-        logs: makes the logs of all surveys; None for the topics in Kafka.
+        logs: makes the logs of all surveys, in the thread of the event loop.
         bound: called once the addresses are ours.
 
     Raises:
@@ -105,20 +103,16 @@ def _bind(name: str, host: str, port: int, *, listen: bool = False) -> Iterator[
         yield listening
 
 
-def _in_kafka(settings: Settings) -> KafkaConnection:
-    return KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
-
-
 def _run(
     watch: SurveyWatch,
     settings: Settings,
     credentials: Credentials,
     check: Callable[[Survey], None],
-    make_logs: Callable[[], ProcessLogs] | None,
+    make_logs: Callable[[], ProcessLogs],
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
-    logs = _in_kafka(settings) if make_logs is None else make_logs()
+    logs = make_logs()
     surveys = GatewaySurveys()
     served = ServedSurveys(watch, surveys, logs, check)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)

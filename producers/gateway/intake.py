@@ -26,11 +26,10 @@ from ldpstream.producers.gateway.bodies import (
     read_headers,
     unpack,
 )
+from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed, NotAppended, Outcome
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, Problem
-from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.producers.gateway.topic_log import GatewayLog, Keyed, NotAppended
 from ldpstream.runtime.clock import now_ms
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged

@@ -1,7 +1,7 @@
 """The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys, watched every second.
 
-The gateway uses aiokafka's producer; `producers.sinks` uses kafka-python's producer. An event loop suits the gateway, because
-thousands of requests may wait for their acknowledgements at once.
+The gateway uses aiokafka's producer; `producers.kafka_sink` uses kafka-python's producer. An event loop suits the gateway,
+because thousands of requests may wait for their acknowledgements at once.
 
 **One survey does not disturb the others.** Each survey has its own `TopicLog`, with its own record batches and its own look at
 its partitions. If an append to a topic fails, or gets no acknowledgement for `GIVE_UP_S`, the gateway connects a second pair of
@@ -17,15 +17,21 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from ldpstream.producers.gateway import topic_log
-from ldpstream.producers.gateway.kafka_clients import CLOSE_S, Clients
+from ldpstream.producers.gateway.kafka_clients import CLOSE_S, Clients, kafka_consumer, kafka_producer
 from ldpstream.producers.gateway.topic_log import TopicLog
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
 
 PROBE_S = 1.0  # time between two looks at the topics
 GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the clients are replaced
+
+
+def kafka_logs(settings: Settings) -> "KafkaConnection":
+    """Returns the connection of a gateway with these settings, not yet started."""
+    return KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
 
 
 class KafkaConnection:

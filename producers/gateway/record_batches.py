@@ -4,33 +4,20 @@ The broker appends a record batch as a whole or not at all. All envelopes of a r
 all of them or none.
 """
 
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 from aiokafka.producer.message_accumulator import BatchBuilder
 
+from ldpstream.producers.gateway.gateway_log import Done, Outcome
 from ldpstream.runtime.topics import OVERHEAD_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.report_key import HEADER
 
 log = structlog.get_logger("ldpstream.gateway")
 
-MAX_BATCH: Final = 10_000  # largest number of envelopes in one request
-MAX_BATCH_BYTES: Final = 650_000  # largest size of a request with a batch: its records fit one record batch
 RECORD_BYTES: Final = 36  # upper bound of a record's size without its value
-
-
-class Outcome(Enum):
-    """The outcome of a request's envelopes."""
-
-    APPENDED = "appended"  # every in-sync replica has them
-    NOT_APPENDED = "not appended"  # they are not in the log and never will be
-    UNKNOWN = "unknown"  # they may be in the log, or may reach the log later
-
-
-Done = Callable[[Outcome, int | None], None]  # with the append time in ms since 1970, if the log told it
 
 
 class RecordBatch:

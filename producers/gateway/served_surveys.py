@@ -6,9 +6,9 @@ from typing import Protocol
 
 import structlog
 
+from ldpstream.producers.gateway.gateway_log import GatewayLog
 from ldpstream.producers.gateway.served_signatures import ServedSignatures
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.producers.gateway.topic_log import GatewayLog
 from ldpstream.runtime.survey_checks import SurveyChecks
 from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey

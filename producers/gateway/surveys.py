@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from ldpstream.producers.gateway.gateway_log import GatewayLog
 from ldpstream.producers.gateway.problems import Problem, unknown_at_present
-from ldpstream.producers.gateway.topic_log import GatewayLog
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.signatures import Signature

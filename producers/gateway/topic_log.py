@@ -11,16 +11,17 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
 from ldpstream.producers.gateway.kafka_clients import Clients
 from ldpstream.producers.gateway.partitions import OLD_MS, Unsettled, View
-from ldpstream.producers.gateway.record_batches import Done, Outcome, RecordBatch
+from ldpstream.producers.gateway.record_batches import RecordBatch
 from ldpstream.producers.gateway.report_keys import batch_keys
 from ldpstream.surveys import Survey
 
@@ -31,44 +32,6 @@ QUEUE_S = 3.0  # longest wait of a record batch for the producer
 OVERDUE_S = 2.0  # the topic is not ready while an acknowledgement takes longer than this
 LOG_APPEND_TIME = 1  # Kafka's number of this type of timestamp
 ANSWER_S = 3.0  # time limit of a look at the partitions
-
-
-class NotAppended(Exception):
-    """The envelopes are not in the log and never will be."""
-
-
-class Keyed(NamedTuple):
-    """A request with an idempotency key.
-
-    Attributes:
-        hashed: H, the hash of body and key (`producers.gateway.report_keys`).
-        step: the earliest step in the body.
-        now_ms: the gateway's time, at which no step in the body was too early.
-    """
-
-    hashed: bytes
-    step: int
-    now_ms: int
-
-
-class GatewayLog(Protocol):
-    """The log of a survey that the gateway appends to."""
-
-    @property
-    def ready(self) -> bool:
-        """True if the log answers."""
-
-    def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
-        """Starts to append 1 to `MAX_BATCH` envelopes of a request, all or none.
-
-        Args:
-            envelopes: the envelopes.
-            keyed: what a request with an idempotency key needs; None for a request without one.
-            done: called once with the outcome and the append time, later.
-
-        Raises:
-            NotAppended: if no envelope is in the log; `done` is then never called.
-        """
 
 
 class TopicLog:

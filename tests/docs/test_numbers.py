@@ -18,8 +18,8 @@ from ldpstream.forecast import forecast
 from ldpstream.forecast_tables import points
 from ldpstream.mechanisms import local_hashing, mechanism
 from ldpstream.producers.device.memo_file import MAX_DROPPED
-from ldpstream.producers.gateway import bodies, credentials, problems, record_batches
-from ldpstream.publishing import results
+from ldpstream.producers.gateway import bodies, credentials, gateway_log, problems
+from ldpstream.publishing import redis_results
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
 from ldpstream.runtime import malloc, shutdown, topics
@@ -56,7 +56,7 @@ SAID = [
     ),
     (
         "write_a_device.md",
-        f"1 to {spaced(record_batches.MAX_BATCH)} of them, at most {spaced(record_batches.MAX_BATCH_BYTES)} bytes",
+        f"1 to {spaced(gateway_log.MAX_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes",
     ),
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
@@ -65,7 +65,7 @@ SAID = [
     ("operate.md", f"and {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
     ("operate.md", f"the estimates of {survey.KEPT_STEPS} steps"),
     ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
-    ("counting.md", f"A lease of {results.LEASE_MS // 1000} s in Redis"),
+    ("counting.md", f"A lease of {redis_results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
     ("counting.md", f"more than {survey.MAX_TABLE_BYTES >> 20} MiB (2²³ counts)"),

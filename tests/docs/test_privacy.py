@@ -126,7 +126,7 @@ def test_the_numbers_of_hash_functions() -> None:
 
 
 def test_the_retention() -> None:
-    assert f"at least {topics.WEEK_MS // 86_400_000} days, longer for long windows" in PLAIN
+    assert f"at least {topics.KEPT_MS // 86_400_000} days, longer for long windows" in PLAIN
     assert f"estimates of {KEPT_STEPS} steps" in PLAIN
 
 

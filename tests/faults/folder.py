@@ -30,7 +30,7 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.agents.fold import not_after
 from ldpstream.agents.tally import Record
-from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.gateway_log import Outcome
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader

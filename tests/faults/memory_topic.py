@@ -55,3 +55,6 @@ class TopicClient:
         now_ms = self._topic.now_ms()
         self._topic.records += [(now_ms, p) for p in publications]
         return len(self._topic.records)
+
+    def close(self) -> None:
+        """Has no effect."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ldpstream.agents.fold import PartitionFold
-from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.gateway_log import Outcome
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.serving.engine import Counter as LogCounter
 from ldpstream.serving.gateway_logs import FolderLogs

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.producers.gateway.record_batches import Outcome
+from ldpstream.producers.gateway.gateway_log import Outcome
 from ldpstream.serving import gateway_logs
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.stores.data_folder import DataFolder

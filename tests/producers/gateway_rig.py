@@ -14,13 +14,12 @@ from starlette.applications import Starlette
 
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
 from ldpstream.producers.gateway.gateway_process import _GatewayServer
 from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, RETRY_S
 from ldpstream.producers.gateway.protocol import gateway_protocol
-from ldpstream.producers.gateway.record_batches import Done, Outcome
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.producers.gateway.topic_log import Keyed, NotAppended
 from ldpstream.surveys import Survey
 from tests.agents.samples import during, make_survey, sound
 from tests.services.rig import PATIENCE_S

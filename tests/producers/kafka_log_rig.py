@@ -8,9 +8,9 @@ from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import OffsetAndTimestamp, RecordMetadata
 
+from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
 from ldpstream.producers.gateway.kafka_connection import KafkaConnection
-from ldpstream.producers.gateway.record_batches import Outcome
-from ldpstream.producers.gateway.topic_log import Keyed, TopicLog
+from ldpstream.producers.gateway.topic_log import TopicLog
 from tests.agents.samples import make_survey
 
 from .gateway_rig import NOW, STEP, SURVEY

@@ -18,9 +18,9 @@ from ldpstream.agents import Record, tally
 from ldpstream.producers.gateway import intake
 from ldpstream.producers.gateway.app import SECURITY
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.intake import Limits
 from ldpstream.producers.gateway.problems import MAX_ELEMENTS, STATUS
-from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.surveys import REASONS, Reason, Rejected, check_envelope
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES

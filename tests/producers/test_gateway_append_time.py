@@ -7,8 +7,8 @@ from aiokafka.structs import RecordMetadata
 
 from ldpstream.agents import Record, tally
 from ldpstream.producers.gateway.bodies import BATCH
+from ldpstream.producers.gateway.gateway_log import Outcome
 from ldpstream.producers.gateway.intake import PATIENCE_MS
-from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.producers.gateway.topic_log import append_time
 from ldpstream.surveys import check_envelope
 

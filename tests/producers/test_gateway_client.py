@@ -10,8 +10,8 @@ import pytest
 
 from ldpstream.producers.gateway import intake
 from ldpstream.producers.gateway.client import GatewaySink
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.intake import Limits
-from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 

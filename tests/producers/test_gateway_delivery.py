@@ -6,10 +6,9 @@ import pytest
 
 from ldpstream.producers.gateway import intake
 from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
 from ldpstream.producers.gateway.intake import BREATH, MEMORY_BYTES, PATIENCE_MS
-from ldpstream.producers.gateway.record_batches import Outcome
 from ldpstream.producers.gateway.report_keys import request_hash
-from ldpstream.producers.gateway.topic_log import Keyed
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .gateway_rig import KEYS, NOW, STEP, SURVEY, Rig, chunks, envelopes, title

@@ -6,10 +6,10 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
 from ldpstream.producers.gateway import kafka_connection, topic_log
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Outcome
 from ldpstream.producers.gateway.partitions import OLD_MS, SETTLED_MS, VIEW_MS
-from ldpstream.producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES, Outcome, RecordBatch
+from ldpstream.producers.gateway.record_batches import RecordBatch
 from ldpstream.producers.gateway.report_keys import batch_keys
-from ldpstream.producers.gateway.topic_log import NotAppended
 from ldpstream.runtime.topics import OVERHEAD_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 

@@ -6,8 +6,7 @@ import pytest
 import structlog
 from aiokafka.errors import OutOfOrderSequenceNumber
 
-from ldpstream.producers.gateway.record_batches import Outcome
-from ldpstream.producers.gateway.topic_log import NotAppended
+from ldpstream.producers.gateway.gateway_log import NotAppended, Outcome
 
 from .gateway_rig import SURVEY
 from .kafka_log_rig import OTHER, FakeProducer, Topic, begin, keyed, started, until

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import trustme
@@ -173,7 +174,7 @@ def test_unusable_settings_are_one_clear_error(tmp_path: Path) -> None:
             ({"gateway_host": "no.such.host.invalid"}, "LDPSTREAM_GATEWAY_HOST"),
         ]:
             with pytest.raises(SettingsError, match=said):
-                serve(watch, Settings.model_validate({"gateway_tls_cert": None, **settings}), lambda survey: None)
+                serve(watch, Settings.model_validate({"gateway_tls_cert": None, **settings}), lambda survey: None, Mock())
 
 
 async def test_operators_see_metrics_and_readiness() -> None:

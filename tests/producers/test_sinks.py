@@ -6,15 +6,16 @@ import time
 
 import pytest
 
-from ldpstream.producers import sinks
-from ldpstream.producers.sinks import KafkaSink, SinkError
+from ldpstream.producers import kafka_sink
+from ldpstream.producers.kafka_sink import KafkaSink
+from ldpstream.producers.sinks import SinkError
 from ldpstream.runtime.settings import Settings
 from tests.services.rig import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "CONNECT_MS", 500)
+    monkeypatch.setattr(kafka_sink, "CONNECT_MS", 500)
 
 
 @pytest.mark.parametrize("listening", [False, True], ids=["nobody listens", "nobody answers"])

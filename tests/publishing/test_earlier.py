@@ -11,7 +11,7 @@ from ldpstream.publishing.api import earlier
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.earlier import Replaced, chain
 from ldpstream.publishing.api.routes import Served
-from ldpstream.publishing.estimator_process import EstimatorLoop
+from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import parse_survey
 

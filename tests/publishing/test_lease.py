@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from ldpstream.publishing import results as module
+from ldpstream.publishing import redis_results as module
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import load_survey

@@ -24,7 +24,7 @@ from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.stored import StoredReader
 
 from .test_publication import one_attribute

@@ -17,13 +17,14 @@ import redis
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ldpstream.publishing import estimator_process
-from ldpstream.publishing.engine import Cluster
+from ldpstream.publishing import estimator_loop
+from ldpstream.publishing.cluster import Cluster
 from ldpstream.publishing.leases import MAX_TURN_S, LeaseKeeper
 from ldpstream.publishing.progress import Progress, PublicationSummary
 from ldpstream.publishing.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.publication import Jump
-from ldpstream.publishing.results import JUMP_STEPS, MemoryResults, RedisResults
+from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import JUMP_STEPS, MemoryResults
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns
@@ -191,15 +192,15 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
         return 10
 
     def idle() -> bool:
-        monkeypatch.setattr(estimator_process, "now_ms", lambda: now_ms() - hour_ms)
+        monkeypatch.setattr(estimator_loop, "now_ms", lambda: now_ms() - hour_ms)
         return False
 
     made = Mock(survey=SURVEY)
     made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
     made.results.history.return_value = []
-    monkeypatch.setattr(estimator_process, "SurveyEstimator", lambda *_: made)
+    monkeypatch.setattr(estimator_loop, "SurveyEstimator", lambda *_: made)
     watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
-    loop = estimator_process.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0))
+    loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0))
     running = Thread(target=loop.run, args=[None], daemon=True)
     running.start()
     try:

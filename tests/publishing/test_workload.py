@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from ldpstream.publishing import survey_estimator
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.catalogue import ESTIMATORS
-from ldpstream.publishing.engine import Cluster
+from ldpstream.publishing.cluster import Cluster
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.survey_estimator import SurveyEstimator

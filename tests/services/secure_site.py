@@ -17,7 +17,7 @@ from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime import children, topics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings

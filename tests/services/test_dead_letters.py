@@ -7,7 +7,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import WEEK_MS, ensure_topics
+from ldpstream.runtime.topics import KEPT_MS, ensure_topics
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 
@@ -36,7 +36,7 @@ def create(kafka: str, topic: str, retention_ms: int | None) -> None:
 
 def test_new_dead_letters_are_kept_as_long_as_reports(kafka: str, survey: Survey) -> None:
     ensure_topics(Settings(kafka=kafka), survey)
-    assert retention_ms(kafka, survey.rejected_topic) == retention_ms(kafka, survey.reports_topic) == WEEK_MS
+    assert retention_ms(kafka, survey.rejected_topic) == retention_ms(kafka, survey.reports_topic) == KEPT_MS
 
 
 def test_a_setting_shortens_the_retention(kafka: str, survey: Survey) -> None:

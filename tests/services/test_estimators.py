@@ -19,7 +19,7 @@ from ldpstream.publishing.estimator_process import serve
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable

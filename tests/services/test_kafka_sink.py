@@ -10,10 +10,11 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
-from ldpstream.producers import sinks
+from ldpstream.producers import kafka_sink
+from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
-from ldpstream.producers.sinks import KafkaSink, SinkError
+from ldpstream.producers.sinks import SinkError
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import open_envelope
@@ -89,12 +90,12 @@ def test_a_populations_step_is_in_the_log(kafka: str, make_topic: MakeTopic) -> 
 
 
 def test_the_bytes_of_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "MAX_WAITING_BYTES", 50_000)
+    monkeypatch.setattr(kafka_sink, "MAX_WAITING_BYTES", 50_000)
     topic = make_topic()
     with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         for number in range(2000):
             sink.send(b"%04d" % number + bytes(1000))
-            assert sink._waiting_bytes <= 50_000 + 1000 + 4 + sinks.OVERHEAD_BYTES
+            assert sink._waiting_bytes <= 50_000 + 1000 + 4 + kafka_sink.OVERHEAD_BYTES
         sink.flush()
         assert sink._waiting_bytes == 0
     assert sum(map(len, read(kafka, topic))) == 2000
@@ -130,7 +131,7 @@ def test_a_killed_and_restarted_broker_loses_nothing(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sinks, "DELIVERY_MS", round(PATIENCE_S * 1000))
+    monkeypatch.setattr(kafka_sink, "DELIVERY_MS", round(PATIENCE_S * 1000))
     topic = make_topic(partitions=3)
     envelopes = [b"%06d" % number for number in range(20_000)]
     with closing(KafkaSink(Settings(kafka=kafka_node.bootstrap), topic)) as sink:
@@ -148,8 +149,8 @@ def test_a_killed_and_restarted_broker_loses_nothing(
 def test_a_broker_that_stays_down_raises_one_clear_error(
     kafka_node: KafkaNode, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sinks, "REQUEST_MS", 3000)
-    monkeypatch.setattr(sinks, "DELIVERY_MS", 6000)
+    monkeypatch.setattr(kafka_sink, "REQUEST_MS", 3000)
+    monkeypatch.setattr(kafka_sink, "DELIVERY_MS", 6000)
     sink = KafkaSink(Settings(kafka=kafka_node.bootstrap), make_topic())
     sink.send(b"first")
     sink.flush()

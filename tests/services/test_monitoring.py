@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
-from ldpstream.producers.sinks import KafkaSink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children

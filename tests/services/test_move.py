@@ -16,11 +16,12 @@ from ldpstream.agents import Record, tally
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.log_position import MarkerProducer
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import OpenSurveyChanged, TopicKeeper
+from ldpstream.runtime.survey_keeper import OpenSurveyChanged
 from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.serving import move as moving
 from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS, Checkpoint

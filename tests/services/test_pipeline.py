@@ -22,7 +22,7 @@ from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import load_values
 from ldpstream.publishing.publication import Publication, publication_key
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings

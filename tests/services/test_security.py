@@ -21,13 +21,13 @@ from redis.exceptions import NoPermissionError
 from ldpstream.agents.tally import tally
 from ldpstream.embedded import MemoryLog
 from ldpstream.local.kafka_jars import JarsError
+from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
 from ldpstream.producers.gateway.kafka_connection import KafkaConnection
-from ldpstream.producers.gateway.record_batches import Outcome
-from ldpstream.producers.gateway.topic_log import Keyed
+from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
-from ldpstream.producers.sinks import KafkaSink, MemorySink, SinkError
+from ldpstream.producers.sinks import MemorySink, SinkError
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.log_position import connect_admin
@@ -37,7 +37,8 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.runtime.topics import TopicError, check_broker, ensure_topics
 from ldpstream.stores import StoreUnavailable
-from ldpstream.stores.redis_connection import StoreRefused, connect
+from ldpstream.stores.count_store import StoreRefused
+from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up

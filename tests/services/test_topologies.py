@@ -13,11 +13,12 @@ from redis.crc import key_slot
 from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
-from ldpstream.stores.redis_connection import StoreRefused, connect
+from ldpstream.stores.count_store import StoreRefused
+from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import load_survey
 from tests.agents.samples import during, make_survey

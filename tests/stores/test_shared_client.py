@@ -12,8 +12,8 @@ import redis
 from ldpstream.agents import startup
 from ldpstream.agents.app import AgentApp
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import TopicKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.stores.redis_connection import SharedClient
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey

@@ -20,7 +20,7 @@ from ldpstream.device import Device, Wallet
 from ldpstream.mechanisms import CountTable
 from ldpstream.producers.device.errors import DeviceError, WrongSurvey
 from ldpstream.publishing.history.export import STATE, _state
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings

@@ -36,7 +36,7 @@ from ldpstream.producers.gateway.report_keys import batch_keys, request_hash
 from ldpstream.publishing.history.export import FORMAT, State
 from ldpstream.publishing.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import RedisResults
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings

@@ -1,0 +1,60 @@
+"""The engine of the services (`publishing.engine`): counts and results in Redis, log and estimates in Kafka."""
+
+from collections.abc import Callable
+
+from kafka import KafkaAdminClient
+
+from ldpstream.publishing.kafka_publisher import KafkaPublisher
+from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer
+from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.schedule import LogPosition
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.redis_connection import Client
+from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys import Survey
+
+
+class Cluster:
+    """Kafka and Redis. Each survey has a producer of its own: its transactions fence this survey's topic.
+
+    Args:
+        settings: the addresses of Kafka and Redis.
+        redis, admin, markers: the clients that all surveys share.
+        check_topics: checks a survey's topics; see `Engine.check`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        redis: Client,
+        admin: KafkaAdminClient,
+        markers: MarkerProducer,
+        check_topics: Callable[[Survey], None],
+    ) -> None:
+        self._settings, self._redis, self._admin, self._markers = settings, redis, admin, markers
+        self._check_topics = check_topics
+
+    def count_store(self, survey: Survey) -> RedisCountStore:
+        return RedisCountStore(survey, self._settings, client=self._redis)
+
+    def results(self, survey: Survey, reader: StoredReader) -> RedisResults:
+        return RedisResults(survey, self._redis, reader)
+
+    def check(self, survey: Survey) -> None:
+        self._check_topics(survey)
+
+    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
+        self._check_topics(survey)
+        self.count_store(survey).check_estimating()
+        self.results(survey, reader).check(self._settings)
+        position = KafkaLogPosition(survey, self._settings, self._admin, self._markers)
+        return position, KafkaPublisher(survey, self._settings, reader)
+
+    def count(self, survey: Survey, now_ms: int) -> None:
+        """Has no effect: agents count."""
+
+    def close(self) -> None:
+        self._markers.close()
+        self._admin.close()
+        self._redis.close()

@@ -1,0 +1,184 @@
+"""The loop that estimates the surveys of a process: turns, survey files, and the page."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import Event
+from time import monotonic
+
+import structlog
+from prometheus_client import REGISTRY
+
+from ldpstream.publishing.api.app import create_api, create_surveys_api
+from ldpstream.publishing.api.earlier import Replaced, chain
+from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.engine import Engine
+from ldpstream.publishing.leases import LeaseKeeper
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.survey_estimator import SurveyEstimator
+from ldpstream.publishing.survey_metrics import SurveyMetrics
+from ldpstream.publishing.turns import Turns
+from ldpstream.publishing.workload import Workload
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings, cannot_listen
+from ldpstream.runtime.survey_watch import LOOK_S
+from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.surveys import Survey
+from ldpstream.surveys.folder import SurveyFolder
+
+log = structlog.get_logger("ldpstream.estimator")
+
+IDLE_S = 0.2
+
+
+def _ticks_ms() -> int:
+    """A time that never goes back, for the turns: the wall clock may be set back."""
+    return round(1000 * monotonic())
+
+
+class EstimatorLoop:
+    """Gives each survey its turns, follows the survey files, and serves the page.
+
+    Args:
+        watch, stop, seen, settings: as for `estimator_process.serve`.
+        engine: gives each survey its parts.
+
+    Attributes:
+        served: what the page shows of each survey, by the survey's name. Changes while the page is served.
+    """
+
+    def __init__(
+        self,
+        watch: SurveyFolder,
+        engine: Engine,
+        stop: Event,
+        seen: Callable[[Publication], None],
+        settings: Settings,
+    ) -> None:
+        self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
+        self._alone = watch.only_file is not None
+        self._estimators: dict[bytes, SurveyEstimator] = {}
+        self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
+        self._workload = Workload()
+        self._looked_ms = now_ms()
+        self._page: PageServer | None = None
+        self.served: dict[str, Served] = {}
+        REGISTRY.register(self._metrics)
+        for survey in [found.survey for found in watch.surveys.values()]:
+            self._add(survey)
+
+    @property
+    def well(self) -> bool:
+        """True if all that a survey needs answered in its last turn, or if there is no survey at present."""
+        estimators = list(self._estimators.values())
+        return not estimators or any(estimator.well for estimator in estimators)
+
+    def run(self, until: int | None) -> list[Publication]:
+        """Serves the page, unless it is served already, and estimates until `stop`; see `estimator_process.serve`.
+
+        Then gives all leases back.
+        """
+        try:
+            if self._page is None:
+                self.serve_page()
+            if self._page is not None:
+                log.info("serving the page", url=self._page.url)
+            return self._run(until)
+        finally:
+            self.close()
+
+    def serve_page(self) -> None:
+        """Serves the page, if it has a port; `run` ends it.
+
+        Raises:
+            SettingsError: if the address cannot be bound.
+        """
+        settings = self._settings
+        if not settings.page_port:
+            return
+        if self._alone:
+            (served,) = self.served.values()
+            api = create_api(served.survey, served.source, served.rejected, replaced=served.responses.replaced)
+        else:
+            api = create_surveys_api(self.served)
+        try:
+            self._page = PageServer(api, settings.page_host, settings.page_port)
+        except OSError as error:
+            raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
+
+    def _run(self, until: int | None) -> list[Publication]:
+        self._leases.start()
+        while not self._stop.is_set():
+            if not self._alone:
+                self._follow_files(now_ms())
+            key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
+            if (wait_ms := at_ms - _ticks_ms()) <= 0:
+                self._turn(key)
+                if until is not None and self._reached(until):
+                    break
+            elif not any(estimator.prepare() for estimator in self._estimators.values()):
+                self._stop.wait(min(wait_ms / 1000, IDLE_S))
+        return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
+
+    def _turn(self, key: bytes) -> None:
+        estimator = self._estimators[key]
+        with self._leases.turn(estimator.results, estimator.leads):
+            pause_ms = estimator.turn(now_ms(), self._stop.is_set, len(self._estimators))
+        self._turns.put(key, _ticks_ms() + pause_ms)
+
+    def _reached(self, until: int) -> bool:
+        with suppress(StoreUnavailable):
+            return all(estimator.reached(until) for estimator in self._estimators.values())
+        return False
+
+    def _follow_files(self, at_ms: int) -> None:
+        """Looks at the survey files, at most about once a second."""
+        if 0 <= at_ms - self._looked_ms < 1000 * LOOK_S:
+            return
+        self._looked_ms = at_ms
+        changes = self._watch.look()
+        changed = [found for found in changes.updated if found.survey != self._estimators[found.survey.fingerprint].survey]
+        for found in (*changes.removed, *changed):
+            self._remove(found.survey)
+        for found in (*changes.added, *changed):
+            self._add(found.survey)
+
+    def _add(self, survey: Survey) -> None:
+        registry = self._metrics.add()
+        estimator = SurveyEstimator(
+            survey, self._engine, registry, self._seen, self._settings.margin_ms, self._workload, self._alone
+        )
+        self._estimators[survey.fingerprint] = estimator
+        self.served[survey.name] = Served(
+            survey, estimator.results, estimator.store.rejected, replaced=partial(self.replaced, survey)
+        )
+        self._turns.put(survey.fingerprint, _ticks_ms())
+
+    def replaced(self, survey: Survey) -> list[Replaced]:
+        """The surveys whose history a survey continues."""
+        served = list(self.served.values())
+        return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
+
+    def _remove(self, survey: Survey) -> None:
+        estimator = self._estimators.pop(survey.fingerprint)
+        self._turns.remove(survey.fingerprint)
+        self._workload.drop(survey.fingerprint)
+        del self.served[survey.name]
+        self._metrics.remove(estimator.registry)
+        self._leases.drop(estimator.results)
+        with suppress(StoreUnavailable):
+            estimator.results.resign()
+        estimator.close()
+
+    def close(self) -> None:
+        """Ends the page, gives all leases back, then closes the surveys' connections."""
+        if self._page is not None:
+            self._page.close()
+        self._leases.close()
+        with suppress(StoreUnavailable):  # the other leases expire
+            for estimator in self._estimators.values():
+                estimator.results.resign()
+        for estimator in self._estimators.values():
+            estimator.close()
+        REGISTRY.unregister(self._metrics)
