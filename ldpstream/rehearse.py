@@ -7,13 +7,16 @@ from pathlib import Path
 
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 
+STRING = r'"""(?s:.)*?"""|\'\'\'(?s:.)*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # a text first: it may contain the sign of a comment
+
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
     """Writes a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
     The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
     as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it: otherwise agents would keep the
-    earlier rehearsal, which is open. Nothing else changes.
+    earlier rehearsal, which is open. The copy has no comments, which would describe the survey's steps. Nothing else changes.
 
     Args:
         source: the survey file.
@@ -29,7 +32,7 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
         raise SurveyError(f"{out}: is the survey itself; give another file to write")
     start = datetime.fromtimestamp(int(now_s), UTC)
     name = f"{original.name[:54]}-rehearsal"
-    text = source.read_text(encoding="utf-8")
+    text = COMMENT.sub(r"\1", source.read_text(encoding="utf-8")).lstrip()
     keys = {"name": f'"{name}"', "start": f"{start:%Y-%m-%dT%H:%M:%SZ}", "step_seconds": str(step_seconds)}
     if original.n_steps is not None:
         keys["ends"] = str(original.n_steps)

@@ -146,6 +146,17 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)
 
 
+def test_a_rehearsal_has_no_comments_about_other_steps(tmp_path: Path) -> None:
+    source, out = tmp_path / "survey.toml", tmp_path / "now.toml"
+    values = r"""values = ["#1", '#2 "', "a\"#b", """ + '"""c"#d"""]'
+    lines = DEMO.read_text(encoding="utf-8").replace("values = [", f"{values}  # not the last\n#old = [", 1)
+    source.write_text(f"{lines}  # a comment on the last line", encoding="utf-8")
+    assert rehearse(source, out, 5, 1_800_000_000).attributes == load_survey(source).attributes
+    text = out.read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if "#" in line] == [values]
+    assert text.startswith("name =")
+
+
 # ---- the terminal
 
 
