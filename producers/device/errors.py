@@ -8,6 +8,15 @@ import math
 from ldpstream.mechanisms.wording import plural
 
 
+def _nats(loss: float) -> str:
+    """Returns a privacy loss with six digits and its unit, without an exponent, as the TypeScript device does.
+
+    >>> _nats(1e6), _nats(0.1 + 0.2), _nats(math.inf)
+    ('1000000 nats', '0.3 nats', 'inf nats')
+    """
+    return plural(f"{float(f'{loss:.6g}'):.15g}", "nat")
+
+
 class DeviceError(Exception):
     """The device cannot do what was asked."""
 
@@ -30,8 +39,7 @@ class CostlySurvey(DeviceError):
     """
 
     def __init__(self, survey: str, asked: float, allowed: float) -> None:
-        cost, maximum = plural(f"{asked:.6g}", "nat"), plural(f"{allowed:.6g}", "nat")
-        super().__init__(f"{survey} may cost {cost} while the values stay the same; the maximum is {maximum}")
+        super().__init__(f"{survey} may cost {_nats(asked)} while the values stay the same; the maximum is {_nats(allowed)}")
         self.survey, self.asked, self.allowed = survey, asked, allowed
 
 
@@ -93,6 +101,5 @@ class WalletFull(DeviceError):
     def __init__(self, survey: str, window_s: int | None, asked: float, left: float) -> None:
         span = "for ever" if window_s is None else f"within {window_s} s"
         unbounded = ": its level has no lifetime_reports and the survey has no end" if asked == math.inf else ""
-        claim, rest = plural(f"{asked:.6g}", "nat"), plural(f"{left:.6g}", "nat")
-        super().__init__(f"{survey} asks {claim} {span}{unbounded}; the wallet has {rest} left")
+        super().__init__(f"{survey} asks {_nats(asked)} {span}{unbounded}; the wallet has {_nats(left)} left")
         self.survey, self.window_s, self.asked, self.left = survey, window_s, asked, left
