@@ -3,6 +3,8 @@
 import http.client
 import random
 import secrets
+import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -38,6 +40,7 @@ class Attempt(NamedTuple):
         waiting: number of reports that need another attempt.
         retry_after_s: the gateway's `Retry-After` in seconds, the shortest of all reports that wait; 0 if one of them got none.
         statuses: the HTTP statuses of the answers other than 202, each once; 0 stands for no answer.
+        no_answer: why there was no answer, such as "connection refused", each reason once.
     """
 
     accepted: int
@@ -45,6 +48,7 @@ class Attempt(NamedTuple):
     waiting: int
     retry_after_s: float
     statuses: tuple[int, ...]
+    no_answer: tuple[str, ...] = ()
 
 
 class Sender:
@@ -61,8 +65,9 @@ class Sender:
 
     def __init__(self, device: Device, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"a gateway's URL must be http[s]://host[:port][/path], got {url.rpartition('@')[2]!r}")
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+            told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
+            raise ValueError(f"a gateway's URL must be {told}")
         self._device, self._url, self._token = device, url.rstrip("/") + "/v1/reports", token
 
     def attempt(self) -> Attempt:
@@ -72,11 +77,16 @@ class Sender:
             DeviceError: if the device's file cannot be used.
         """
         accepted, refused = 0, 0
-        waits_s, statuses = list[float](), list[int]()
+        waits_s, statuses, no_answer = list[float](), list[int](), list[str]()
         reports = self._device.waiting()
         random.SystemRandom().shuffle(reports)  # the order of arrival then shows no order of steps or attributes
         for report in reports:
-            status, told_s = self._post(report)
+            try:
+                status, told_s = self._post(report)
+            except (OSError, http.client.HTTPException) as error:
+                status, told_s = 0, 0.0
+                if (reason := _reason(error)) not in no_answer:
+                    no_answer.append(reason)
             if status in (ACCEPTED, NEVER_COUNTS):
                 self._device.settle(report)
             else:
@@ -85,7 +95,7 @@ class Sender:
             refused += status == NEVER_COUNTS
             if status not in (ACCEPTED, *statuses):
                 statuses.append(status)
-        return Attempt(accepted, refused, len(waits_s), min(waits_s, default=0), tuple(statuses))
+        return Attempt(accepted, refused, len(waits_s), min(waits_s, default=0), tuple(statuses), tuple(no_answer))
 
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
@@ -104,7 +114,7 @@ class Sender:
             attempts += 1
 
     def _post(self, report: Waiting) -> tuple[int, float]:
-        """Makes one attempt. Returns the answer's status (0: no answer) and its `Retry-After` in seconds (0: none)."""
+        """Makes one attempt. Returns the answer's status and its `Retry-After` in seconds (0: none)."""
         # the same User-Agent for all devices: the default names the Python version
         headers = {
             "User-Agent": "ldpstream",
@@ -121,5 +131,26 @@ class Sender:
             error.close()
             told = error.headers.get("Retry-After", "")
             return error.code, min(float(told), DAY_S) if told.isascii() and told.isdecimal() else 0.0
-        except (OSError, http.client.HTTPException):
-            return 0, 0.0
+
+
+def _reason(error: OSError | http.client.HTTPException) -> str:
+    """Returns why there was no answer. The texts contain nothing of the URL."""
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    match reason:
+        case ssl.SSLCertVerificationError():
+            return f"certificate refused: {reason.verify_message.partition(',')[0].lower()}"  # the host's name follows a comma
+        case ssl.SSLError():
+            return "TLS failed"
+        case socket.gaierror():
+            return "name not found"
+        case TimeoutError():
+            return "timeout"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ConnectionError():
+            return "connection closed"
+        case OSError(strerror=str(text)):
+            return text.lower()  # such as "network is unreachable"
+        case http.client.InvalidURL():
+            return "a malformed URL"
+    return "an answer that is not HTTP"

@@ -1,5 +1,8 @@
 """The sender of a device: outcomes of an attempt, waits between attempts, and requests that must not be made."""
 
+import http.client
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -8,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import Request
 
 import pytest
@@ -18,6 +22,7 @@ from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.gateway.problems import FINAL, STATUS
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey
+from tests.services.certificates import Authority
 from tests.small_survey import small_survey
 
 from .gateway_rig import Served
@@ -42,7 +47,7 @@ def device_with_reports(survey: Survey, folder: Path, *ahead: int) -> Device:
 
 
 @contextmanager
-def answering(status: int, *headers: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+def answering(status: int, *headers: dict[str, str], context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
     """A server that answers with this status, and with these headers in turn. Yields its URL and the paths of all requests."""
     asked: list[str] = []
 
@@ -62,6 +67,8 @@ def answering(status: int, *headers: dict[str, str]) -> Iterator[tuple[str, list
             """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -119,7 +126,41 @@ def test_a_report_that_must_wait_long_delays_no_other(survey: Survey, tmp_path: 
 
 def test_without_an_answer_every_report_waits(survey: Survey, tmp_path: Path) -> None:
     device = device_with_reports(survey, tmp_path, 0, 1)
-    assert Sender(device, "http://127.0.0.1:9").attempt() == Attempt(0, 0, 2, 0, (0,))
+    assert Sender(device, "http://127.0.0.1:9").attempt() == Attempt(0, 0, 2, 0, (0,), ("connection refused",))
+
+
+def test_the_outcome_says_that_a_certificate_was_refused(survey: Survey, tmp_path: Path) -> None:
+    device, identity = device_with_reports(survey, tmp_path, 0), Authority(tmp_path).issue("127.0.0.1", common_name="gateway")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.cert, identity.key)
+    with answering(202, {}, context=context) as (url, asked):
+        outcome = Sender(device, url.replace("http:", "https:")).attempt()
+    assert (outcome.statuses, outcome.waiting, asked) == ((0,), 1, [])
+    assert outcome.no_answer == ("certificate refused: unable to get local issuer certificate",)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (URLError(socket.gaierror(-2, "Name or service not known")), "name not found"),
+        (URLError(TimeoutError("timed out")), "timeout"),
+        (TimeoutError("timed out"), "timeout"),
+        (http.client.RemoteDisconnected("ended"), "connection closed"),
+        (URLError(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")), "TLS failed"),
+        (URLError(OSError(101, "Network is unreachable")), "network is unreachable"),
+        (http.client.BadStatusLine("secret"), "an answer that is not HTTP"),
+        (http.client.InvalidURL("secret"), "a malformed URL"),
+    ],
+)
+def test_the_outcome_says_why_there_was_no_answer(
+    error: Exception, reason: str, survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(request: Request, timeout: float) -> None:
+        raise error
+
+    monkeypatch.setattr(sender._opener, "open", fail)
+    device = device_with_reports(survey, tmp_path, 0, 1)
+    assert Sender(device, "http://127.0.0.1:9/secret").attempt() == Attempt(0, 0, 2, 0, (0,), (reason,))
 
 
 @pytest.mark.parametrize(
@@ -149,11 +190,13 @@ def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["gateway.example", "ftp://gateway.example", "http://", "https://a.example/?x=1", "file:///tmp/x"]
+    "url",
+    ["gateway.example", "ftp://gateway.example", "http://", "https://a.example/?x=1", "file:///tmp/x", "http://me:secret@a"],
 )
 def test_a_malformed_url_is_refused(url: str, survey: Survey, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a gateway's URL must be http\[s\]://host\[:port\]\[/path\], got"):
+    with pytest.raises(ValueError, match=r"a gateway's URL must be http\[s\]://host\[:port\]\[/path\] .*, got") as caught:
         Sender(Device(survey, tmp_path / "one.device"), url)
+    assert "secret" not in str(caught.value)
 
 
 def test_requests_do_not_name_the_python_version_and_go_out_in_random_order(

@@ -10,6 +10,17 @@ const ANSWER_MS = 15_000; // longer than the gateway's time-outs
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 300_000;
 const KEEPALIVE_BYTES = 60_000; // browsers allow 64 KiB in all requests that outlive a page
+const REFUSED = "certificate refused";
+const REASONS: readonly (readonly [codes: RegExp, reason: string])[] = [
+  [/^ECONNREFUSED$/, "connection refused"],
+  [/^(ENOTFOUND|EAI_)/, "name not found"],
+  [/^(TimeoutError|ETIMEDOUT|UND_ERR_\w+_TIMEOUT)$/, "timeout"],
+  [/CERT|LEAF_SIGNATURE/, REFUSED],
+  [/^(ERR_SSL_|EPROTO$)/, "TLS failed"],
+  [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, "connection closed"],
+  [/^HPE_/, "an answer that is not HTTP"],
+  [/^ERR_INVALID_URL$/, "a malformed URL"],
+];
 
 /** The gateway to which a device posts. */
 export interface GatewayOptions {
@@ -24,7 +35,7 @@ export interface Attempt {
   readonly refused: number; // never count
   readonly waiting: number; // may count later
   readonly retryAfterMs: number; // shortest Retry-After of the reports that wait; 0 if one of them got none
-  readonly problems: readonly string[]; // such as "step too old (422)"; "no answer" if there was none
+  readonly problems: readonly string[]; // such as "step too old (422)", or "no answer: connection refused"
 }
 
 /**
@@ -36,8 +47,10 @@ export interface Attempt {
  */
 export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options: OpenOptions = {}): Promise<Survey> {
   const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${encodeURIComponent(pin)}`;
-  const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => null);
-  if (!answer?.ok) throw new DeviceError(`the gateway gave no survey: ${answer ? await problemOf(answer) : "no answer"}`);
+  const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(noAnswer);
+  if (typeof answer === "string" || !answer.ok) {
+    throw new DeviceError(`the gateway gave no survey: ${typeof answer === "string" ? answer : await problemOf(answer)}`);
+  }
   const document: unknown = await answer.json().catch(() => null);
   return openSurvey(document, pin, options);
 }
@@ -123,9 +136,9 @@ export class Sender {
         keepalive,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       });
-    } catch {
+    } catch (error) {
       signal?.throwIfAborted();
-      return { outcome: "waiting" as const, problem: "no answer", retryAfterMs: 0 };
+      return { outcome: "waiting" as const, problem: noAnswer(error), retryAfterMs: 0 };
     }
     const never = answer.status === NEVER_COUNTS;
     const accepted = answer.status === 202;
@@ -142,6 +155,15 @@ function post(gateway: GatewayOptions, path: string, options: RequestInit): Prom
   if (gateway.token !== undefined) headers.set("Authorization", `Bearer ${gateway.token}`);
   const send = gateway.fetch ?? globalThis.fetch.bind(globalThis);
   return send(gateway.url.replace(/\/+$/, "") + path, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options, headers });
+}
+
+/** The error of a request as text, without the URL. Node names a code; browsers tell the reason only on their console. */
+function noAnswer(error: unknown): string {
+  const { name, cause } = error as { name?: unknown; cause?: { code?: unknown } };
+  const code = name === "TimeoutError" ? name : cause?.code;
+  if (typeof code !== "string") return "no answer";
+  const reason = REASONS.find(([codes]) => codes.test(code))?.[1];
+  return `no answer: ${reason === undefined ? code : reason === REFUSED ? `${reason} (${code})` : reason}`;
 }
 
 /** The title of a problem document and the status. */

@@ -1,6 +1,8 @@
 /** Sending through a gateway: the answers of docs/device.md, keys, retries, and the end of a page. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
 import { test } from "node:test";
 import { toHex } from "../src/bytes.js";
 import { Device, DeviceError, fetchSurvey, MemoryStore, Sender, UnsafeSurvey, WrongSurvey, type GatewayOptions } from "../src/index.js";
@@ -106,6 +108,33 @@ for (const status of OTHERS) {
     assert.deepEqual(target.requests[1], target.requests[0]);
   });
 }
+
+test("the outcome says why there was no answer, and nothing of the URL", async () => {
+  const device = await deviceWith(2);
+  for (const [code, reason] of [
+    ["ECONNREFUSED", "connection refused"], ["ENOTFOUND", "name not found"], ["EAI_AGAIN", "name not found"],
+    ["DEPTH_ZERO_SELF_SIGNED_CERT", "certificate refused (DEPTH_ZERO_SELF_SIGNED_CERT)"],
+    ["UNABLE_TO_VERIFY_LEAF_SIGNATURE", "certificate refused (UNABLE_TO_VERIFY_LEAF_SIGNATURE)"],
+    ["UND_ERR_CONNECT_TIMEOUT", "timeout"], ["ERR_SSL_WRONG_VERSION_NUMBER", "TLS failed"], ["UND_ERR_SOCKET", "connection closed"],
+    ["HPE_INVALID_CONSTANT", "an answer that is not HTTP"], ["ENETUNREACH", "ENETUNREACH"],
+  ] as const) {
+    const fails = () => Promise.reject(new TypeError("https://secret", { cause: Object.assign(new Error("secret"), { code }) }));
+    const outcome = await new Sender(device, { url: "https://secret", fetch: fails as typeof fetch }).attempt();
+    assert.deepEqual(outcome.problems, [`no answer: ${reason}`]);
+  }
+  const late = () => Promise.reject(new DOMException("secret", "TimeoutError"));
+  assert.deepEqual((await new Sender(device, { url: "https://secret", fetch: late as typeof fetch }).attempt()).problems, ["no answer: timeout"]);
+});
+
+test("a gateway without TLS, and a closed port, are named", async () => {
+  const server = createServer((socket) => socket.resume().end("HTTP/1.1 400 Bad Request\r\n\r\n")).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  assert.deepEqual((await new Sender(await deviceWith(1), { url }).attempt()).problems, ["no answer: TLS failed"]);
+  server.close();
+  await once(server, "close");
+  await assert.rejects(fetchSurvey({ url }), new DeviceError("the gateway gave no survey: no answer: connection refused"));
+});
 
 test("run retries with Retry-After and full jitter until nothing waits", async () => {
   const device = await deviceWith(1);
