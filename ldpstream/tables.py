@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MIN_EPS, integer, real
-from ldpstream.mechanisms.guessing import percent, percent_up
+from ldpstream.mechanisms.guessing import SAME, percent, percent_up
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
 from ldpstream.mechanisms.solvers import largest_within
 from ldpstream.mechanisms.wording import plural
@@ -142,10 +142,18 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
 
 
 def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
-    """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked."""
-    names = (f"guess{values}", f"largest_chance{values}")
-    right, largest = (percent(row[name]) if row[f"{name}_exact"] else f"≤ {percent_up(row[name])}" for name in names)
-    return right, largest
+    """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked.
+
+    An exact largest chance is rounded up beside an upper bound of the same number: else it would look smaller.
+    """
+    right, largest = row[f"guess{values}"], row[f"largest_chance{values}"]
+    exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]
+    same = not exact and math.isclose(right, largest, rel_tol=SAME)
+    of_largest = percent_up if same or not largest_exact else percent
+    return (
+        percent(right) if exact else f"≤ {percent_up(right)}",
+        f"{'' if largest_exact else '≤ '}{of_largest(largest)}",
+    )
 
 
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:

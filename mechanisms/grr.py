@@ -283,9 +283,10 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         return self.eps_2  # of the second round alone
 
     def _guess(self, t: float) -> Chance:
-        if t > guessing.MAX_EXACT_REPORTS:
-            return Chance(self.p1, exact=t == math.inf)
-        return Chance(self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(int(t), self.k, self.k, self.p2) / self.k)
+        def chance(n: int) -> float:
+            return self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(n, self.k, self.k, self.p2) / self.k
+
+        return guessing.of_memo(t, self.p1, chance, guessing.MAX_EXACT_REPORTS)
 
     def distance(self, t: float) -> float:
         return (self.p1 - self.q1) * Evidence(self.eps_2, self.p2, t).distance

@@ -22,6 +22,8 @@ upper bounds for all other cases.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -29,8 +31,9 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # symbols; above, we return a bound: for one memo the limit for infinitely many reports
+MAX_EXACT_REPORTS = 100  # symbols; above, we return a bound
 MAX_EXACT_BITS = 10**5  # reports of bits
+SAME = 1e-6  # chances with a smaller relative difference are the same number
 
 
 class Chance(float):
@@ -73,6 +76,19 @@ def bound(eps: float, k: int) -> float:
     return 1 / (1 + (k - 1) * math.exp(-eps))
 
 
+def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -> Chance:
+    """Chance from t reports of one memo, for a chance that never falls with the number of reports.
+
+    Args:
+        t: number of reports, or `math.inf`.
+        known: chance of a guesser who knows the memo, the limit for many reports.
+        chance: the exact chance from some number of reports, which is at most `most`.
+        most: largest number of reports for which we compute `chance`. From more reports the result is `known`: exact if `most`
+            reports reach it, else an upper bound.
+    """
+    return Chance(chance(int(t))) if t <= most else Chance(known, exact=known - chance(most) < SAME * known)
+
+
 def binomial(t: int, p: float) -> FloatArray:
     """(t+1,) binomial probabilities Pr[n of t], n = 0 … t."""
     from scipy.special import gammaln, xlog1py, xlogy  # slow to load; a device does not need it
@@ -96,6 +112,7 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
     return float(np.where(cold > 0, best, k * hot).sum() / k)
 
 
+@lru_cache(maxsize=1024)
 def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
     """Σ_y max_m P(y|m) over n of g symbols m. Each of t reports is m with probability p, else another symbol, uniformly.
 

@@ -386,12 +386,13 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return self.symbols.evidence(t, any_values=True) if any_values else super().evidence(t)
 
     def _guess(self, t: float) -> Chance:
-        def best(n: int) -> float:
-            memo = n if t > guessing.MAX_EXACT_REPORTS else guessing.most_likely_symbol(int(t), n, self.g, self.p2)
-            return self.q1 * self.g + (self.p1 - self.q1) * memo
+        def likely(memo: Callable[[int], float]) -> float:
+            return self._guess_symbol(lambda n: self.q1 * self.g + (self.p1 - self.q1) * memo(n))
 
-        exact = t <= guessing.MAX_EXACT_REPORTS or t == math.inf
-        return Chance(self._guess_symbol(best), exact=exact)
+        def chance(reports: int) -> float:
+            return likely(lambda n: guessing.most_likely_symbol(reports, n, self.g, self.p2))
+
+        return guessing.of_memo(t, likely(float), chance, guessing.MAX_EXACT_REPORTS)
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)

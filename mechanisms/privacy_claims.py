@@ -75,11 +75,12 @@ class PrivacyClaims(ABC):
         """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
 
         The result is exact for one report, for up to 100 reports of one memo or of GRR, and for unary encodings. In all other
-        cases it is an upper bound: for one memo the chance from infinitely many reports, for a one-time mechanism the bound of
-        `mechanisms.evidence`. With fake data it is the bound for an attacker who knows which reports are true.
+        cases it is an upper bound: for one memo the chance of a guesser who knows the memo, which is also exact if 100 reports
+        reach it; for a one-time mechanism the bound of `mechanisms.evidence`. With fake data it is the bound for an attacker
+        who knows which reports are true.
 
         Args:
-            t: number of reports, at least 1; `math.inf` for infinitely many reports.
+            t: number of reports, at least 1; `math.inf` for any number of reports.
         """
         if t != math.inf:
             integer("t", t, 1, MAX_COUNT)

@@ -368,10 +368,13 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def _guess(self, t: float) -> Chance:
         r = self.first
-        if t > guessing.MAX_EXACT_REPORTS:
-            return Chance(guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q)), exact=t == math.inf)
-        of_one, of_zero = guessing.binomial(int(t), self.p2), guessing.binomial(int(t), self.q2)
-        return Chance(guessing.among_bits(self.k, r.p * of_one + r.not_p * of_zero, r.q * of_one + r.not_q * of_zero))
+
+        def chance(n: int) -> float:
+            one, zero = guessing.binomial(n, self.p2), guessing.binomial(n, self.q2)
+            return guessing.among_bits(self.k, r.p * one + r.not_p * zero, r.q * one + r.not_q * zero)
+
+        known = guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
+        return guessing.of_memo(t, known, chance, guessing.MAX_EXACT_BITS)
 
     def distance(self, t: float) -> float:
         return self.first.p * self.first.not_q * -math.expm1(-self.eps_inf)

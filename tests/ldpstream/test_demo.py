@@ -11,7 +11,7 @@ from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promise import device_line, device_loss, promise
 from ldpstream.surveys import parse_survey
-from ldpstream.tables import ledger_rows, solved_rows
+from ldpstream.tables import ledger_rows, right_and_largest, solved_rows
 
 DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())
 PEOPLE, STEPS = 20_000, 8
@@ -122,6 +122,15 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
     unlimited = copy.deepcopy(spaced)
     unlimited["attribute"][0]["level"][0]["lifetime_reports"] = None
     assert "there is no bound for all reports (eps_lifetime)" in "\n".join(promise(parse_survey(unlimited)))
+
+
+def test_no_exact_chance_of_the_ledger_looks_smaller_than_a_bound_of_the_same_number() -> None:
+    screen, memos = DEMO["attribute"][0], ((2.0, 1.0), (4.0, 0.5))
+    levels = [{"name": "l", "mechanism": "L-GRR", "eps_inf": of_all, "eps_1": of_one} for of_all, of_one in memos]
+    asked = [screen | {"name": f"a{i}", "level": [level]} for i, level in enumerate(levels)]
+    survey = parse_survey(DEMO | {"attribute": asked})
+    shown = [right_and_largest(row, "") for row in ledger_rows(survey) if row["t"] == 1000]
+    assert shown == [("59.6 %", "59.6 %"), ("≤ 91.7 %", "91.7 %")]
 
 
 def test_a_promise_warns_about_the_choice_of_a_level() -> None:
