@@ -62,9 +62,18 @@ def percent(chance: float) -> str:
 
 
 def percent_up(bound: float) -> str:
-    """Formats an upper bound in per cent, rounded up; differences below 10⁻⁵ of the last digit are rounding errors."""
-    scale = 10 ** _decimals(bound)
-    return f"{min(math.ceil(round(100 * bound * scale, 5)) / scale, 100):.{_decimals(bound)}f} %"
+    """Formats an upper bound in per cent, rounded up."""
+    return f"{100 * round_up(bound):.{_decimals(bound)}f} %"
+
+
+def round_up(bound: float) -> float:
+    """Rounds an upper bound up to the digits of `percent`; differences below 10⁻⁵ of the last digit are rounding errors.
+
+    >>> round_up(0.47537), round_up(0.01234)
+    (0.476, 0.013)
+    """
+    scale = float(f"1e{2 + _decimals(bound)}")
+    return min(math.ceil(round(bound * scale, 5)) / scale, 1.0)
 
 
 def _decimals(chance: float) -> int:

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import PERCENTILES
+from ldpstream.mechanisms.guessing import round_up
 from ldpstream.publishing.frequencies import NUMBERS
 from ldpstream.publishing.publication import Publication, edges_of, spans
 from ldpstream.surveys import Survey
@@ -197,7 +198,7 @@ class PrometheusPublisher:
                 gauge.labels(*labels, *([] if q is None else [f"{100 * q:g}"])).set(_known(number))
 
     def _show_guesses(self, p: Publication) -> None:
-        """Sets the chances of a right guess, from all reports so far."""
+        """Sets the chances of a right guess, from all reports so far. Bounds are rounded up: dashboards round to nearest."""
         attribute = self._survey.index(p.attribute)
         for level, m in zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True):
             labels = (p.survey, p.attribute, level.name)
@@ -205,7 +206,7 @@ class PrometheusPublisher:
             for gauge, chance in zip(
                 self._guesses.values(), guesses(self._survey, attribute, m, p.step + 1).values(), strict=True
             ):
-                gauge.labels(*labels).set(float(chance))
+                gauge.labels(*labels).set(chance if chance.exact else round_up(chance))
 
     def _values(self, p: Publication) -> list[int]:
         """Returns the indices of the values that have a time series."""

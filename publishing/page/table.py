@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
+from operator import attrgetter
 from urllib.parse import quote, urlencode
 
-from ldpstream.mechanisms.guessing import Chance, percent, percent_up
+from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural
 from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
 from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
@@ -142,15 +143,15 @@ def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
     """The privacy of all levels in one line, as on the live page, and below it the chances of each level."""
 
     def both(name: str) -> str:
-        now = max(getattr(of.now, name) for of in outlook.values())
-        year = max(getattr(of.year, name) for of in outlook.values())
-        return f"{percent_up(now)} now and {percent_up(year)} in a year"
+        now = max((of.now for of in outlook.values()), key=attrgetter(name))
+        year = max((of.year for of in outlook.values()), key=attrgetter(name))
+        return f"{_guess(now, name)} now and {_guess(year, name)} in a year"
 
     weakest = " (weakest level)" if len(outlook) > 1 else ""
     return (
-        f"<details><summary><strong>Privacy of {escape(a.name)}:</strong> a right guess from a whole device has at most the "
-        f"chance {both('guess_device')} if the value stays the same, {both('guess_any_values_device')} if it changes{weakest}; "
-        f"{escape(percent(1 / a.k))} without reports.</summary>{_levels(a, outlook)}</details>\n"
+        f"<details><summary><strong>Privacy of {escape(a.name)}:</strong> the chance of a right guess from a whole "
+        f"device is {both('guess_device')} if the value stays the same, {both('guess_any_values_device')} if it changes"
+        f"{weakest}; {escape(percent(1 / a.k))} without reports.</summary>{_levels(a, outlook)}</details>\n"
     )
 
 

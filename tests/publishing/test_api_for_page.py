@@ -163,7 +163,10 @@ def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) ->
     assert f"{p.reports:,} reports of at least" in answer.text
     assert "2026-01-05 04:00:00 UTC (step 3)" in answer.text
     chance = SURVEY.mechanisms[0][0].guess(STEPS)
-    assert "<details><summary><strong>Privacy of screen:</strong> a right guess from a whole device has at most" in answer.text
+    assert (
+        "<details><summary><strong>Privacy of screen:</strong> the chance of a right guess from a whole device is"
+        in answer.text
+    )
     assert f"from all {STEPS} reports of this attribute so far: {100 * chance:.1f} % if the value never changed" in answer.text
     assert answer.text.count("<table>") == 2
     median = published(demo, "latency_ms", "window", STEPS - 1).numbers["p50"]

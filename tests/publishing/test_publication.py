@@ -66,6 +66,18 @@ def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
         assert shown == pytest.approx(dict.fromkeys(shown, chance) | {"without_report": 1 / 6})
 
 
+def test_prometheus_shows_no_chance_below_an_upper_bound() -> None:
+    """Dashboards round to nearest: a bound of 62.13 % would be shown as 62.1 %."""
+    level = {"name": "l", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}
+    memoized, registry = small_survey({"name": "a", "size": 12, "level": [level]}), CollectorRegistry()
+    m = memoized.mechanisms[0][0]
+    PrometheusPublisher(memoized, registry).publish([conclude(memoized, 0, 2, "step", [[m.empty_table()]], True)])
+    labels = {"survey": "small", "attribute": "a", "level": "l"}
+    assert registry.get_sample_value("ldpstream_privacy_guess_changing_ratio", labels) == 0.622
+    assert m.guess_any_values(3) == pytest.approx(0.62127, abs=1e-5)
+    assert not m.guess_any_values(3).exact
+
+
 def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
     survey = one_attribute("mixed", 50, {"low": ("GRR", 2.0), "high": ("OLH", 1.0)})
     rng = np.random.default_rng(15)

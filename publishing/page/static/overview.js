@@ -1,5 +1,5 @@
 // The table of attributes: privacy first, then people and the most frequent values.
-import { $, bound, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
+import { $, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { asked, state } from "./state.js";
 
@@ -72,13 +72,13 @@ function sentences(overview) {
   });
 }
 
-// The privacy of an attribute in one line: over all levels, bounds of the chances of a guesser who sees the whole device.
+// The privacy of an attribute in one line: the largest chances over all levels of a guesser who sees the whole device.
 function line({ attribute, outlook }) {
   const levels = Object.values(outlook);
-  const most = (when, key) => element("strong", bound(Math.max(...levels.map((of) => of[when][key]))));
+  const most = (when, key) => element("strong", guess(levels.map((of) => of[when]).reduce((a, b) => (b[key] > a[key] ? b : a)), key));
   const both = (key) => [most("now", key), " now and ", most("year", key), " in a year"];
   return [
-    element("strong", `Privacy of ${attribute}: `), "a right guess from a whole device has at most the chance ", ...both("guess_device"),
+    element("strong", `Privacy of ${attribute}: `), "the chance of a right guess from a whole device is ", ...both("guess_device"),
     " if the value stays the same, ", ...both("guess_any_values_device"), ` if it changes${levels.length > 1 ? " (weakest level)" : ""}; `,
     element("span", chance(1 / asked().k)), " without reports.",
   ];
