@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
+from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.reader import DELTA, Reader, legend, loss_up, reader_line, readers
 from ldpstream.surveys import Survey, load_survey, parse_survey
 from tests.docs.check_schema import PEOPLE_SCHEMA, people_schema
@@ -133,6 +134,13 @@ def test_the_ledger_and_check_tell_the_same_numbers(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["ledger", str(survey), "--people", str(10**30)])
     assert done.exit_code == 2
     assert "people" in done.output
+
+
+def test_the_readme_states_what_readers_learn() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for row in readers(COMMUTE, 20_000):
+        (line,) = re.findall(rf"(?m)^\| `{row.attribute}` \|.*$", readme)
+        assert line.endswith(f"| at most {percent_up(row.guess_reader)} |")
 
 
 def test_the_ledger_without_people_tells_nothing_about_readers(tmp_path: Path) -> None:
