@@ -1,0 +1,185 @@
+"""Encapsulated requests and responses of Oblivious HTTP (RFC 9458), which only the device and the gateway can read.
+
+    request    key id (1 byte) | KEM, KDF, AEAD (2 bytes each) | the device's fresh public key (32) | encrypted message
+    response   nonce (of the length of the AEAD's key) | encrypted message
+
+The messages are binary HTTP (`producers.relay.binary_http`). The encryption is HPKE (RFC 9180) with X25519, HKDF-SHA256, and
+AES-128-GCM or ChaCha20-Poly1305. Another suite needs a new key configuration; devices ignore configurations that they do not
+know. Every request has a fresh key of the device, so two requests have nothing in common but the gateway's key.
+"""
+
+import secrets
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pyhpke import (
+    AEADId,
+    AEADKeyInterface,
+    CipherSuite,
+    ContextInterface,
+    KDFId,
+    KEMId,
+    KEMKeyInterface,
+    KEMKeyPair,
+    PyHPKEError,
+)
+
+REQUEST_TYPE, RESPONSE_TYPE, KEYS_TYPE = "message/ohttp-req", "message/ohttp-res", "application/ohttp-keys"
+REQUEST_LABEL, RESPONSE_LABEL = b"message/bhttp request", b"message/bhttp response"
+KEM, KDF = KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256
+AEADS: Final = (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)  # the gateway's preference
+SUITES: Final = {aead.value: CipherSuite.new(KEM, KDF, aead) for aead in AEADS}
+KEY_BYTES, TAG_BYTES = 32, 16
+HEAD = struct.Struct(">BHHH")
+OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # of a request, besides its message
+
+
+class CapsuleError(ValueError):
+    """Raised for bytes that are no capsule or no key configuration. The text repeats no part of them."""
+
+
+class UnknownKeyError(CapsuleError):
+    """Raised for a capsule that none of the keys opens."""
+
+
+class KeyConfig(NamedTuple):
+    """A key configuration of a gateway.
+
+    Attributes:
+        key_id: number of the key, in 0 … 255.
+        public: the public key, 32 bytes.
+    """
+
+    key_id: int
+    public: bytes
+
+
+def encode_configs(configs: list[KeyConfig]) -> bytes:
+    """Returns the document of type `KEYS_TYPE`, in the gateway's order of preference."""
+    suites = b"".join(struct.pack(">HH", KDF.value, aead.value) for aead in AEADS)
+    found = b""
+    for config in configs:
+        whole = struct.pack(">BH", config.key_id, KEM.value) + config.public + struct.pack(">H", len(suites)) + suites
+        found += struct.pack(">H", len(whole)) + whole
+    return found
+
+
+def decode_configs(document: bytes) -> list[KeyConfig]:
+    """Returns the configurations of a document of type `KEYS_TYPE` that have the first of `AEADS`.
+
+    Raises:
+        CapsuleError: if the document is cut off.
+    """
+    found, at = list[KeyConfig](), 0
+    ours = struct.pack(">HH", KDF.value, AEADS[0].value)
+    while at < len(document):
+        size = int.from_bytes(document[at : at + 2])
+        whole, at = document[at + 2 : at + 2 + size], at + 2 + size
+        if at > len(document) or len(whole) < 3:
+            raise CapsuleError("the document of key configurations ends too early")
+        if int.from_bytes(whole[1:3]) != KEM.value:
+            continue
+        public, suites = whole[3 : 3 + KEY_BYTES], whole[5 + KEY_BYTES :]
+        if len(suites) != int.from_bytes(whole[3 + KEY_BYTES : 5 + KEY_BYTES]) or not suites or len(suites) % 4:
+            raise CapsuleError("a key configuration has a wrong length")
+        if ours in (suites[first : first + 4] for first in range(0, len(suites), 4)):
+            found.append(KeyConfig(whole[0], public))
+    return found
+
+
+def public_key(private: KEMKeyInterface) -> bytes:
+    """Returns the public key of a private key."""
+    return bytes(private.raw.public_key().public_bytes_raw())
+
+
+def new_private_key() -> bytes:
+    """Returns 32 random bytes: a private key of X25519."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def load_key(private: bytes) -> KEMKeyInterface:
+    """Returns the private key with these 32 bytes."""
+    return SUITES[AEADS[0].value].kem.deserialize_private_key(private)
+
+
+class Exchange:
+    """A request that was sealed or opened, and the keys of its response.
+
+    Args:
+        context: of HPKE.
+        aead: number of the AEAD.
+        enc: the device's fresh public key.
+        message: the request, not encrypted.
+    """
+
+    def __init__(self, context: ContextInterface, aead: int, enc: bytes, message: bytes) -> None:
+        self.message = message
+        self._suite, self._enc = SUITES[aead], enc
+        self._nonce_bytes = max(self._suite.aead.key_size, self._suite.aead.nonce_size)
+        self._secret = context.export(RESPONSE_LABEL, self._nonce_bytes)
+
+    def seal_response(self, message: bytes, nonce: bytes | None = None) -> bytes:
+        """Returns the encapsulated response. `nonce` is for test vectors only: it must never repeat."""
+        nonce = secrets.token_bytes(self._nonce_bytes) if nonce is None else nonce
+        key, key_nonce = self._response_key(nonce)
+        return nonce + key.seal(message, key_nonce)
+
+    def open_response(self, capsule: bytes) -> bytes:
+        """Returns the message of an encapsulated response.
+
+        Raises:
+            CapsuleError: if it does not answer this request.
+        """
+        nonce, sealed = capsule[: self._nonce_bytes], capsule[self._nonce_bytes :]
+        key, key_nonce = self._response_key(nonce)
+        try:
+            return key.open(sealed, key_nonce)
+        except Exception:
+            raise CapsuleError("the response cannot be decrypted") from None
+
+    def _response_key(self, nonce: bytes) -> tuple[AEADKeyInterface, bytes]:
+        kdf, aead = self._suite.kdf, self._suite.aead
+        prk = kdf.extract(self._enc + nonce, self._secret)
+        return aead.import_key(kdf.expand(prk, b"key", aead.key_size)), kdf.expand(prk, b"nonce", aead.nonce_size)
+
+
+def seal_request(
+    config: KeyConfig, message: bytes, aead: AEADId = AEADS[0], pair: KEMKeyPair | None = None
+) -> tuple[bytes, Exchange]:
+    """Returns the encapsulated request, and what opens its response.
+
+    Args:
+        config: key configuration of the gateway.
+        message: the request.
+        aead: one of `AEADS`.
+        pair: a fresh pair of keys; only test vectors give it.
+    """
+    suite, head = SUITES[aead.value], HEAD.pack(config.key_id, KEM.value, KDF.value, aead.value)
+    public = suite.kem.deserialize_public_key(config.public)
+    enc, context = suite.create_sender_context(public, REQUEST_LABEL + b"\0" + head, eks=pair)
+    return head + enc + context.seal(message), Exchange(context, aead.value, enc, message)
+
+
+def open_request(keys: Mapping[int, KEMKeyInterface], capsule: bytes) -> Exchange:
+    """Returns the opened request.
+
+    Args:
+        keys: the gateway's private keys, by key id.
+        capsule: the encapsulated request.
+
+    Raises:
+        UnknownKeyError: if no key has this id, the key does not know the suite, or the key does not open the capsule.
+        CapsuleError: if the bytes are too few for a capsule.
+    """
+    if len(capsule) < OVERHEAD_BYTES:
+        raise CapsuleError(f"an encapsulated request has at least {OVERHEAD_BYTES} bytes, got {len(capsule)}")
+    key_id, kem, kdf, aead = HEAD.unpack_from(capsule)
+    if key_id not in keys or (kem, kdf) != (KEM.value, KDF.value) or aead not in SUITES:
+        raise UnknownKeyError("this gateway has no such key configuration")
+    enc, sealed = capsule[HEAD.size : HEAD.size + KEY_BYTES], capsule[HEAD.size + KEY_BYTES :]
+    try:
+        context = SUITES[aead].create_recipient_context(enc, keys[key_id], REQUEST_LABEL + b"\0" + capsule[: HEAD.size])
+        return Exchange(context, aead, enc, context.open(sealed))
+    except (PyHPKEError, ValueError):  # a ValueError for a public key of low order
+        raise UnknownKeyError("this gateway's key does not open the request") from None
