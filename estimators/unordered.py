@@ -31,10 +31,10 @@ Sources: Kiefer and Wolfowitz 1956; Jiang and Zhang 2009; Koenker and Mizera 201
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import special
-from scipy.ndimage import gaussian_filter1d
 
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.few_values import FEW_VALUES, FewValues
@@ -170,9 +170,16 @@ def _fit_mass(
     spread = k * float(law @ points**2 - (law @ points) ** 2)  # prior variance of the sum
     score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
     score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
-    blurred = gaussian_filter1d(now.total, BLUR, mode="nearest")[cells] - gaussian_filter1d(own, BLUR, mode="constant")
+    blurred = _blurred(now.total, "edge")[cells] - _blurred(own, "constant")
     wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
     return _Fit(score, now.mean, _given_the_sum(values, wide), excess), by
+
+
+def _blurred(mass: FloatArray, beyond: Literal["edge", "constant"]) -> FloatArray:
+    """Smooths masses by a normal density of width `BLUR`. Beyond the ends they continue at their last number, or at 0."""
+    reach = round(4 * BLUR)
+    density = np.exp(-((np.arange(-reach, reach + 1) / BLUR) ** 2) / 2)
+    return np.convolve(np.pad(mass, reach, mode=beyond), density / density.sum(), "valid")
 
 
 def _longest(values: ValueLikelihood, k: int) -> float:
