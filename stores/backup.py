@@ -2,7 +2,8 @@
 
 A copy cannot know the reports that the service receives after it. So the copy notes them as missing (`Missing`), for the case
 that the service continues from the copy: from the last append time of each log, until the first record that the restored
-service appends. The steps between are then published as incomplete. The data that were copied do not change.
+service appends. The steps between are then published as incomplete. A survey that was added after the copy may lack the reports
+that were received before the restore. The data that were copied do not change.
 """
 
 import os
@@ -12,10 +13,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from ldpstream.stores.checkpoint import MAX_MS, Missing
-from ldpstream.stores.data_folder import BUSY_S, FolderError, reason, sync_folder
-from ldpstream.stores.folder_log import PARTITION
-from ldpstream.stores.folder_store import missing_from_json, missing_to_json
+from ldpstream.stores.checkpoint import MAX_MS, Missing, missing_from_json, missing_to_json
+from ldpstream.stores.data_folder import BUSY_S, COPY, PARTITION, FolderError, reason, sync_folder
 
 
 def backup(file: Path, to: Path) -> None:
@@ -55,11 +54,15 @@ def backup(file: Path, to: Path) -> None:
 
 
 def _note_missing(copy: sqlite3.Connection) -> None:
-    """Notes in each log's checkpoint that later records are missing, until the first record that is appended from now on."""
+    """Notes in each log's checkpoint that later records are missing, until the first record that is appended from now on.
+
+    Adds a row for the surveys that the copy does not know (`DataFolder.known`).
+    """
     copy.execute(
-        "INSERT OR IGNORE INTO checkpoint SELECT id, ?, 0, 0, '{}', log_id, '', ?, '{}', 0 FROM survey",
-        (PARTITION, secrets.token_hex(8)),
+        "INSERT OR IGNORE INTO checkpoint SELECT id, ?, 0, 0, '{}', log_id, '', ?, '{}', 0 FROM survey WHERE fingerprint <> ?",
+        (PARTITION, secrets.token_hex(8), COPY),
     )
+    copy.execute("REPLACE INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, '', '', 0, 0)", (COPY,))
     rows = copy.execute(
         "SELECT survey.id, end, survey.newest_ms, missing FROM survey JOIN checkpoint ON survey.id = survey AND part = ?",
         (PARTITION,),

@@ -1,5 +1,6 @@
 """Checkpoints: the counts of one partition, with the first offset not yet counted."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -94,6 +95,16 @@ class Checkpoint:
         if stored is None:
             return expected is None
         return stored.position == expected and stored.writer == self.base_writer
+
+
+def missing_to_json(missing: Missing | None) -> str:
+    """Returns missing records as text; "" for none."""
+    return "" if missing is None else json.dumps(missing)
+
+
+def missing_from_json(text: str) -> Missing | None:
+    """The inverse of `missing_to_json`."""
+    return Missing(*json.loads(text)) if text else None
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:

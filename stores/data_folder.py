@@ -21,11 +21,13 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
 
+from ldpstream.runtime.clock import now_ms
+from ldpstream.stores.checkpoint import Missing, missing_to_json
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.formats import OtherFormat
 from ldpstream.surveys import Survey
@@ -63,6 +65,10 @@ CREATE TABLE move (survey INTEGER PRIMARY KEY, topic_id TEXT NOT NULL, done INTE
 """
 
 
+COPY: Final = b""  # fingerprint in a row that every copy has; its `newest_ms` is when the copy was first used, in ms, or 0
+PARTITION: Final = 0  # the only partition of a log in a folder
+
+
 class FolderError(UserError):
     """The data folder cannot be used. The message is one line."""
 
@@ -72,6 +78,7 @@ class DataFolder:
 
     Args:
         path: the folder; created if missing, for its owner only.
+        now_ms: the machine's clock, in Unix milliseconds.
 
     Raises:
         FolderError: if the folder or its file cannot be created, read or written, another process uses it, or it holds other
@@ -79,8 +86,8 @@ class DataFolder:
         OtherFormat: if another version wrote the data in another format.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+    def __init__(self, path: Path, now_ms: Callable[[], int] = now_ms) -> None:
+        self.path, self._now_ms = path.absolute(), now_ms
         self.file = self.path / FILE
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,6 +161,7 @@ class DataFolder:
         self._writer.execute("PRAGMA journal_mode=WAL")
         with self.write() as db:
             self.probe(db)
+            db.execute("UPDATE survey SET newest_ms = ? WHERE fingerprint = ? AND newest_ms = 0", (self._now_ms(), COPY))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -220,14 +228,22 @@ class DataFolder:
         with self._naming:
             if (known := self._known.get(survey.fingerprint)) is None:
                 with self.write() as db:
-                    db.execute(
-                        "INSERT INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, ?, ?, 0, 0) "
-                        "ON CONFLICT DO NOTHING",
-                        (survey.fingerprint, survey.name, secrets.token_hex(8)),
-                    )
-                    [row] = db.execute("SELECT id, log_id FROM survey WHERE fingerprint = ?", (survey.fingerprint,)).fetchall()
+                    query = "SELECT id, log_id FROM survey WHERE fingerprint = ?"
+                    row = db.execute(query, (survey.fingerprint,)).fetchone() or self._add(db, survey)
                 known = self._known[survey.fingerprint] = (int(row[0]), str(row[1]))
         return known
+
+    def _add(self, db: sqlite3.Connection, survey: Survey) -> tuple[int, str]:
+        """Adds a survey. If a restored copy does not know it, notes the reports that it may lack: those before the restore."""
+        log_id = secrets.token_hex(8)
+        row = "INSERT INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, ?, ?, 0, 0)"
+        number = db.execute(row, (survey.fingerprint, survey.name, log_id)).lastrowid
+        assert number is not None
+        (restored_ms,) = db.execute("SELECT max(newest_ms) FROM survey WHERE fingerprint = ?", (COPY,)).fetchone()
+        if restored_ms is not None and survey.opens_ms(0) - survey.skew_ms < restored_ms:
+            values = (number, PARTITION, log_id, missing_to_json(Missing(0, restored_ms, 0)), secrets.token_hex(8))
+            db.execute("INSERT INTO checkpoint VALUES (?, ?, 0, 0, '{}', ?, ?, ?, '{}', 0)", values)
+        return number, log_id
 
     def moved(self) -> Literal["here", "moving", "moved"]:
         """Returns whether the data are here alone, are being moved to Kafka and Redis, or have been moved."""

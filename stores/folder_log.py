@@ -9,10 +9,9 @@ from contextlib import closing
 from sqlite3 import Connection
 from typing import Final, NamedTuple
 
-from ldpstream.stores.data_folder import DataFolder, SurveyPart
+from ldpstream.stores.data_folder import PARTITION, DataFolder, SurveyPart
 from ldpstream.surveys import Survey
 
-PARTITION: Final = 0  # the only partition of a log in a folder
 READ_BYTES: Final = 8_000_000  # a read ends within `CHUNK` records after this size
 CHUNK: Final = 16
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from sqlite3 import Connection
 
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
+from ldpstream.stores.checkpoint import (
+    STORED_KEY_BYTES,
+    Checkpoint,
+    PaneKey,
+    first_open_step,
+    missing_from_json,
+    missing_to_json,
+    sum_rejected,
+)
 from ldpstream.stores.count_store import CountStore, StoreDamaged
 from ldpstream.stores.data_folder import DataFolder, SurveyPart
 from ldpstream.surveys import Reason, Survey
@@ -135,13 +143,3 @@ def _checkpoint(row: Iterable[int | str]) -> Checkpoint:
         int(next_offset), int(newest_ms), {}, json.loads(str(rejected)), str(log_id), missing_from_json(str(missing)),
         str(writer), pruned_below=int(pruned_below), n_keys=n_keys,
     )  # fmt: skip
-
-
-def missing_to_json(missing: Missing | None) -> str:
-    """Returns the text of the column `missing`."""
-    return "" if missing is None else json.dumps(missing)
-
-
-def missing_from_json(text: str) -> Missing | None:
-    """The inverse of `missing_to_json`."""
-    return Missing(*json.loads(text)) if text else None

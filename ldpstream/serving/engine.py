@@ -11,8 +11,8 @@ from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import WEEK_MS, now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
+from ldpstream.stores.data_folder import PARTITION, DataFolder
+from ldpstream.stores.folder_log import FolderLog, expire
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey
 

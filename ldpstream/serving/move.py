@@ -40,8 +40,8 @@ from ldpstream.runtime.topic_keeper import write_kept
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.data_folder import FILE, DataFolder, FolderError, SurveyPart
-from ldpstream.stores.folder_log import PARTITION, FolderLog
+from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder, FolderError, SurveyPart
+from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey

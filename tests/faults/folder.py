@@ -11,7 +11,8 @@ The invariant, checked at the end of each list, with a reference that shares no 
     the counts equal the tally of all records ever written, each report key once;
     every report that was answered by 202 and was not too old is counted;
     every publication is complete, at once, and has the reports of its steps, also of records that were written later;
-    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing.
+    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing;
+    the first copy is older than the survey.
 """
 
 import argparse
@@ -39,8 +40,8 @@ from ldpstream.serving.gateway_logs import FolderLogs, _Append
 from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS
 from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.data_folder import FILE, DataFolder
-from ldpstream.stores.folder_log import PARTITION, FolderLog, expire
+from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
+from ldpstream.stores.folder_log import FolderLog, expire
 from ldpstream.surveys import seal
 from tests.agents.reference import Counted, judge, judge_log
 from tests.small_survey import small_survey
@@ -69,6 +70,7 @@ class Copy(NamedTuple):
     expired: dict[int, Record]
     after_ms: int  # reports from this append time on may be missing from a restored service
     end: int  # offset of the first record that a restored service appends
+    until_ms: int | None = None  # reports from this append time on are not missing; None: from the record at `end` on
 
 
 class Machine:
@@ -91,12 +93,18 @@ class Machine:
         self._answered: list[tuple[bytes, bytes, int]] = []  # by 202, and not lost by a restore: envelope, key, step
         self._lost: list[tuple[bytes, bytes, int]] = []  # by 202, before a restore of an earlier copy
         self._expired: dict[int, Record] = {}  # by offset
-        self._copy: Copy | None = None
+        self._copy = self._first = self._copy_without_the_survey()
         self._restored: Copy | None = None  # the copy from which the service continues
         self._floor_ms = 0  # the clock does not jump below the time of the last restore
         self.done: Counter[str] = Counter()
         self._open = ExitStack()
         self._start()
+
+    def _copy_without_the_survey(self) -> Copy:
+        file = self._path / "first-copy"
+        with closing(DataFolder(self._path / "0", lambda: self._now_ms)) as folder:
+            backup(folder.file, file)
+        return Copy(file, (), {}, 0, 0)
 
     def close(self) -> None:
         """Closes the data folder."""
@@ -105,7 +113,7 @@ class Machine:
     # ---- the process
 
     def _start(self) -> None:
-        folder = self._open.enter_context(closing(DataFolder(self._path / str(self._generation))))
+        folder = self._open.enter_context(closing(DataFolder(self._path / str(self._generation), lambda: self._now_ms)))
         self._folder, self._write = folder, folder.write
         folder.write = self._writing  # type: ignore[method-assign]  # every transaction may be the last one
         self._logs = FolderLogs(folder, lambda _: None, lambda: self._now_ms)
@@ -208,8 +216,9 @@ class Machine:
         """True if reports of the step, or of its window, may be lost by a restore."""
         if (copy := self._restored) is None:
             return False
-        log = self._in_log() | self._expired
-        until_ms = not_after(log[copy.end].appended_ms) if copy.end in log else MAX_MS
+        log, until_ms = self._in_log() | self._expired, copy.until_ms
+        if until_ms is None:
+            until_ms = not_after(log[copy.end].appended_ms) if copy.end in log else MAX_MS
         opens_ms = SURVEY.opens_ms(step - WINDOW + 1) - SURVEY.skew_ms
         return copy.after_ms < SURVEY.closes_ms(step) and opens_ms < until_ms
 
@@ -248,11 +257,12 @@ class Machine:
 
     def restore(self) -> None:
         """The service continues from the last copy. The clock is right by then: not behind the lost records."""
-        if (copy := self._copy) is None:
-            return
+        copy = self._copy
         self._floor_ms = self._now_ms = max(self._now_ms, self._log.newest_ms())
         self._lost += set(self._answered) - set(copy.answered)
         self._answered, self._expired, self._restored = list(copy.answered), dict(copy.expired), copy
+        if copy is self._first:
+            self._restored = copy._replace(until_ms=self._now_ms)
         old, new = self._next_folder()
         shutil.copy(copy.file, new / FILE)
         self._start_instead_of(old)

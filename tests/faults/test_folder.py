@@ -16,10 +16,10 @@ from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.serving.engine import Counter as LogCounter
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.stores import backup
-from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.stores.checkpoint import MAX_MS, Checkpoint, Missing, missing_from_json, missing_to_json
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.folder_store import FolderCountStore, missing_from_json, missing_to_json
+from ldpstream.stores.folder_store import FolderCountStore
 from tests.conftest import Figures
 
 from . import folder as lists
@@ -167,11 +167,36 @@ def bounds_a_loss_only_at_the_beginning_of_a_batch(patch: pytest.MonkeyPatch) ->
     patch.setattr(PartitionFold, "_advance", advance)
 
 
+def takes_a_survey_that_the_copy_lacks_for_whole(patch: pytest.MonkeyPatch) -> None:
+    """A survey that was added after the copy begins anew, as if no report had been received."""
+
+    def add(self: Any, db: Connection, survey: Any) -> tuple[int, str]:
+        added = honest(self, db, survey)
+        db.execute("DELETE FROM checkpoint WHERE survey = ?", added[:1])
+        return added
+
+    honest = DataFolder._add
+    patch.setattr(DataFolder, "_add", add)
+
+
+def ends_the_loss_of_a_survey_that_the_copy_lacks_at_its_first_record(patch: pytest.MonkeyPatch) -> None:
+    """Steps that began after the restore are incomplete, too."""
+
+    def add(self: Any, db: Connection, survey: Any) -> tuple[int, str]:
+        added = honest(self, db, survey)
+        db.execute("UPDATE checkpoint SET missing = ? WHERE survey = ?", (missing_to_json(Missing(0, MAX_MS, 0)), added[0]))
+        return added
+
+    honest = DataFolder._add
+    patch.setattr(DataFolder, "_add", add)
+
+
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     answers_before_the_commit, commits_the_counts_apart_from_the_offset, forgets_the_report_keys, lets_append_times_go_back,
     expires_uncounted_records, saves_the_progress_before_the_publications, marks_no_closed_step,
     leaves_what_the_killed_process_began, copies_without_a_note, ends_the_note_at_a_record_of_the_copy,
-    bounds_a_loss_only_at_the_beginning_of_a_batch,
+    bounds_a_loss_only_at_the_beginning_of_a_batch, takes_a_survey_that_the_copy_lacks_for_whole,
+    ends_the_loss_of_a_survey_that_the_copy_lacks_at_its_first_record,
 ]  # fmt: skip
 
 

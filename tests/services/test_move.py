@@ -25,8 +25,8 @@ from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.serving import move as moving
 from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS, Checkpoint
-from ldpstream.stores.data_folder import FILE, DataFolder
-from ldpstream.stores.folder_log import PARTITION, FolderLog
+from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
+from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
 from tests.conftest import Figures

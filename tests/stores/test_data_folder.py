@@ -236,6 +236,21 @@ def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_pat
         assert noted.missing == Missing(end, MAX_MS, 3)
 
 
+@pytest.mark.parametrize(("restored_ms", "missing"), [(NOW_MS, Missing(0, NOW_MS, 0)), (SURVEY.opens_ms(-1), None)])
+def test_a_survey_that_a_copy_lacks_may_lack_the_reports_before_the_restore(
+    folder: DataFolder, tmp_path: Path, restored_ms: int, missing: Missing | None
+) -> None:
+    """A survey that starts after the restore lacks none."""
+    again = tmp_path / "again"
+    again.mkdir()
+    backup(folder.file, again / FILE)
+    DataFolder(again, lambda: restored_ms).close()
+    with closing(DataFolder(again, lambda: NOW_MS + 5)) as restored:  # a later start is no restore
+        noted = FolderCountStore(restored, SURVEY).load(0)
+        assert missing == (None if noted is None else noted.missing)
+    assert FolderCountStore(folder, SURVEY).load(0) is None
+
+
 def test_a_copy_beside_another_write_ahead_log_is_refused(folder: DataFolder, tmp_path: Path) -> None:
     """A killed process leaves its write-ahead log. SQLite would write it into the copy, and undo or damage the restore."""
     append(folder, b"a")
