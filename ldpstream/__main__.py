@@ -10,10 +10,26 @@ from types import FrameType
 def main() -> None:
     """Runs the command line. The exit status is 2, with one line, if the command cannot start, and 130 at Ctrl-C.
 
-    SIGTERM ends every command at any time. Without a handler, SIGTERM would not end process 1 of a container.
+    SIGTERM ends every command at any time, with exit status 143. Without a handler, SIGTERM would not end process 1 of a
+    container. A library may replace the handler's exception by its own.
     """
     _open_streams()
-    signal.signal(signal.SIGTERM, _end)
+    told: list[int] = []
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        told.append(signum)
+        sys.exit(128 + signum)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        _run()
+    except BaseException:
+        if told:
+            sys.exit(128 + told[0])
+        raise
+
+
+def _run() -> None:
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by a module being imported
@@ -41,10 +57,6 @@ def _open_streams() -> None:
             setattr(sys, name, TextIOWrapper(FileIO(os.devnull, "w"), encoding="utf-8"))  # open until the process ends
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-
-
-def _end(signum: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signum)
 
 
 if __name__ == "__main__":
