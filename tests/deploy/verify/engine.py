@@ -24,7 +24,7 @@ STAND_IN = "ldpstream-verify-python"  # image that replaces the Dockerfile's bas
 SUITE = "bookworm"  # of the stand-in, as of the base
 IN_BASE = "python3,python3-venv,python-is-python3,ca-certificates"
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")  # the builds must trust what this machine trusts
-START_S = 60
+START_S = 300
 COMMAND_S = 1800  # limit of one command; the first build downloads all packages
 
 

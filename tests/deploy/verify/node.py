@@ -24,7 +24,7 @@ USERS = {  # user: group
     "system:kube-proxy": "",
     f"system:node:{NODE}": "system:nodes",
 }
-READY_S = 180
+READY_S = 1200  # only a fault reaches this limit, also on a busy machine
 SANDBOX = "docker.io/library/ldpstream-verify-pause:latest"
 CONTAINERD = """\
 version = 2
