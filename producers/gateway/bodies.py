@@ -1,14 +1,15 @@
 """The body of a request: its kind, its idempotency key, and the checks of its envelopes. No clock, socket or broker."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.problems import FINAL, MAX_RETRY_S, RETRY_S, STATUS, Element, Problem, unknown_at_present
 from ldpstream.surveys import Reason, Rejected, Survey
-from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope, encode
 
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")
@@ -115,6 +116,23 @@ def _no_binaries(body: bytes) -> list[Element]:
     return [{"index": index, "reason": "undecodable"} for index, part in enumerate(parts) if bytes(part)[0] not in _BIN]
 
 
+class _Alike(NamedTuple):
+    """Envelopes of one length that differ only in their payloads.
+
+    Attributes:
+        header: the bytes before the payload.
+        envelope: the first of them, which is valid.
+        passed: its step and its number of reports.
+        indices, raws: the other envelopes.
+    """
+
+    header: bytes
+    envelope: AnyEnvelope
+    passed: tuple[int, int]
+    indices: list[int]
+    raws: list[bytes]
+
+
 class Checks:
     """The checks of a request's envelopes: the same as the agents'. All envelopes must belong to one survey.
 
@@ -148,8 +166,19 @@ class Checks:
         self._several = self._unknown = False
 
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
-        """Checks envelopes of the request; the index of the first one is `first`."""
+        """Checks envelopes of the request; the index of the first one is `first`.
+
+        An envelope with the header of an earlier one has the same elements. So only its payload is checked, together with the
+        payloads of all such envelopes.
+        """
+        alike = dict[int, _Alike]()  # by length
         for index, raw in enumerate(envelopes, first):
+            same = alike.get(len(raw))
+            if same is not None and raw.startswith(same.header):
+                same.indices.append(index)
+                same.raws.append(raw)
+                self._passed.append(same.passed)
+                continue
             survey = None
             try:
                 envelope = decode_envelope(raw)
@@ -177,6 +206,25 @@ class Checks:
                     self.earliest_step = envelope.step
                 if envelope.step > self.latest_step:
                     self.latest_step = envelope.step
+                if len(envelopes) > 1 and same is None and encode(envelope) == raw:
+                    header = raw[: len(raw) - len(envelope.payload)]
+                    alike[len(raw)] = _Alike(header, envelope, self._passed[-1], [], [])
+        for same in alike.values():
+            if same.indices:
+                self._check_payloads(same)
+
+    def _check_payloads(self, alike: _Alike) -> None:
+        envelope = alike.envelope
+        mechanism = self._surveys[envelope.fingerprint].mechanisms[envelope.attribute][envelope.level]
+        self.reports += envelope.n * len(alike.indices)
+        row, start = mechanism.report_dtype, len(alike.header)
+        payloads = b"".join([raw[start:] for raw in alike.raws])
+        valid = mechanism.valid(np.frombuffer(payloads, row.base).reshape(-1, *row.shape))
+        if valid.all():
+            return
+        invalid = np.flatnonzero(~valid.reshape(-1, envelope.n).all(axis=1)).tolist()
+        self._refused += [{"index": alike.indices[i], "reason": mechanism.invalid} for i in invalid]
+        self._refused.sort(key=lambda element: element["index"])
 
     def _check_decoded(self, survey: Survey, envelope: AnyEnvelope) -> None:
         try:
