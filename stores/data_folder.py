@@ -33,7 +33,7 @@ from ldpstream.stores.formats import OtherFormat
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
-FORMAT: Final = 2  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
+FORMAT: Final = 3  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
 APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
 FILE, LOCK = "ldpstream.sqlite3", "lock"
 PART: Final = f"{FILE}.part"  # a new file that is not whole yet
@@ -45,7 +45,7 @@ CREATE TABLE survey (id INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, n
     end INTEGER NOT NULL, newest_ms INTEGER NOT NULL) STRICT;
 CREATE TABLE kept (name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, toml TEXT NOT NULL) STRICT;
 CREATE TABLE record (survey INTEGER NOT NULL, place INTEGER NOT NULL, appended_ms INTEGER NOT NULL, value BLOB NOT NULL,
-    key BLOB NOT NULL, PRIMARY KEY (survey, place)) STRICT, WITHOUT ROWID;
+    key BLOB NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (survey, place)) STRICT, WITHOUT ROWID;
 CREATE TABLE checkpoint (survey INTEGER NOT NULL, part INTEGER NOT NULL, next_offset INTEGER NOT NULL,
     newest_ms INTEGER NOT NULL, rejected TEXT NOT NULL, log_id TEXT NOT NULL, missing TEXT NOT NULL, writer TEXT NOT NULL,
     keys TEXT NOT NULL, pruned_below INTEGER NOT NULL, PRIMARY KEY (survey, part)) STRICT;
@@ -63,6 +63,7 @@ CREATE TABLE filter (survey INTEGER NOT NULL, attribute TEXT NOT NULL, state BLO
     PRIMARY KEY (survey, attribute)) STRICT;
 CREATE TABLE move (survey INTEGER PRIMARY KEY, topic_id TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
 """
+_FROM_FORMAT_2: Final = "ALTER TABLE record ADD COLUMN n INTEGER NOT NULL DEFAULT 1"  # a row was one record
 
 
 COPY: Final = b""  # fingerprint in a row that every copy has; its `newest_ms` is when the copy was first used, in ms, or 0
@@ -156,10 +157,13 @@ class DataFolder:
             raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
 
     def _prepare(self) -> None:
-        """Checks the format and that the file can be written."""
-        _check_marks(self.file, *(self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS))
+        """Checks the format and that the file can be written. Changes a file of format 2 into the present format."""
+        application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
+        _check_marks(self.file, application, FORMAT if found == 2 else found)
         self._writer.execute("PRAGMA journal_mode=WAL")
         with self.write() as db:
+            if found == 2:
+                db.execute(_FROM_FORMAT_2)
             self.probe(db)
             db.execute("UPDATE survey SET newest_ms = ? WHERE fingerprint = ? AND newest_ms = 0", (self._now_ms(), COPY))
 

@@ -1,5 +1,9 @@
 """The log of one survey in a data folder: one partition, with append times that never decrease.
 
+The envelopes of a request are one row, so a batch takes little more time than a single envelope. A row has the offset of its
+first envelope and their number. A single envelope stands in it as it is, with its report key. Several envelopes stand in it as
+a msgpack array, with the hash from which `surveys.report_key.batch_keys` derives their report keys.
+
 The machine's clock is the log's clock. If it is set back, records keep the newest append time until the clock has caught up.
 If it jumps ahead, the steps up to the new time close, as they would if the time had passed.
 """
@@ -9,20 +13,26 @@ from contextlib import closing
 from sqlite3 import Connection
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ldpstream.stores.data_folder import PARTITION, DataFolder, SurveyPart
 from ldpstream.surveys import Survey
+from ldpstream.surveys.report_key import batch_keys
 
-READ_BYTES: Final = 8_000_000  # a read ends within `CHUNK` records after this size
+READ_BYTES: Final = 8_000_000  # a read ends within `CHUNK` requests after this size
 CHUNK: Final = 16
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class StoredRecords(NamedTuple):
     """Records as columns: offsets, append times in Unix ms, envelopes (empty: a marker), and report keys (or empty)."""
 
-    offsets: Sequence[int] = ()
-    appended_ms: Sequence[int] = ()
-    values: Sequence[bytes] = ()
-    keys: Sequence[bytes] = ()
+    offsets: list[int]
+    appended_ms: list[int]
+    values: list[bytes]
+    keys: list[bytes]
 
 
 class FolderLog:
@@ -37,29 +47,44 @@ class FolderLog:
     def __init__(self, folder: DataFolder, survey: Survey, now_ms: Callable[[], int]) -> None:
         self._part, self._now_ms = SurveyPart(folder, survey), now_ms
 
-    def append(self, db: Connection, records: Sequence[tuple[bytes, bytes]]) -> int:
-        """Appends envelopes with their report keys (or empty), in a transaction of the caller's. Call `log_id` before it.
+    def append(self, db: Connection, envelopes: Sequence[bytes], key: bytes) -> int:
+        """Appends the envelopes of a request, in a transaction of the caller's. Call `log_id` before it.
+
+        Args:
+            db: the transaction.
+            envelopes: 1 or more; the only one may be empty, for a marker.
+            key: the report key of the only envelope, or the hash of the request; empty without an idempotency key.
 
         Returns:
-            The records' append time, in Unix milliseconds. It holds once the transaction has ended.
+            The envelopes' append time, in Unix milliseconds. It holds once the transaction has ended.
         """
         me = self._part.id
         end, newest_ms = db.execute("SELECT end, newest_ms FROM survey WHERE id = ?", (me,)).fetchone()
         appended_ms = max(newest_ms, self._now_ms())
-        rows = ((me, end + i, appended_ms, value, key) for i, (value, key) in enumerate(records))
-        db.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", rows)
-        db.execute("UPDATE survey SET end = ?, newest_ms = ? WHERE id = ?", (end + len(records), appended_ms, me))
+        n = len(envelopes)
+        row = (me, end, appended_ms, envelopes[0] if n == 1 else _pack(envelopes), key, n)
+        db.execute("INSERT INTO record (survey, place, appended_ms, value, key, n) VALUES (?, ?, ?, ?, ?, ?)", row)
+        db.execute("UPDATE survey SET end = ?, newest_ms = ? WHERE id = ?", (end + n, appended_ms, me))
         return int(appended_ms)
 
     def read(self, offset: int, limit: int) -> StoredRecords:
-        """Returns the first records from an offset on, at most `limit`. Their size is bounded, see `READ_BYTES`."""
-        found, n_bytes = list[tuple[int, int, bytes, bytes]](), 0
-        query = "SELECT place, appended_ms, value, key FROM record WHERE survey = ? AND place >= ? ORDER BY place LIMIT ?"
-        with self._part.read() as db, closing(db.execute(query, (self._part.id, offset, limit))) as rows:
-            while n_bytes < READ_BYTES and (some := rows.fetchmany(CHUNK)):
-                found += some
-                n_bytes += sum(len(value) for _, _, value, _ in some)
-        return StoredRecords(*zip(*found, strict=True))
+        """Returns the first records from an offset on: whole requests, `CHUNK` at a time, until `limit` or `READ_BYTES`.
+
+        Args:
+            offset: the end of an earlier read, or 0.
+            limit: number of records.
+        """
+        found, n_bytes = StoredRecords([], [], [], []), 0
+        query = "SELECT place, appended_ms, value, key, n FROM record WHERE survey = ? AND place >= ? ORDER BY place"
+        with self._part.read() as db, closing(db.execute(query, (self._part.id, offset))) as rows:
+            while len(found.offsets) < limit and n_bytes < READ_BYTES and (some := rows.fetchmany(CHUNK)):
+                for place, appended_ms, value, key, n in some:
+                    found.offsets.extend(range(place, place + n))
+                    found.appended_ms.extend([appended_ms] * n)
+                    found.values.extend([value] if n == 1 else _unpack(value))
+                    found.keys.extend(batch_keys(key, n) if key and n > 1 else [key] * n)
+                    n_bytes += len(value)
+        return found
 
     def newest_ms(self) -> int:
         """Returns the last append time, in Unix milliseconds; 0 before the first record."""
@@ -84,7 +109,7 @@ class FolderLog:
 
     def mark(self, partitions: Collection[int]) -> dict[int, int]:
         with self._part.write() as db:
-            return {partition: self.append(db, [(b"", b"")]) for partition in partitions}
+            return {partition: self.append(db, [b""], b"") for partition in partitions}
 
 
 def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
@@ -95,10 +120,10 @@ def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
     Args:
         folder: the data folder.
         before_ms: Unix milliseconds.
-        limit: the number of records of each survey to look at, the oldest first.
+        limit: the number of requests of each survey to look at, the oldest first.
 
     Returns:
-        The number of deleted records.
+        The number of deleted requests.
     """
     with folder.write() as db:
         surveys = db.execute("SELECT survey, next_offset FROM checkpoint NATURAL JOIN progress WHERE part = ?", (PARTITION,))

@@ -65,7 +65,8 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
                 envelopes = [(envelope, rng.bytes(16)) for envelope in sealed]
                 for first in range(0, len(envelopes), AT_ONCE):
                     with data.write() as db:
-                        log.append(db, envelopes[first : first + AT_ONCE])
+                        for envelope, key in envelopes[first : first + AT_ONCE]:
+                            log.append(db, [envelope], key)
                 result.reports += len(envelopes)
             now_ms += HOUR_MS
             for _ in range(3):  # connect, count, publish

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import structlog
 
 from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
-from ldpstream.producers.gateway.report_keys import batch_keys
 from ldpstream.runtime.clock import now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
@@ -29,7 +28,8 @@ CLOSE_S = 3.0
 
 class _Append(NamedTuple):
     log: FolderLog
-    records: list[tuple[bytes, bytes]]
+    envelopes: Sequence[bytes]
+    key: bytes
     done: Done
 
 
@@ -79,9 +79,9 @@ class FolderLogs:
         overdue = self._writing is not None and time.monotonic() - self._since_s >= OVERDUE_S
         return self.reachable and not overdue and not self._closed
 
-    def append(self, to: FolderLog, records: list[tuple[bytes, bytes]], done: Done) -> None:
-        """Starts to append the records of a request; see `GatewayLog.append`."""
-        self._collected.append(_Append(to, records, done))
+    def append(self, to: FolderLog, envelopes: Sequence[bytes], key: bytes, done: Done) -> None:
+        """Starts to append the envelopes of a request; see `FolderLog.append` and `GatewayLog.append`."""
+        self._collected.append(_Append(to, envelopes, key, done))
         if self._timer is None and self._writing is None and self.reachable:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
@@ -129,7 +129,7 @@ class FolderLogs:
                 if not batch:
                     self._folder.probe(db)
                 for one in batch:
-                    times.append(one.log.append(db, one.records))
+                    times.append(one.log.append(db, one.envelopes, one.key))
                 outcome = Outcome.UNKNOWN  # if the end of the transaction fails
             return Outcome.APPENDED, times
         except (StoreUnavailable, StoreDamaged) as error:
@@ -154,10 +154,7 @@ class FolderSurveyLog:
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         if not self.ready:
             raise NotAppended("the disk refuses to store reports")
-        keys = [b""] * len(envelopes)
-        if keyed is not None:
-            keys = [keyed.hashed] if len(envelopes) == 1 else batch_keys(keyed.hashed, len(envelopes))
-        self._logs.append(self._log, list(zip(envelopes, keys, strict=True)), done)
+        self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
 
     def close(self) -> None:
         """Takes no further append, and ends the keeping of the survey."""

@@ -4,7 +4,8 @@ A report key is a function of the body and of the body's ``Idempotency-Key``. Ev
 the same report keys for every attempt with the same body and key:
 
 - a single envelope: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes;
-- envelope i of a batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes.
+- envelope i of a batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes
+  (`surveys.report_key.batch_keys`).
 
 Body and Idempotency-Key together identify a request. One Idempotency-Key with two different bodies gives two unrelated report
 keys, and both bodies count: a 202 always stands for reports that count, even if a faulty device uses a key twice. The
@@ -25,16 +26,3 @@ def request_hash(body: bytes, idempotency_key: bytes) -> bytes:
         idempotency_key: 1 to 64 bytes.
     """
     return hashlib.blake2b(body, key=idempotency_key, digest_size=REPORT_KEY_BYTES).digest()
-
-
-def batch_keys(hashed: bytes, count: int) -> list[bytes]:
-    """Returns the report keys of a batch's envelopes, in order.
-
-    Args:
-        hashed: H.
-        count: number of envelopes, at least 1.
-
-    >>> [key.hex() for key in batch_keys(bytes(16), 2)]
-    ['b877fed2bb10a558fd757e26257ae8ae', '13ad8743f4e9934d71f2cbbf99d60329']
-    """
-    return [hashlib.blake2b(i.to_bytes(4, "big"), key=hashed, digest_size=REPORT_KEY_BYTES).digest() for i in range(count)]

@@ -22,8 +22,8 @@ from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Ou
 from ldpstream.producers.gateway.kafka_clients import Clients
 from ldpstream.producers.gateway.partitions import OLD_MS, Unsettled, View
 from ldpstream.producers.gateway.record_batches import RecordBatch
-from ldpstream.producers.gateway.report_keys import batch_keys
 from ldpstream.surveys import Survey
+from ldpstream.surveys.report_key import batch_keys
 
 log = structlog.get_logger("ldpstream.gateway")
 

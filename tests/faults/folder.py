@@ -43,6 +43,7 @@ from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.stores.folder_log import FolderLog, expire
 from ldpstream.surveys import seal
+from ldpstream.surveys.report_key import batch_keys
 from tests.agents.reference import Counted, judge, judge_log
 from tests.small_survey import small_survey
 
@@ -62,11 +63,25 @@ class Violation(AssertionError):
     """The invariant does not hold."""
 
 
+class Request(NamedTuple):
+    """A request: its envelopes of one step, and its idempotency key's hash, or empty."""
+
+    envelopes: tuple[bytes, ...]
+    key: bytes
+    step: int
+
+    def names(self) -> list[bytes]:
+        """Returns what tells each envelope from all others in the log."""
+        if not self.key:
+            return list(self.envelopes)
+        return [self.key] if len(self.envelopes) == 1 else batch_keys(self.key, len(self.envelopes))
+
+
 class Copy(NamedTuple):
     """A copy of the data, and what the list knew when it was made."""
 
     file: Path
-    answered: tuple[tuple[bytes, bytes, int], ...]
+    answered: tuple[Request, ...]
     expired: dict[int, Record]
     after_ms: int  # reports from this append time on may be missing from a restored service
     end: int  # offset of the first record that a restored service appends
@@ -89,9 +104,9 @@ class Machine:
         self._random, self._rng = random.Random(seed), np.random.default_rng(seed)
         self._now_ms = SURVEY.opens_ms(0)
         self._kill: tuple[int, bool] | None = None  # transactions until the kill, and True to kill after the commit
-        self._sent: list[tuple[bytes, bytes, int]] = []  # envelope, key, step
-        self._answered: list[tuple[bytes, bytes, int]] = []  # by 202, and not lost by a restore: envelope, key, step
-        self._lost: list[tuple[bytes, bytes, int]] = []  # by 202, before a restore of an earlier copy
+        self._sent: list[Request] = []
+        self._answered: list[Request] = []  # by 202, and not lost by a restore
+        self._lost: list[Request] = []  # by 202, before a restore of an earlier copy
         self._expired: dict[int, Record] = {}  # by offset
         self._copy = self._first = self._copy_without_the_survey()
         self._restored: Copy | None = None  # the copy from which the service continues
@@ -176,31 +191,35 @@ class Machine:
     # ---- operations
 
     def produce(self) -> None:
-        """A request with one to three envelopes, each with its key, of steps that devices may report now."""
+        """One to three requests with one to three envelopes, of steps that devices may report now."""
         now = SURVEY.step_at(self._now_ms)
         for _ in range(self._random.randint(1, 3)):
             step = max(0, now + self._random.choice((-2, -1, 0, 0, 0, 1)))
             mechanism = SURVEY.mechanisms[0][0]
-            reports = mechanism.simulate(self._rng.integers(0, 3, self._random.randint(1, 4)), self._rng)
+            envelopes = []
+            for _ in range(self._random.randint(1, 3)):
+                reports = mechanism.simulate(self._rng.integers(0, 3, self._random.randint(1, 4)), self._rng)
+                envelopes.append(seal(SURVEY, 0, 0, step, reports))
             key = self._rng.bytes(16) if self._random.random() < 0.8 else b""
-            self._sent.append((seal(SURVEY, 0, 0, step, reports), key, step))
+            self._sent.append(Request(tuple(envelopes), key, step))
             self._alive(lambda: self._append(self._sent[-1:]))
 
     def send_again(self) -> None:
         """Devices send again, with the same keys, some of what they have sent before."""
-        keyed = [one for one in self._sent[-12:] if one[1]]
+        keyed = [one for one in self._sent[-12:] if one.key]
         if keyed:
             self._alive(lambda: self._append(self._random.sample(keyed, min(len(keyed), 3))))
 
-    def _append(self, sent: list[tuple[bytes, bytes, int]]) -> None:
+    def _append(self, sent: list[Request]) -> None:
         answers: list[tuple[Outcome, int | None]] = []
-        batch = [_Append(self._log, [one[:2]], lambda *said: answers.append(said)) for one in sent]
+        batch = [_Append(self._log, one.envelopes, one.key, lambda *said: answers.append(said)) for one in sent]
         outcome, times = self._logs._append(batch)
-        for (value, key, step), appended_ms in zip(sent, times, strict=True):
+        for one, appended_ms in zip(sent, times, strict=True):
             if outcome is not Outcome.APPENDED or appended_ms is None:
                 continue
-            if not SURVEY.too_old(step, appended_ms) and not SURVEY.too_early(step, appended_ms):  # as the gateway answers
-                self._answered.append((value, key, step))
+            # as the gateway answers
+            if not SURVEY.too_old(one.step, appended_ms) and not SURVEY.too_early(one.step, appended_ms):
+                self._answered.append(one)
 
     def turn(self) -> None:
         """Counts and publishes."""
@@ -298,9 +317,9 @@ class Machine:
             if Counter({i: int(n) for i, n in enumerate(table.counts) if n}) != steps.get(key.step, Counter()):
                 raise Violation(f"counts of {key}: {table.counts}, in the log {steps.get(key.step)}")
         counted = {record.key or record.value for record, verdict in zip(records, verdicts, strict=True) if counts(verdict)}
-        if lost := [step for value, key, step in self._answered if (key or value) not in counted]:
-            raise Violation(f"answered by 202 and not counted: {len(lost)} envelopes of the steps {lost}")
-        lacking = {step for value, key, step in self._lost if (key or value) not in counted}
+        if lost := [one.step for one in self._answered if not counted.issuperset(one.names())]:
+            raise Violation(f"answered by 202 and not counted: {len(lost)} requests of the steps {lost}")
+        lacking = {one.step for one in self._lost if not counted.issuperset(one.names())}
         self._check_published({step: found.total() for step, found in steps.items()}, lacking)
         self.done["steps that lack reports"] += len(lacking)
         self.done["reports counted"] += sum(found.total() for found in steps.values())

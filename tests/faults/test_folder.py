@@ -85,9 +85,9 @@ def forgets_the_report_keys(patch: pytest.MonkeyPatch) -> None:
 def lets_append_times_go_back(patch: pytest.MonkeyPatch) -> None:
     """The log stamps records with the clock as it is, also after it was set back."""
 
-    def append(self: Any, db: Connection, records: Sequence[tuple[bytes, bytes]]) -> int:
+    def append(self: Any, db: Connection, envelopes: Sequence[bytes], key: bytes) -> int:
         db.execute("UPDATE survey SET newest_ms = 0 WHERE id = ?", (self._part.id,))
-        return int(honest(self, db, records))
+        return int(honest(self, db, envelopes, key))
 
     honest = FolderLog.append
     patch.setattr(FolderLog, "append", append)

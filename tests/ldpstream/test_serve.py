@@ -150,7 +150,7 @@ def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytes
         engine = FolderEngine(folder, lambda _: None)
         engine.open(survey, StoredReader(survey))
         with folder.write() as db:
-            FolderLog(folder, survey, now_ms).append(db, [(b"no envelope", b"")])
+            FolderLog(folder, survey, now_ms).append(db, [b"no envelope"], b"")
         with monkeypatch.context() as full, pytest.raises(StoreUnavailable):
             full.setattr(FolderCountStore, "commit", refuse)
             engine.count(survey, now_ms())

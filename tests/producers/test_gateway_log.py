@@ -9,9 +9,9 @@ from ldpstream.producers.gateway import kafka_connection, topic_log
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Outcome
 from ldpstream.producers.gateway.partitions import OLD_MS, SETTLED_MS, VIEW_MS
 from ldpstream.producers.gateway.record_batches import RecordBatch
-from ldpstream.producers.gateway.report_keys import batch_keys
 from ldpstream.runtime.topics import OVERHEAD_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.report_key import batch_keys
 
 from .gateway_rig import NOW
 from .kafka_log_rig import FakeProducer, Topic, begin, keyed, started, until

@@ -14,7 +14,8 @@ import pytest
 
 from ldpstream.producers.gateway import partitions
 from ldpstream.producers.gateway.partitions import BASE_MS, OLD_MS, SETTLED_MS, VIEW_MS, Unsettled, View
-from ldpstream.producers.gateway.report_keys import batch_keys, request_hash
+from ldpstream.producers.gateway.report_keys import request_hash
+from ldpstream.surveys.report_key import batch_keys
 from tests.agents.samples import make_survey
 
 CLOCK_MS, DELAY_MS = 200, 800  # largest difference of a clock from the true time; longest replication and metadata delays

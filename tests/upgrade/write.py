@@ -32,7 +32,7 @@ import redis
 from ldpstream.agents import PartitionFold, Record
 from ldpstream.device import Device, Wallet
 from ldpstream.producers.device import wallet as wallets
-from ldpstream.producers.gateway.report_keys import batch_keys, request_hash
+from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.publishing.history.export import FORMAT, State
 from ldpstream.publishing.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
 from ldpstream.publishing.publication import Publication
@@ -49,6 +49,7 @@ from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey, seal
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.report_key import batch_keys
 from tests.publishing.schedule_rig import Log, Told
 from tests.services.rig import RedisNode
 
@@ -170,7 +171,7 @@ def data_folder(survey: Survey, log: list[Record], path: Path) -> Files:
         for record in log:
             clock[0] = record.appended_ms
             with folder.write() as db:
-                cast(FolderLog, position).append(db, [(record.value, record.key)])
+                cast(FolderLog, position).append(db, [record.value], record.key)
         clock[0] = survey.closes_ms(STEPS - 2) + 1000
         engine.count(survey, clock[0])
         Schedule(survey, engine.count_store(survey), position, results, []).run(clock[0])
