@@ -1,8 +1,9 @@
-"""The commands of the services: `agent`, `estimate` and `gateway`, and of simulated devices, `produce`."""
+"""The commands of the services: `agent`, `estimate`, `gateway` and its `relay-key`, and of simulated devices, `produce`."""
 
 from contextlib import closing
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.signals import ends_on_signal, log_when_told
 from ldpstream.surveys import Survey, load_survey
-from ldpstream.terminal import console, fail, progress_bar, say
+from ldpstream.terminal import console, fail, progress_bar, say, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.publishing.publication import Publication
@@ -151,3 +152,15 @@ def gateway(survey_files: SurveyPaths) -> None:
 
     check = partial(TopicKeeper(settings, watch).check_topics, role="gateway")
     serve_gateway(watch, settings, check, partial(kafka_logs, settings))
+
+
+@app.command(name="relay-key")
+def relay_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file of LDPSTREAM_GATEWAY_RELAY_KEYS_FILE")],
+) -> None:
+    """Make the key with which devices encrypt reports that they send through a relay, or replace it by a new key.
+
+    Copy the file to all gateways; they notice the change. The file also keeps the former key until the next replacement."""
+    from ldpstream.producers.relay.relay_keys import rotate, told  # only here: it loads a cryptographic library
+
+    tell(told(rotate(file, datetime.now(UTC))))

@@ -140,6 +140,8 @@ class Settings(BaseSettings):
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
     """file of accepted bearer tokens, one a line, at least 16 characters each; without this file anybody may report"""
+    gateway_relay_keys_file: Path | None = None
+    """file of the keys for reports through a relay, made by `ldpstream relay-key`; without this file the gateway takes none"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
     """limit of requests a second for one client (one token at one address)"""
     gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0

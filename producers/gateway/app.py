@@ -7,6 +7,7 @@
     GET  /v1/survey       the same for a gateway with exactly one survey; otherwise 404
     GET  /health, /ready  liveness of the process; readiness to accept reports of a survey
     GET  /openapi.json    this API as an OpenAPI document
+    GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
 survey``), but not for good: another gateway may have the survey, or this one later. A survey whose topic cannot be used gets
@@ -66,6 +67,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.oblivious import oblivious_routes
 from ldpstream.producers.gateway.openapi import description
 from ldpstream.producers.gateway.origins import allow
 from ldpstream.producers.gateway.problems import Cause, Problem
@@ -139,6 +141,7 @@ def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
             Route("/health", health),
             Route("/ready", ready),
             Route("/openapi.json", describe),
+            *oblivious_routes(intake),
         ],
         middleware=[Middleware(SecurityHeaders, headers=SECURITY), Middleware(allow, origins=origins)],
         exception_handlers={HTTPException: _unknown, Exception: _broken},

@@ -67,9 +67,9 @@ def largest_body(batch: bool) -> int:
     return MAX_BATCH_BYTES if batch else MAX_ENVELOPE_BYTES
 
 
-def oversized(batch: bool) -> Problem:
-    """Returns the problem of a body above `largest_body`."""
-    return Problem("too large", f"a body of this kind takes at most {largest_body(batch)} bytes")
+def oversized(limit: int) -> Problem:
+    """Returns the problem of a body above its largest size."""
+    return Problem("too large", f"a body of this kind takes at most {limit} bytes")
 
 
 def idempotency_key(headers: Headers) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The gateway's tokens and certificate, from files that may change while the gateway runs."""
+"""The gateway's tokens, certificate and relay keys, from files that may change while the gateway runs."""
 
 import asyncio
 import ssl
@@ -8,6 +8,7 @@ import structlog
 
 from ldpstream.producers.gateway.admission import Tokens
 from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.relay.relay_keys import RelayKeyError, RelayKeys, read_keys
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.surveys.folder import Stamp, stamp_of
 
@@ -38,6 +39,20 @@ def read_tokens(settings: Settings) -> list[str]:
     return tokens
 
 
+def read_relay_keys(settings: Settings) -> RelayKeys | None:
+    """Returns the keys for requests through a relay; None if the setting names no file.
+
+    Raises:
+        SettingsError: if the file cannot be read, or is no file of relay keys.
+    """
+    if settings.gateway_relay_keys_file is None:
+        return None
+    try:
+        return read_keys(settings.gateway_relay_keys_file)
+    except RelayKeyError as error:
+        raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: {error}") from None
+
+
 def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) -> None:
     """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without TLS.
 
@@ -65,34 +80,37 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
 
 
 class Credentials:
-    """The tokens and the certificate, and the changes of their files. A change counts once two looks agree.
+    """The tokens, the certificate and the relay keys, and the changes of their files. A change counts once two looks agree.
 
-    If a changed file cannot be used, the gateway logs one line, goes on with the last good tokens or certificate, and reads the
-    file again at each look.
+    If a changed file cannot be used, the gateway logs one line, goes on with the last good content, and reads the file again
+    at each look.
 
     Args:
         settings: names of the files.
 
     Attributes:
         tokens: the accepted tokens.
+        relay_keys: the keys for requests through a relay, or None.
 
     Raises:
-        SettingsError: if the tokens or the certificate cannot be used.
+        SettingsError: if the tokens, the certificate or the relay keys cannot be used.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._token_files = _Files([settings.gateway_tokens_file])
         self._certificate_files = _Files([settings.gateway_tls_cert, settings.gateway_tls_key])
+        self._relay_files = _Files([settings.gateway_relay_keys_file])
         self._refused = ""
         self.tokens = read_tokens(settings)
+        self.relay_keys = read_relay_keys(settings)
         load_certificate(settings)
 
     async def follow(self, intake: Intake, context: ssl.SSLContext | None) -> None:
         """Looks every second, until the task is cancelled.
 
         Args:
-            intake: gets new tokens.
+            intake: gets new tokens and relay keys.
             context: gets a new certificate; None without TLS.
         """
         while True:
@@ -111,6 +129,10 @@ class Credentials:
                 load_certificate(self._settings, context)
                 self._certificate_files.used()
                 log.info("certificate changed")
+            if self._relay_files.changed():
+                intake.relay_keys = self.relay_keys = read_relay_keys(self._settings)
+                self._relay_files.used()
+                log.info("relay keys changed")
             self._refused = ""
         except SettingsError as error:
             if self._refused != str(error):

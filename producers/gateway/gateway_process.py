@@ -1,6 +1,6 @@
 """The gateway process: sockets, signals, shutdown.
 
-uvicorn serves the gateway without an access log, so no address is logged. Changed tokens and a changed certificate take effect
+uvicorn serves the gateway without an access log, so no address is logged. Changed tokens, certificates and relay keys apply
 without a restart (`credentials`). On SIGTERM or SIGINT the gateway refuses new requests, answers the requests in progress and
 exits within ten seconds, in any state of the broker. `/metrics` has a separate port, which devices need not reach. Non-HTTP
 input gets 400 `malformed request`. Connections beyond 2000 get 503 `busy`. If an address has too many connections, the gateway
@@ -70,7 +70,7 @@ def serve(
         bound: called once the addresses are ours.
 
     Raises:
-        SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
+        SettingsError: if the tokens, the certificate or the relay keys cannot be used, or an address cannot be bound.
         UserError: if no survey's topic can be used at the start.
     """
     credentials = Credentials(settings)
@@ -117,6 +117,7 @@ def _run(
     served = ServedSurveys(watch, surveys, logs, check)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(surveys, credentials.tokens, limits)
+    intake.relay_keys = credentials.relay_keys
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
     origins = settings.gateway_origins.split(",") if settings.gateway_origins else []

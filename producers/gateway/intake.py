@@ -9,7 +9,8 @@ This module does not depend on Kafka: the surveys' logs are an argument.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
@@ -30,6 +31,7 @@ from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed, NotAppend
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, Problem
 from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.producers.relay.relay_keys import RelayKeys
 from ldpstream.runtime.clock import now_ms
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
@@ -42,6 +44,8 @@ BREATH = 250  # number of envelopes checked before other tasks run; takes less t
 
 Client = tuple[int, str]  # number of the token, neighbourhood of the address
 Answer = Callable[[int | Problem], None]  # receives the number of reports acknowledged, or the problem
+Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
+NO_TOKEN = -1  # in place of the number of a token
 
 
 class Limits(NamedTuple):
@@ -64,6 +68,9 @@ class Intake:
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         now_ms: the time, in milliseconds since 1970 UTC.
+
+    Attributes:
+        relay_keys: the keys for requests through a relay; None if the gateway takes none.
     """
 
     def __init__(
@@ -77,7 +84,8 @@ class Intake:
         self.surveys, self.tokens = surveys, Tokens(tokens)
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
         self._memory = MemoryLimit(memory_bytes)
-        self._now_ms = now_ms
+        self.relay_keys: RelayKeys | None = None
+        self.now_ms = now_ms
         self._waiting: deque[_Waiting] = deque()  # requests that wait for the log, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self._reading: set[asyncio.Timeout] = set()
@@ -112,7 +120,7 @@ class Intake:
 
     # ---- a request
 
-    def take(self, pairs: Sequence[tuple[bytes, bytes]], host: str, body: bytes, answer: Answer) -> None:
+    def take(self, pairs: Pairs, host: str, body: bytes, answer: Answer) -> None:
         """Handles a request that has arrived whole.
 
         Args:
@@ -127,7 +135,7 @@ class Intake:
             client = self._admit(headers, host, begun_s)
             batch, key = is_batch(headers), idempotency_key(headers)
             if len(body) > largest_body(batch):
-                raise oversized(batch)
+                raise oversized(largest_body(batch))
             self._bytes.charge(client, len(body), begun_s)
             reservation.grow(OVERHEAD_BYTES + len(body))
             envelopes, checks = unpack(body, batch), self._checks()
@@ -162,9 +170,9 @@ class Intake:
 
         try:
             headers = read_headers(request.scope["headers"])
-            client = self._admit(headers, request.client.host if request.client else "", begun_s)
+            client = self._admit(headers, _host(request), begun_s)
             batch, key = is_batch(headers), idempotency_key(headers)
-            body = await self._read(request, headers, batch, reservation, client)
+            body = await self._read(request, headers, largest_body(batch), client, reservation)
             envelopes, checks = unpack(body, batch), self._checks()
             for first in range(0, len(envelopes), BREATH):
                 if first:
@@ -185,6 +193,35 @@ class Intake:
             raise result
         return int(result)
 
+    async def accept_opened(self, pairs: Pairs, host: str, body: bytes) -> int | Problem:
+        """Handles an envelope that arrived inside another request (`capsule`), as `take` does.
+
+        Returns:
+            Number of reports acknowledged, or the problem.
+        """
+        future = asyncio.get_running_loop().create_future()
+        self.take(pairs, host, body, lambda result: None if future.done() else future.set_result(result))
+        found: int | Problem = await future
+        return found
+
+    @asynccontextmanager
+    async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
+        """Admits a request with another one inside, and reads it. The inner request shows the token.
+
+        Args:
+            request: the request.
+            limit: largest size of its body.
+
+        Raises:
+            Problem: if the request is refused.
+        """
+        headers, reservation = read_headers(request.scope["headers"]), Reservation(self._memory)
+        client = self.admit_anybody(request)
+        try:
+            yield await self._read(request, headers, limit, client, reservation)
+        finally:
+            reservation.release()
+
     def admit(self, request: Request) -> None:
         """Checks the token of a request without reports and the client's rates, and charges the client for one request.
 
@@ -192,13 +229,24 @@ class Intake:
             Problem: malformed request, unauthorized, too many requests, stopping.
         """
         headers = read_headers(request.scope["headers"])
-        self._admit(headers, request.client.host if request.client else "", time.monotonic())
+        self._admit(headers, _host(request), time.monotonic())
+
+    def admit_anybody(self, request: Request) -> Client:
+        """Does the same for a request that needs no token, and returns the client."""
+        client = (NO_TOKEN, neighbourhood(_host(request)))
+        self._charge(client, time.monotonic())
+        return client
 
     def _admit(self, headers: Headers, host: str, now_s: float) -> Client:
         token = self.tokens.find(headers.get(b"authorization", b""))
         if token is None:
             raise Problem("unauthorized", "this gateway needs a bearer token", headers={"WWW-Authenticate": "Bearer"})
         client = (token, neighbourhood(host))
+        self._charge(client, now_s)
+        return client
+
+    def _charge(self, client: Client, now_s: float) -> None:
+        """Charges the client for a request, if the client's limits allow it and the process is not stopping."""
         waits = (self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s))
         if any(waits):
             kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
@@ -207,13 +255,11 @@ class Intake:
         self._requests.charge(client, 1, now_s)
         if self._stopping:
             raise _stopping()
-        return client
 
-    async def _read(self, request: Request, headers: Headers, batch: bool, reservation: Reservation, client: Client) -> bytes:
-        declared, limit = headers.get(b"content-length", b""), largest_body(batch)
-        size, parts = 0, []
+    async def _read(self, request: Request, headers: Headers, limit: int, client: Client, reservation: Reservation) -> bytes:
+        declared, size, parts = headers.get(b"content-length", b""), 0, list[bytes]()
         if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
-            raise oversized(batch)
+            raise oversized(limit)
         try:
             reservation.grow(OVERHEAD_BYTES)
             async with asyncio.timeout(STOPPING_BODY_S if self._stopping else BODY_S) as reading:
@@ -223,7 +269,7 @@ class Intake:
                         size += len(chunk)
                         self._bytes.charge(client, len(chunk), time.monotonic())
                         if size > limit:
-                            raise oversized(batch)
+                            raise oversized(limit)
                         reservation.grow(len(chunk))
                         parts.append(chunk)
                 finally:
@@ -240,7 +286,7 @@ class Intake:
         return b"".join(parts)
 
     def _checks(self) -> Checks:
-        return Checks(self.surveys.by_fingerprint, self._now_ms(), self.surveys.incomplete, PATIENCE_MS)
+        return Checks(self.surveys.by_fingerprint, self.now_ms(), self.surveys.incomplete, PATIENCE_MS)
 
     # ---- to the log
 
@@ -330,6 +376,10 @@ def _answer(result: int | Problem, begun_s: float, answer: Answer) -> None:
     metrics.counts.requests[result.cause if isinstance(result, Problem) else "accepted"] += 1
     metrics.request_seconds.observe(time.monotonic() - begun_s)
     answer(result)
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _busy() -> Problem:

@@ -7,6 +7,7 @@ import msgspec
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPES, KEY
 from ldpstream.producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
 from ldpstream.producers.gateway.surveys import ServedSurvey, SurveyList
+from ldpstream.producers.relay.capsules import KEYS_TYPE, REQUEST_TYPE, RESPONSE_TYPE
 from ldpstream.runtime.openapi import with_formats
 from ldpstream.surveys import REASONS
 
@@ -74,6 +75,20 @@ def description(tokens_required: bool) -> dict[str, Any]:
         "responses": {"200": _document("The surveys, by name.", listed), **_problems(400, 401, 429, 503)},
         **guarded,
     }
+    keys = {
+        "summary": "The present key configuration of Oblivious HTTP (RFC 9458, RFC 9540).",
+        "operationId": "getRelayKeys",
+        "responses": {"200": _binary("The key configuration.", KEYS_TYPE), **_problems(404, 429, 503)},
+    }
+    capsule = {
+        "summary": "Answer an encapsulated request, which holds one envelope for /v1/reports.",
+        "description": "Every fault after the decryption is in the encapsulated response.",
+        "requestBody": {"required": True, "content": {REQUEST_TYPE: {"schema": _BINARY}}},
+        "responses": {
+            "200": _binary("The encapsulated response.", RESPONSE_TYPE),
+            **_problems(400, 404, 408, 415, 422, 429, 500, 501, 503),
+        },
+    }
     health = {
         "summary": "Liveness of the process, whatever the state of the log.",
         "operationId": "getHealth",
@@ -96,12 +111,18 @@ def description(tokens_required: bool) -> dict[str, Any]:
             "/v1/survey": {"get": asked},
             "/v1/surveys": {"get": every},
             "/v1/surveys/{fingerprint}": {"get": one},
+            "/.well-known/ohttp-gateway": {"get": keys, "post": capsule | {"operationId": "postCapsule"}},
+            "/ohttp": {"post": capsule | {"operationId": "postCapsuleToPath"}},
             "/health": {"get": health},
             "/ready": {"get": ready},
         },
         "components": {"schemas": with_formats(schemas)}
         | ({"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if tokens_required else {}),
     }
+
+
+def _binary(text: str, kind: str) -> dict[str, Any]:
+    return {"description": text, "content": {kind: {"schema": _BINARY}}}
 
 
 def _document(text: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ Cause = (
     | Literal[
         "malformed request",
         "malformed idempotency key",
+        "unknown key configuration",
         "unauthorized",
         "not found",
         "method not allowed",
@@ -50,6 +51,7 @@ Cause = (
 STATUS: Final[dict[Cause, int]] = {
     "malformed request": 400,
     "malformed idempotency key": 400,
+    "unknown key configuration": 400,
     "unauthorized": 401,
     "not found": 404,
     "method not allowed": 405,
@@ -142,9 +144,11 @@ def unknown_at_present() -> Problem:
 
 
 def urn(cause: Cause) -> str:
-    """Returns the type of a problem.
+    """Returns the type of a problem. The type of a stale key of Oblivious HTTP is registered (RFC 9458, section 5.3).
 
     >>> urn("step too old")
     'urn:ldpstream:problem:step-too-old'
     """
+    if cause == "unknown key configuration":
+        return "https://iana.org/assignments/http-problem-types#ohttp-key"
     return "urn:ldpstream:problem:" + cause.replace(" ", "-")

@@ -17,9 +17,10 @@ from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
 from ldpstream.producers.gateway.gateway_process import _GatewayServer
 from ldpstream.producers.gateway.intake import Intake, Limits
-from ldpstream.producers.gateway.problems import MAX_RETRY_S, RETRY_S
+from ldpstream.producers.gateway.problems import MAX_RETRY_S, RETRY_S, urn
 from ldpstream.producers.gateway.protocol import gateway_protocol
 from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.producers.relay.capsules import REQUEST_TYPE
 from ldpstream.surveys import Survey
 from tests.agents.samples import during, make_survey, sound
 from tests.services.rig import PATIENCE_S
@@ -122,6 +123,10 @@ class Rig:
             given["content-type"] = kind
         return await self.ask("POST", "/v1/reports", address, content=body, headers=given)
 
+    async def post_capsule(self, capsule: bytes, path: str = "/ohttp", address: str = "192.0.2.1") -> httpx2.Response:
+        """Posts an encapsulated request, as a relay does."""
+        return await self.ask("POST", path, address, content=capsule, headers={"content-type": REQUEST_TYPE})
+
     async def post_batch(self, envelopes: Sequence[bytes], **headers: str) -> httpx2.Response:
         return await self.post(msgspec.msgpack.encode(list(envelopes)), BATCH, **headers)
 
@@ -167,7 +172,7 @@ def title(answer: httpx2.Response) -> str:
     assert answer.headers["content-type"] == "application/problem+json"
     document = answer.json()
     assert document["status"] == answer.status_code
-    assert document["type"] == "urn:ldpstream:problem:" + document["title"].replace(" ", "-")
+    assert document["type"] == urn(document["title"])
     retry_s = int(answer.headers.get("retry-after", "0"))
     assert (1 <= retry_s <= MAX_RETRY_S) == (document["title"] in RETRY_S)
     return str(document["title"])

@@ -21,12 +21,14 @@ from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.intake import Limits
 from ldpstream.producers.gateway.problems import MAX_ELEMENTS, STATUS
+from ldpstream.producers.relay.capsules import REQUEST_TYPE, seal_request
 from ldpstream.surveys import REASONS, Reason, Rejected, check_envelope
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.agents.samples import spoilt
 
 from .gateway_rig import KEYS, NOW, STEP, SURVEY, TOML, Clock, Rig, chunks, envelopes, title
+from .test_gateway_oblivious import CONFIG, message, relay_rig
 
 # ---- accepted and refused reports
 
@@ -317,11 +319,13 @@ def test_every_answer_fits_the_openapi_document(tokens: list[str]) -> None:
     bodies = damaged() | st.lists(damaged(), max_size=3).map(msgspec.msgpack.encode)
     for kind in (ENVELOPE, BATCH, "application/octet-stream"):
         schemathesis.openapi.media_type(kind, bodies)
-    rig = Rig(tokens=tokens)
+    capsules = damaged().map(lambda body: seal_request(CONFIG, message(body))[0])
+    schemathesis.openapi.media_type(REQUEST_TYPE, st.binary(max_size=200) | capsules)
+    rig = relay_rig(tokens=tokens)
     headers = {"Authorization": f"Bearer {tokens[1]}"} if tokens else {}
     schema = schemathesis.openapi.from_asgi("/openapi.json", rig.app)
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
-    assert len(operations) == 6
+    assert len(operations) == 9
     for operation in operations:
         examples = 200 if operation.path == "/v1/reports" else 20
 

@@ -194,7 +194,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             elif not length.isdecimal():
                 refusal = Problem("malformed request", "the check needs a Content-Length").response()
             elif int(length) > largest_body(batch=False):
-                refusal = oversized(batch=False).response()
+                refusal = oversized(largest_body(batch=False)).response()
             if refusal is not None:
                 self.close_connection = True
                 self._answer(refusal)

@@ -1,0 +1,150 @@
+"""The gateway as an Oblivious HTTP gateway (RFC 9458): reports that come through a relay, which hides who sent them.
+
+    GET  /.well-known/ohttp-gateway   the key configuration (application/ohttp-keys, RFC 9540)
+    POST /.well-known/ohttp-gateway   one encapsulated request (message/ohttp-req); 200 with its encapsulated response
+    POST /ohttp                       the same
+
+The gateway is its own target: the request inside must be POST /v1/reports for the host that the outer request names. It takes
+the path of a plain request, with the same checks, tokens, limits and answers, and these differences:
+
+- It must have an ``Idempotency-Key``. A relay could repeat a request without one, and each attempt would count.
+- It must hold one envelope: a batch would link its reports.
+- All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
+
+Faults outside the encryption get a problem document in clear, as RFC 9458, section 5.2, requires: a capsule that is cut off or
+too large, or that no key opens (type ``…http-problem-types#ohttp-key``: the device fetches the key configuration again). All
+other answers are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their length says little.
+"""
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway.bodies import is_batch, read_headers
+from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.problems import Problem
+from ldpstream.producers.relay.binary_http import (
+    BinaryHttpError,
+    BinaryRequest,
+    BinaryResponse,
+    decode_request,
+    encode_response,
+)
+from ldpstream.producers.relay.capsules import (
+    KEYS_TYPE,
+    OVERHEAD_BYTES,
+    REQUEST_TYPE,
+    RESPONSE_TYPE,
+    CapsuleError,
+    Exchange,
+    UnknownKeyError,
+    open_request,
+)
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+
+WELL_KNOWN, PATH = "/.well-known/ohttp-gateway", "/ohttp"
+INNER_PATH: Final = b"/v1/reports"
+MAX_HEAD_BYTES = 32 * 1024  # of the request inside, with its padding
+MAX_CAPSULE_BYTES: Final = MAX_ENVELOPE_BYTES + MAX_HEAD_BYTES + OVERHEAD_BYTES
+PADDED_BYTES = 512
+
+
+def oblivious_routes(intake: Intake) -> list[Route]:
+    """Returns the routes of Oblivious HTTP. Without `intake.relay_keys` they answer 404."""
+
+    async def keys(request: Request) -> Response:
+        try:
+            if intake.relay_keys is None:
+                raise _no_relay()
+            intake.admit_anybody(request)
+            return Response(intake.relay_keys.published(intake.now_ms() / 1000), media_type=KEYS_TYPE)
+        except Problem as problem:
+            return problem.response()
+
+    async def answer(request: Request) -> Response:
+        try:
+            async with intake.capsule(request, MAX_CAPSULE_BYTES) as capsule:
+                exchange = _open(intake, request, capsule)
+                inner = encode_response(await _answer(intake, request, exchange.message))
+        except Problem as problem:
+            metrics.counts.requests[problem.cause] += 1
+            return problem.response()
+        return Response(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)), media_type=RESPONSE_TYPE)
+
+    return [
+        Route(WELL_KNOWN, keys),
+        Route(WELL_KNOWN, answer, methods=["POST"]),
+        Route(PATH, answer, methods=["POST"]),
+    ]
+
+
+def _open(intake: Intake, request: Request, capsule: bytes) -> Exchange:
+    """Returns the opened request.
+
+    Raises:
+        Problem: if it cannot be opened.
+    """
+    if intake.relay_keys is None:
+        raise _no_relay()
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != REQUEST_TYPE:
+        raise Problem("unsupported content type", f"the content type must be {REQUEST_TYPE}")
+    try:
+        return open_request(intake.relay_keys.private, capsule)
+    except UnknownKeyError as error:
+        raise Problem("unknown key configuration", f"{error}; GET {WELL_KNOWN} has the present one") from None
+    except CapsuleError as error:
+        raise Problem("malformed request", str(error)) from None
+
+
+async def _answer(intake: Intake, request: Request, message: bytes) -> BinaryResponse:
+    """Returns the response to the request inside."""
+    try:
+        asked = _checked(message, request.headers.get("host", ""))
+    except Problem as problem:
+        metrics.counts.requests[problem.cause] += 1
+        return _refused(problem)
+    host = request.client.host if request.client else ""
+    result = await intake.accept_opened(asked.headers, host, asked.content)
+    if isinstance(result, Problem):
+        return _refused(result)
+    content = msgspec.json.encode({"accepted": result})
+    return BinaryResponse(HTTPStatus.ACCEPTED, ((b"content-type", b"application/json"),), content)
+
+
+def _checked(message: bytes, host: str) -> BinaryRequest:
+    """Returns the request inside.
+
+    Raises:
+        Problem: if the message is no request, or is not for `INNER_PATH`, or lacks a key, or holds a batch.
+    """
+    try:
+        asked = decode_request(message)
+    except BinaryHttpError as error:
+        raise Problem("malformed request", f"the request inside: {error}") from None
+    headers = read_headers(asked.headers)
+    named = asked.authority or headers.get(b"host", b"")
+    if (asked.method, asked.path) != (b"POST", INNER_PATH) or named.lower() != host.lower().encode():
+        raise Problem("not found", f"the request inside must be POST {INNER_PATH.decode()} for the host {host}")
+    if b"idempotency-key" not in headers:
+        detail = "a request through a relay needs an Idempotency-Key: a relay could repeat the request"
+        raise Problem("malformed idempotency key", detail)
+    if is_batch(headers):
+        raise Problem(
+            "unsupported content type", "a request through a relay takes one envelope: a batch would link its reports"
+        )
+    return asked
+
+
+def _refused(problem: Problem) -> BinaryResponse:
+    response = problem.response()
+    headers = tuple(pair for pair in response.raw_headers if pair[0] != b"content-length")
+    return BinaryResponse(response.status_code, headers, bytes(response.body))
+
+
+def _no_relay() -> Problem:
+    return Problem("not found", "this gateway takes no reports through a relay")

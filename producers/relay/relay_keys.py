@@ -1,0 +1,126 @@
+"""The gateway's keys for requests through a relay: their file, and their rotation without a lost report.
+
+The file is one JSON document, `RelayKeyFile`. It holds a new key and at most one former key, and the gateway opens requests of
+both. All gateways get the same file, but not at the same second. So a gateway publishes a new key only `LEAD_S` after its
+creation: by then every gateway can open its requests. The former key stays in the file until the next rotation, for devices
+that still use it. `rotate` refuses a second rotation within `PAUSE_S`: it would remove a key that devices may still use.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from pyhpke import KEMKeyInterface
+
+from ldpstream.producers.relay.capsules import KEY_BYTES, KeyConfig, encode_configs, load_key, new_private_key, public_key
+from ldpstream.surveys.errors import UserError
+
+LEAD_S, PAUSE_S = 3600, 7200
+
+
+class RelayKeyError(UserError):
+    """A file of relay keys cannot be used. The message is one line that names the file and repeats no key."""
+
+
+class RelayKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key: its number in requests, the time of its creation, and its 32 private bytes, in base64."""
+
+    id: Annotated[int, Meta(ge=0, le=255)]
+    created: Annotated[datetime, Meta(tz=True)]
+    private: Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+
+
+class RelayKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The document of the file; the newest key comes first."""
+
+    format: Literal[1]
+    keys: Annotated[list[RelayKey], Meta(min_length=1, max_length=2)]
+
+
+class RelayKeys:
+    """The keys of a gateway.
+
+    Args:
+        keys: the newest key, and perhaps the former key.
+
+    Attributes:
+        private: the private keys by number, as `open_request` needs them.
+    """
+
+    def __init__(self, keys: list[RelayKey]) -> None:
+        self.private: dict[int, KEMKeyInterface] = {key.id: load_key(key.private) for key in keys}
+        self._created_s = keys[0].created.timestamp()
+        self._newest, self._former = keys[0].id, keys[-1].id
+
+    def published(self, now_s: float) -> bytes:
+        """Returns the key configuration that devices should use at this time, as a document of type `KEYS_TYPE`.
+
+        The document has one configuration: devices that chose among several would tell themselves apart.
+        """
+        key_id = self._newest if now_s >= self._created_s + LEAD_S else self._former
+        return encode_configs([KeyConfig(key_id, public_key(self.private[key_id]))])
+
+
+def read_keys(path: Path) -> RelayKeys:
+    """Returns the keys of a file.
+
+    Raises:
+        RelayKeyError: if the file cannot be read, or is no file of relay keys.
+    """
+    return RelayKeys(_read(path).keys)
+
+
+def rotate(path: Path, now: datetime) -> RelayKeyFile:
+    """Makes a new key and writes it into the file, before the newest key so far. Makes the file if there is none.
+
+    Only the owner may read the file. If anything fails, the file is as before.
+
+    Raises:
+        RelayKeyError: if the file is no file of relay keys, cannot be written, or was rotated less than `PAUSE_S` ago.
+    """
+    former = _read(path).keys if path.exists() else []
+    if len(former) > 1 and now < former[0].created + timedelta(seconds=PAUSE_S):
+        at = _minute(former[0].created + timedelta(seconds=PAUSE_S))
+        raise RelayKeyError(f"{path}: the last rotation was at {_minute(former[0].created)}; rotate again at {at} or later")
+    number = (former[0].id + 1) % 256 if former else 1
+    made = RelayKey(number, now.astimezone(UTC).replace(microsecond=0), new_private_key())
+    document = RelayKeyFile(1, [made, *former[:1]])
+    part = path.with_name(path.name + ".part")
+    try:
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise RelayKeyError(f"{path}: cannot be written: {error.strerror}") from None
+    return document
+
+
+def told(document: RelayKeyFile) -> str:
+    """Returns a sentence on the keys of a file that `rotate` has just written."""
+    made, former = document.keys[0], document.keys[1:]
+    if not former:
+        return f"Key {made.id} made. Gateways use it as soon as they have the file."
+    at = _minute(made.created + timedelta(seconds=LEAD_S))
+    return f"Key {made.id} made. Gateways publish it from {at}, and accept key {former[0].id} until the next rotation."
+
+
+def _read(path: Path) -> RelayKeyFile:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=RelayKeyFile)
+    except OSError as error:
+        raise RelayKeyError(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise RelayKeyError(f"{path}: is no file of relay keys; `ldpstream relay-key` makes one") from None
+    if len({key.id for key in document.keys}) < len(document.keys):
+        raise RelayKeyError(f"{path}: both keys have the number {document.keys[0].id}")
+    return document
+
+
+def _minute(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
