@@ -16,7 +16,12 @@ from tests.deploy.tools import ToolError, models
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-GROUPS = {"keda.sh": "keda", "monitoring.coreos.com": "prometheus-operator", "kafka.strimzi.io": "strimzi-kafka-operator"}
+GROUPS = {
+    "keda.sh": "keda",
+    "monitoring.coreos.com": "prometheus-operator",
+    "kafka.strimzi.io": "strimzi-kafka-operator",
+    "gateway.networking.k8s.io": "gateway-api",
+}
 STRICT = (
     "--noEmit",
     "--strict",

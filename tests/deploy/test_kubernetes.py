@@ -3,13 +3,15 @@
 import copy
 import functools
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
+import yaml
 
 from ldpstream.producers.gateway.credentials import read_tokens
 from ldpstream.runtime.settings import Settings, load_settings
@@ -17,9 +19,11 @@ from ldpstream.runtime.topics import RIGHTS, Role
 from ldpstream.surveys import Survey, parse_survey
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, Resource, is_custom, refused, refused_customs, rendered, resources
+from tests.deploy.verify.engine import run
 
 OVERLAYS = ["overlays/dev", "overlays/production"]
 FOLDERS = [*OVERLAYS, "strimzi"]
+PRODUCTION = KUBERNETES / "overlays" / "production"
 CUSTOM_KINDS = {
     "Kafka",
     "KafkaNodePool",
@@ -70,8 +74,8 @@ def test_the_schemas_of_kubernetes_accept_the_manifests(folder: str) -> None:
 
 
 def test_the_operators_schemas_accept_only_the_manifests() -> None:
-    custom = [r for folder in FOLDERS for r in found(folder) if is_custom(r)]
-    assert {r["kind"] for r in custom} == CUSTOM_KINDS
+    custom = [r for folder in FOLDERS for r in found(folder) if is_custom(r)] + [http_route()]
+    assert {r["kind"] for r in custom} == CUSTOM_KINDS | {"HTTPRoute"}
     mistyped = [r | {"metadata": r["metadata"] | {"name": 7}} for r in custom]
     answers = wanted(lambda: refused_customs([*custom, *map(spoilt, custom), *mistyped]))
     names = [f"{r['kind']} {r['metadata']['name']}" for r in custom]
@@ -345,6 +349,62 @@ def test_several_gateways_are_behind_an_ingress_with_tls(folder: str) -> None:
             to = path["backend"]["service"]
             assert to["name"] == "ldpstream-gateway"
             assert to["port"]["name"] in services[to["name"]]
+
+
+def http_route() -> Resource:
+    """Returns the HTTPRoute that production may have in place of the Ingress."""
+    return cast(Resource, yaml.safe_load((PRODUCTION / "http_route.yaml").read_text()))
+
+
+# ---- one place for what an installation changes
+
+
+def changed(tmp_path: Path, changes: dict[str, str]) -> list[Resource]:
+    """Renders production with changes of its file kustomization.yaml alone."""
+    copied = shutil.copytree(KUBERNETES, tmp_path / "kubernetes") / "overlays" / "production"
+    text = (copied / "kustomization.yaml").read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (copied / "kustomization.yaml").write_text(text)
+    wanted(lambda: rendered("overlays/production"))  # gives the test up if kubectl is missing
+    return list(yaml.safe_load_all(run(["kubectl", "kustomize", copied])))
+
+
+def test_an_installation_changes_one_file(tmp_path: Path) -> None:
+    made = changed(tmp_path, {
+        "host=reports.example": "host=a.example", "ingress_class=nginx": "ingress_class=other", "10.0.0.0/8": "::1",
+        "least_agents=2": "least_agents=3", "most_agents=12": "most_agents=7", "ldpstream-kafka-bootstrap.ldpstream": "kafka.a",
+        "newName: registry.example/ldpstream\n": "newName: b.example/c\n",
+        "ldpstream-estimator, count: 2": "ldpstream-estimator, count: 4",
+    })  # fmt: skip
+    by = {(r["kind"], r["metadata"]["name"]): r for r in made}
+    assert not any(name.startswith("ldpstream-values") for _, name in by)  # not applied
+    front = by["Ingress", "ldpstream-gateway"]["spec"]
+    assert (front["rules"][0]["host"], front["tls"][0]["hosts"], front["ingressClassName"]) == (
+        "a.example",
+        ["a.example"],
+        "other",
+    )
+    scaled = by["ScaledObject", "ldpstream-agent"]["spec"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (3, 7)
+    assert scaled["triggers"][0]["metadata"]["bootstrapServers"] == "kafka.a:9093"
+    [gateway] = by["Deployment", "ldpstream-gateway"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "LDPSTREAM_GATEWAY_PROXIES", "value": "::1"} in gateway["env"]
+    estimator = by["Deployment", "ldpstream-estimator"]["spec"]
+    assert estimator["replicas"] == 4
+    assert estimator["template"]["spec"]["containers"][0]["image"].startswith("b.example/c@")
+    assert "set-by-the-overlay" not in yaml.safe_dump_all(made)
+
+
+def test_an_http_route_replaces_the_ingress(tmp_path: Path) -> None:
+    made = changed(tmp_path, {"- ingress.yaml": "- http_route.yaml", "host=reports.example": "host=a.example"})
+    by = {(r["kind"], r["metadata"]["name"]): r for r in made}
+    assert not any(kind == "Ingress" for kind, _ in by)
+    route = by["HTTPRoute", "ldpstream-gateway"]["spec"]
+    assert route["hostnames"] == ["a.example"]
+    [to] = route["rules"][0]["backendRefs"]
+    assert to["port"] in {port["port"] for port in by["Service", to["name"]]["spec"]["ports"]}
 
 
 # ---- who may reach whom

@@ -22,6 +22,7 @@ from pathlib import Path
 from ldpstream.runtime.cache import cache_dir
 
 MODELS = {
+    "@kubernetes-models/gateway-api": "2.0.0",
     "@kubernetes-models/keda": "0.4.2",
     "@kubernetes-models/prometheus-operator": "6.0.0",
     "@kubernetes-models/strimzi-kafka-operator": "1.0.1",

@@ -76,7 +76,10 @@ def check_manifests(cluster: Cluster) -> None:
                 raise
         else:
             raise VerifyError(f"the namespace {name} admits a privileged pod")
-    say("- both namespaces refuse a privileged pod")
+    cluster.kubectl(
+        *STRICT, "--dry-run=server", "--namespace", name, "--filename", MANIFESTS / "overlays/production/http_route.yaml"
+    )
+    say("- both namespaces refuse a privileged pod; the server accepts the HTTPRoute of production")
 
 
 def overlay(work: Path) -> Path:

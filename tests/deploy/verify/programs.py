@@ -17,6 +17,7 @@ PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube
 CRDS = {
     "github.com/kedacore/keda/v2@v2.17.2": "config/crd/bases/keda.sh_*.yaml",
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": "example/prometheus-operator-crd/*.yaml",
+    "sigs.k8s.io/gateway-api@v1.4.1": "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
 }
 
 
@@ -47,7 +48,7 @@ def kubernetes() -> Path:
 
 
 def definitions() -> list[Path]:
-    """Returns the files that define the resources of KEDA and the Prometheus operator.
+    """Returns the files that define the resources of KEDA, the Prometheus operator and the Gateway API.
 
     Raises:
         VerifyError: if they cannot be fetched.
