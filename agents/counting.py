@@ -275,7 +275,7 @@ class Counting:
                 self._start_over(partition)
 
     async def _replaced(self, folds: dict[int, PartitionFold]) -> dict[int, int | None]:
-        """Finds partitions whose end the broker lost, and that got other records in its place.
+        """Finds partitions whose last records the broker lost, and which then got other records at the same offsets.
 
         The log's append times show this: below the stored offset, no record may be newer than the newest counted record.
 

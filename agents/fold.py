@@ -8,8 +8,8 @@ changes to a store, and confirms the writes.
 
 Some records can never be counted: they expired before they were counted, somebody removed them, or their topic was deleted.
 The fold keeps the range of these records' append times (`Missing`). An estimator uses the range to find the steps that may
-lack records. Only the log's append times bound the range, never a clock of ours: the range is open until the next record. It
-ends `STEP_BACK_MS` after that record, because a broker's clock may step back.
+lack records. Only the log's append times bound the range, never a clock of ours: the range is open until the next record.
+The range ends `STEP_BACK_MS` after that record, because a broker's clock may step back.
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
 records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
@@ -196,7 +196,7 @@ class PartitionFold:
         return FoldResult(0, 0, 0)
 
     def _advance(self, times: Sequence[int]) -> None:
-        """Advances the next offset past records with these append times; the first one after missing records bounds theirs."""
+        """Advances past records with these append times; the first record after missing ones bounds their append times."""
         if self._missing is not None and 0 <= (place := self._missing.below_offset - self._next) < len(times):
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(times[place])))
         self._next, self._newest_ms = self._next + len(times), times[-1]

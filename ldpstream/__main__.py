@@ -48,7 +48,7 @@ def _run() -> None:
 
 
 def _open_streams() -> None:
-    """Redirect closed standard streams to the null device, and write `?` for characters that the output's encoding lacks."""
+    """Redirects closed standard streams to the null device, and writes `?` for characters that the output's encoding lacks."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # otherwise the next open file or socket would get number 1 or 2
         pass
     os.close(spare)

@@ -1,6 +1,6 @@
 """Copies the data of a data folder to one file, also while a process uses them.
 
-A copy cannot know the reports that the service receives after it. So the copy notes them as missing (`Missing`), for the case
+A copy does not have the reports that the service receives later. So the copy notes them as missing (`Missing`), for the case
 that the service continues from the copy: from the last append time of each log, until the first record that the restored
 service appends. The steps between are then published as incomplete. A survey that was added after the copy may lack the reports
 that were received before the restore. The data that were copied do not change.

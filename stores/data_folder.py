@@ -36,7 +36,7 @@ from ldpstream.surveys.errors import UserError
 FORMAT: Final = 3  # SQLite's user_version; raise it if a table, a column or the meaning of one of them changes
 APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
 FILE, LOCK = "ldpstream.sqlite3", "lock"
-PART: Final = f"{FILE}.part"  # a new file that is not whole yet
+PART: Final = f"{FILE}.part"  # the name of a new file until it is complete
 _WRITES_LOG: Final = 18  # place of the byte in SQLite's header that is 2 if the file has a write-ahead log, else 1
 BUSY_S = 10.0  # longest wait for a program that reads the file, such as a backup
 
@@ -115,9 +115,9 @@ class DataFolder:
             raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
 
     def _begin(self) -> None:
-        """Opens the file, or closes it again if it cannot be used. Makes a new file whole, before it has its name."""
+        """Opens the file, or closes it again if it cannot be used. A new file gets its name once it is complete."""
         try:
-            if self.file.exists():  # asked under the lock: another process may have made it since we began
+            if self.file.exists():  # checked under the lock: another process may just have created the file
                 self._refuse_other_log()
             else:
                 self._create()
@@ -180,7 +180,7 @@ class DataFolder:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that writes. All its writes are on the disk when it ends, or are undone if an exception occurs.
+        """One transaction that writes. At its end all writes are on the disk; an exception undoes them.
 
         Raises:
             StoreUnavailable: if the disk is full or fails. If the error came while the transaction ended, the writes may be on
@@ -218,7 +218,7 @@ class DataFolder:
         db.execute(f"PRAGMA user_version={FORMAT}")
 
     def shrink(self) -> None:
-        """Gives the pages that hold nothing any more back to the disk."""
+        """Shrinks the file by its empty pages."""
         with self._writing:
             try:
                 self._writer.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page only
@@ -267,7 +267,7 @@ class DataFolder:
 
 
 class SurveyPart:
-    """The folder's rows of one survey. The first transaction gives a new survey its number; nothing is asked before.
+    """The folder's rows of one survey. A new survey gets its number in the first transaction.
 
     Args:
         folder: the data folder.

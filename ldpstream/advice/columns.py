@@ -1,6 +1,6 @@
 """Proposes how a survey asks for a column of a sample: as a list of values, as integers from 0, as bins, or not at all.
 
-A survey is public. No value of fewer than `least` people may therefore enter it:
+A survey is public, so it may contain no value of fewer than `least` people:
 
 - A text or number is listed only if at least `least` people have it; the value "other" stands for the rest.
 - The range of the bins begins and ends at round numbers. At least `least` people are at or beyond each end before rounding.
@@ -213,7 +213,7 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
         top = _end_of_run(kept)
         above = sum(count for number, count in counts.items() if number > top)
-        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # a count, of which large numbers are rare
+        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # counts: large numbers are rare
             said = f"integers 0 … {top}; a device reports the nearest for any other number"
             return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
         steps = {b - a for a, b in pairwise(kept)}

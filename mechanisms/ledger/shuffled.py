@@ -11,7 +11,7 @@ of the n-1 others, and also for a reader who knows these values (Balle, Bell, Ga
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
 
-The published "variation-ratio" pair is smaller and no bound: it lets the true reports of others hide the victim's rest.
+The published "variation-ratio" pair gives a smaller number, which is not a bound: see docs/errata.md.
 
 `table_delta` computes the right side, rounded up. It rounds V to a lattice at random without a change of its mean, which can
 only increase the mean of the convex function (·)₊. It tilts V by e^{λV}, so tiny results keep their digits. Mass outside the
@@ -32,13 +32,13 @@ import numpy as np
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-CELLS = 2**12, 2**13  # cells of the lattice of a table's sum, and more than which we do not refine it
+CELLS = 2**12, 2**13  # cells of the lattice of a table's sum: usual and largest number
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
 SPREAD = 10.0  # the lattice reaches so many standard deviations to either side
 POINTS = 64  # of the curve δ(ε) of one table
 TAIL = 1e-3  # share of δ that the part beyond the last point may take
 ROUNDING = 1e-14  # of a table's curve; the slopes' errors are larger, but cancel when the curve is their integral
-MOST_EPS, MOST_TABLES = 20.0, 10**6  # beyond, we compute no bound
+MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
 MOST_REPORTS = 10**7  # more reports of a table reveal less, so this number is a bound for them
 UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
 
@@ -146,7 +146,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
     sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
-    if lattice.log_mean(tilt) > 1:  # V has no such mean, so the lattice is too coarse to help
+    if lattice.log_mean(tilt) > 1:  # a mean that V cannot have: the lattice is too coarse
         return local
     total = math.exp(lattice.log_mean(tilt)) * sums
     steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]
@@ -204,7 +204,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
         blanket: of the reports, or of the memos if all tables come from the same memos: then `tables` is 1.
         n: fewest reports of a table, the person's included.
         tables: number of tables with a fresh report of the person.
-        delta: the probability for which the points are chosen; the result is a bound for every other one, too.
+        delta: the points are chosen for this probability; the result is valid for every other probability too.
     """
     if blanket.eps > MOST_EPS or tables > MOST_TABLES:
         return None
@@ -232,7 +232,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:
-    """The loss of a table beyond which δ is below `delta`, roughly, by Chernoff's bound; at most the loss of a report."""
+    """About the least loss of a table for which Chernoff's bound of δ is below `delta`; at most the loss of a report."""
     low, high = 0.0, blanket.eps
     for _ in range(30):
         middle = (low + high) / 2
@@ -244,7 +244,8 @@ def _last_point(blanket: Blanket, n: int, delta: float) -> float:
 
 
 def _laws(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Places on the grid, and the probabilities of these losses, for the pair of laws whose curve is the points' convex hull.
+    """Places on the grid, and the probabilities of these losses, for the pair of distributions whose curve is the points'
+    convex hull.
 
     The curve h falls from h(0) = 1 as x = e^ε grows. We store h - (1-x)₊, which is x h(1/x) for x < 1. The pair has a loss ln x
     with probability x times the change of the slope of h at x.

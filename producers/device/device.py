@@ -96,8 +96,8 @@ class Device:
 
     Args:
         survey: the survey. A file made for another survey is an error.
-        path: the device's file. The application chooses the name, and not by the survey: a renamed survey is then refused, and
-            gets no fresh budget. `Wallet.device` passes its own store.
+        path: the device's file. Do not derive the name from the survey's name: a renamed survey would get a new file and a
+            fresh budget. `Wallet.device` passes its own store.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently, since a second level would be a second privacy budget.
         expect_enrolled: true if the application knows that this device has enrolled before.
@@ -198,7 +198,7 @@ class Device:
         Raises:
             ValueError: if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
             StepForgotten: if the step can be reported no more: its envelope was dropped, or later steps are settled.
-            ClockWentBack: the same for the present step, as the default.
+            ClockWentBack: the same, if `step` is left out.
             StoreCleared: if the file is missing or has no enrolment.
             StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
         """

@@ -167,7 +167,7 @@ class Transaction:
         return int(self._db.execute(f"SELECT forgotten FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0])
 
     def earliest(self, attribute: int, step: int, every_steps: int) -> int:
-        """Returns the first step of the phase of `step` after it that can still be reported for the first time."""
+        """Returns the first step after `step`, in the same phase, that can still be reported for the first time."""
         step += every_steps * max(1, (self.forgotten(attribute) - step) // every_steps + 1)
         while self.sent(attribute, step) is not None:
             step += every_steps

@@ -49,9 +49,9 @@ class Shown(NamedTuple):
 
 
 def kept_steps(survey: Survey, progress: Progress | None, latest: int, last: int) -> range:
-    """The steps of a series, in order: of the last `last` steps up to `latest`, those whose estimates are kept.
+    """Returns the last `last` steps up to `latest`, in order, without the steps whose estimates are no longer kept.
 
-    If these are more than `MOST_STEPS`, the range has one step in n (`range.step`), and the latest step.
+    If there are more than `MOST_STEPS`, the range has every n-th step (`range.step`), the latest step included.
     """
     if progress is None:
         return range(0)
@@ -104,8 +104,8 @@ def earlier_parts(
 ) -> list[EarlierPart]:
     """The parts of a series from the replaced surveys, the oldest part first.
 
-    A part has the steps that end at or before the start of the next survey. After a part that is not joined there is no
-    earlier part: a chain of meanings ends there. A part without estimates by this estimator is not joined.
+    A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined. A
+    part without estimates by this estimator is not joined.
 
     Args:
         survey: the survey of the series.
@@ -149,7 +149,7 @@ def earlier_parts(
 
 
 def _missing(fingerprint: str) -> EarlierPart:
-    """The part of a survey that is not served here, or that replaces one of the surveys after it."""
+    """Returns the part for a survey that is not served here, or that replaces one of its own successors."""
     return EarlierPart(
         survey="", fingerprint=fingerprint, joined=False, reason="no earlier survey with this fingerprint is served here",
         every=1, steps=[], start_ms=[], end_ms=[], reports=[], complete=[], interval_withheld=[], lines=[],
