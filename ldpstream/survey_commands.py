@@ -148,8 +148,8 @@ def _devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
         f"earlier survey and {nats(after)} in the new survey, together {nats(before + after)}.",
     ]
     if chances:
-        told = ", ".join(f"{name} {percent_up(chance)}" for name, chance in chances.items())
-        lines.append(f"Chance of a right guess of an unchanged value, from all reports in both surveys: at most {told}.")
+        told = ", ".join(f"{name} at most {percent_up(chance)}" for name, chance in chances.items())
+        lines.append(f"Chance of a right guess of an unchanged value, from all reports in both surveys: {told}.")
     if old.name == new.name:
         lines.append(f"Both surveys are named {new.name}: give the new survey a name of its own, since topics have its name.")
     return lines

@@ -151,6 +151,7 @@ def test_diff_shows_keys_budgets_and_histories(tmp_path: Path, command: Command)
     assert f"the fingerprint changes from {first} to {second}" in out
     # 16 steps have two reports of 1 nat, and a lifetime 45
     assert "at most 2 nats in the earlier survey and 45 nats in the new survey, together 47 nats" in out
+    assert "from all reports in both surveys: mode at most" in out
     assert load_survey(new).mechanisms[0][0].guess(47) < document["guess_both"]["mode"] < 0.9999
     assert document["histories"] == {"mode": "joined: bike is now bicycle; added: foot; earlier shares unknown"}
     assert "without bike" in out
