@@ -30,7 +30,7 @@ def handle_errors(api: FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return _problem(422, f"{first['loc'][-1]}: {first['msg']}")
+        return _problem(422, f"{first['loc'][-1]}: {first['msg']}, got {first['input']!r}")
 
     @api.exception_handler(NotFound)
     async def missing(_: Request, error: NotFound) -> Response:

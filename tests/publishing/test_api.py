@@ -296,10 +296,10 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
     [
         ("attributes/nobody/histogram", 404, "no attribute"),
         ("attributes/screen/histogram?step=99", 404, "no estimate of screen for step 99"),
-        ("attributes/screen/histogram?step=-1", 422, "step"),
-        ("attributes/screen/histogram?span=year", 422, "span"),
+        ("attributes/screen/histogram?step=-1", 422, "got '-1'"),
+        ("attributes/screen/histogram?span=year", 422, "got 'year'"),
         ("attributes/screen/histogram?estimator=guess", 422, f"one of {', '.join(OF_A_STEP)}, got"),
-        ("attributes/screen/histogram?confidence=nan", 422, "confidence"),
+        ("attributes/screen/histogram?confidence=nan", 422, "got 'nan'"),
         ("attributes/screen/series?values=0,6", 422, "below 6"),
         ("attributes/screen/series?values=" + ",".join("0" * 21), 422, "at most 20"),
         ("attributes/latency_ms/series?estimator=guess", 422, f"one of {', '.join(OF_A_STEP)}, got"),
