@@ -14,7 +14,7 @@ settings.load_profile("house")
 
 Figures = dict[str, Counter[str]]
 
-SERVICES = "tests/services/"
+FIRST = ("tests/faults/test_lists.py", "tests/services/")
 _figures = pytest.StashKey[Figures]()
 
 # The folder of the real data sets: `$LDPSTREAM_DATA`, else a folder beside the project.
@@ -38,8 +38,11 @@ def data_folder() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the tests with real services first: they take longest. Each process of `pytest -n` runs whole files."""
-    items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
+    """Puts the longest file first, and then the tests with real services. Each process of `pytest -n` runs whole files.
+
+    The longest file needs the processor, and the tests with services mostly wait.
+    """
+    items.sort(key=lambda item: next((i for i, start in enumerate(FIRST) if item.nodeid.startswith(start)), len(FIRST)))
 
 
 @pytest.fixture(scope="session")

@@ -266,7 +266,14 @@ def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
 
 
 def conclude(
-    survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
+    survey: Survey,
+    attribute: int,
+    step: int,
+    span: str,
+    panes: Sequence[list[CountTable]],
+    complete: bool,
+    *_: object,
+    research: bool = True,
 ) -> Published:
     """Replaces `publishing.conclusions.conclude`."""
     return Published(attribute, step, span, complete, range(step - len(panes) + 1, step + 1), _sums(panes))
