@@ -4,8 +4,8 @@ All servers run one after the other in one run, with the same load generator (`g
 a fresh idempotency key and a bearer token in every request. The processor time is the server's own, user and system, of all its
 processes; neither the load generator's nor Kafka's counts. A run measures:
 
-- the gateway with one report in a request, and with a batch of `BATCH` envelopes of one report in a request; each answer comes
-  after Kafka's acknowledgement;
+- the gateway with one report in a request, with a batch of `BATCH` envelopes of one report in a request, and with one report in
+  an encapsulated request of a relay; each answer comes after Kafka's acknowledgement;
 - an empty endpoint of the gateway's framework (uvicorn with httptools and uvloop, and Starlette);
 - nginx's ``return 202`` and granian with an empty endpoint, if these programs are installed;
 - *overload*: twice as many connections as the gateway accepts. The log must hold at least one record for every 202.
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,6 +35,9 @@ from lab.bench.service_site import BenchError, Process, Site, free_port
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS
+from ldpstream.producers.relay.binary_http import BinaryRequest, encode_request
+from ldpstream.producers.relay.capsules import REQUEST_TYPE, decode_configs, seal_request
+from ldpstream.producers.relay.relay_keys import read_keys, rotate
 from ldpstream.runtime import children
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey, seal
@@ -119,11 +123,15 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
         folder = Path(place)
         with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
             single, batches = bodies(site.survey, folder)
+            rotate(folder / "relay-keys", datetime.now(UTC))
+            capsules = relayed(single, folder)
             with running_gateway(site, folder) as (process, port):
                 seen("the gateway, one report a request")
                 result.served.append(measure("gateway", process.pid, port, sizes, ENVELOPE, single, 1))
                 seen(f"the gateway, batches of {BATCH}")
                 result.served.append(measure("gateway, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
+                seen("the gateway, one report a request through a relay")
+                result.served.append(_behind_a_relay(site, process.pid, port, sizes, capsules))
                 seen("the gateway under overload")
                 result.overload = _overload(site, port, sizes, single)
         for name, command in _others(folder).items():
@@ -160,6 +168,22 @@ def bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
     return single, many
 
 
+def relayed(single: Path, folder: Path) -> Path:
+    """Writes encapsulated requests with the bodies of a file. Returns the new file."""
+    (config,) = decode_configs(read_keys(folder / "relay-keys").published(time.time()))
+    sealed = []
+    for number, body in enumerate(msgspec.msgpack.decode(single.read_bytes(), type=list[bytes])):
+        headers = (
+            (b"authorization", b"Bearer " + TOKEN.encode()), (b"content-type", ENVELOPE.encode()),
+            (b"idempotency-key", b"%022d" % number),
+        )  # fmt: skip
+        asked = BinaryRequest(b"POST", b"https", b"gateway", b"/v1/reports", headers, body)
+        sealed.append(seal_request(config, encode_request(asked))[0])
+    file = folder / "capsules"
+    file.write_bytes(msgspec.msgpack.encode(sealed))
+    return file
+
+
 @contextmanager
 def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     """Runs `ldpstream gateway`, and yields it once it is ready."""
@@ -167,6 +191,8 @@ def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
     rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
     given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}
+    if (keys := folder / "relay-keys").exists():
+        given["LDPSTREAM_GATEWAY_RELAY_KEYS_FILE"] = str(keys)
     process = site.gateway(**rates, **given, LDPSTREAM_GATEWAY_CONNECTIONS="100000")
     site.until(lambda: answers(port), [process], "the gateway is ready")
     yield process, port
@@ -208,9 +234,19 @@ def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path,
     before = _cpu_s(pid)
     told = load(port, sizes.connections, sizes.seconds, kind, file)
     cpu_s = _cpu_s(pid) - before
-    if set(told["statuses"]) != {"202"} or told["closed"]:
+    good = "200" if kind == REQUEST_TYPE else "202"
+    if set(told["statuses"]) != {good} or told["closed"]:
         raise BenchError(f"{name}: answers by status {told['statuses']}, {told['closed']} connections closed")
-    return Served(name, told["statuses"]["202"], reports, told["seconds"], cpu_s, told["p50_ms"], told["p99_ms"])
+    return Served(name, told["statuses"][good], reports, told["seconds"], cpu_s, told["p50_ms"], told["p99_ms"])
+
+
+def _behind_a_relay(site: Site, pid: int, port: int, sizes: Sizes, file: Path) -> Served:
+    """Measures encapsulated requests. Their answers are encrypted, so the log must show that the gateway accepted them."""
+    before = _records(site)
+    served = measure("gateway, relay", pid, port, sizes, REQUEST_TYPE, file, 1)
+    if _records(site) - before < served.requests:
+        raise BenchError(f"{served.requests:,} requests through a relay, {_records(site) - before:,} in the log")
+    return served
 
 
 def _overload(site: Site, port: int, sizes: Sizes, file: Path) -> Overload:

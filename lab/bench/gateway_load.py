@@ -3,8 +3,9 @@
     python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 
 FILE holds a msgpack array of bodies, which the requests use in turn. Every request has a fresh idempotency key and the
-token `TOKEN`. The command prints one JSON object: seconds, the number of answers by status, the number of connections that
-were closed early, and percentiles of the time from a request to its answer, in ms.
+token `TOKEN`. If KIND is that of encapsulated requests, they go to the path for relays, as they are. The command prints one
+JSON object: seconds, the number of answers by status, the number of connections that were closed early, and percentiles of the
+time from a request to its answer, in ms.
 """
 
 import asyncio
@@ -21,6 +22,9 @@ import msgspec
 import numpy as np
 import uvloop
 
+from ldpstream.producers.gateway.oblivious import PATH
+from ldpstream.producers.relay.capsules import REQUEST_TYPE
+
 TOKEN = "token-of-the-gateway-benchmark"
 ANSWER_S = 30.0
 RETRY_S = 1.0
@@ -35,7 +39,8 @@ class Load:
     """
 
     def __init__(self, bodies: list[bytes], kind: str) -> None:
-        head = f"POST /v1/reports HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
+        path = PATH if kind == REQUEST_TYPE else "/v1/reports"
+        head = f"POST {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
         self._heads = [head.encode() + b"content-length: %d\r\nidempotency-key: " % len(body) for body in bodies]
         self._bodies = bodies
         self._salt = secrets.token_urlsafe(12).encode()

@@ -24,7 +24,8 @@ def test_the_gateway_is_measured_and_the_log_has_what_it_acknowledged(
     monkeypatch.setattr(gateway, "_others", lambda folder: {"another server": ["no-such-program"]})
     result = bench(Settings(), QUICK)
     assert held(kafka) == (set(), set())
-    assert [(row.server, row.reports) for row in result.served] == [("gateway", 1), ("gateway, batches", BATCH)]
+    servers = [("gateway", 1), ("gateway, batches", BATCH), ("gateway, relay", 1)]
+    assert [(row.server, row.reports) for row in result.served] == servers
     assert all(row.requests > 0 and row.cpu_s > 0 and row.p50_ms <= row.p99_ms for row in result.served)
     assert result.overload is not None
     assert 0 < result.overload.statuses[202] <= result.overload.records
