@@ -63,6 +63,13 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
         """The result for k values of which no share is published."""
         return cls(frequencies=[None] * k, standard_errors=[None] * k, iterations=0, converged=False)
 
+    def at(self, values: Sequence[int]) -> "Frequencies":
+        """Returns the result for some of the values alone."""
+        lists = {name: getattr(self, name) for name in ("frequencies", "standard_errors", "low", "high")}
+        return msgspec.structs.replace(
+            self, **{name: None if numbers is None else [numbers[i] for i in values] for name, numbers in lists.items()}
+        )
+
     def estimate(self) -> Estimate:
         """Converts back to an `Estimate`, without the number of reports and the log-likelihood.
 

@@ -152,17 +152,17 @@ class PrometheusPublisher:
             self._panes.labels(*labels).set(p.panes)
             self._step.labels(*labels).set(p.step)
             self._complete.labels(*labels).set(p.complete)
+            attribute, values = self._survey.attributes[self._survey.index(p.attribute)], self._values(p)
             known = self._estimators.setdefault(labels, set())
             known.update([p.main] if self._brief else p.estimators)
             for name in known:
-                attribute = self._survey.attributes[self._survey.index(p.attribute)]
-                found = p.estimators[name].estimate() if name in p.estimators else Estimate.of_nothing(attribute.k, 0)
-                low, high = found.interval()
-                for i in self._values(p):
+                left_out = name not in p.estimators
+                found = Estimate.of_nothing(len(values), 0) if left_out else p.estimators[name].at(values).estimate()
+                for i, f, low, high in zip(values, found.frequencies, *found.interval(), strict=True):
                     value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
-                    self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
-                    self._low.labels(*labels, name, *value).set(low[i])
-                    self._high.labels(*labels, name, *value).set(high[i])
+                    self._frequency.labels(*labels, name, *value).set(f)
+                    self._low.labels(*labels, name, *value).set(low)
+                    self._high.labels(*labels, name, *value).set(high)
             self._show_numbers(p)
             if p.span == "step":
                 self._show_guesses(p)

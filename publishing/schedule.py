@@ -54,6 +54,7 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
+from ldpstream.surveys.device_chance import guesses
 
 log = structlog.get_logger("ldpstream.estimator")
 
@@ -119,7 +120,7 @@ class Schedule:
         self._in_topic: dict[str, PublicationSummary] = {}
         self._copies = Copies(survey, results, topic, self._still_leads)
         self._next_step: int | None = None
-        self._unprepared: list[Mechanism] = []
+        self._unprepared: list[tuple[int, Mechanism]] = []  # each with its attribute
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publishes all steps that are due, oldest first.
@@ -194,14 +195,18 @@ class Schedule:
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
-        """Computes one mechanism's privacy loss for the next step before this step closes. This takes less than a second.
+        """Computes one mechanism's privacy loss and chances of a right guess for the next step before this step closes.
+
+        This takes less than a second.
 
         Returns:
-            False if no loss was computed: all losses are already known, or `due_ms` is None.
+            False if nothing was computed: everything is already known, or `due_ms` is None.
         """
         if self._next_step is None or not self._unprepared:
             return False
-        spent(self._unprepared.pop(), self._next_step + 1)
+        attribute, m = self._unprepared.pop()
+        spent(m, self._next_step + 1)
+        guesses(self._survey, attribute, m, self._next_step + 1)
         return True
 
     @property
@@ -219,7 +224,7 @@ class Schedule:
     def _look_ahead(self, step: int | None) -> None:
         if step != self._next_step:
             self._next_step = step
-            self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
+            self._unprepared = [(a, m) for a, mechanisms in enumerate(self._survey.mechanisms) for m in mechanisms]
 
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
         """Returns the oldest open step and its publications, if the topic has the step complete; otherwise None.

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, spent
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.schedule import RETRY_MS
@@ -19,6 +21,7 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint, Missing
 from ldpstream.stores.memory_store import MemoryCountStore
+from ldpstream.surveys import device_chance
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane
 
@@ -139,11 +142,15 @@ class StandingBy(MemoryResults):
         return self.leads
 
 
-def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a step has closed, no mechanism computes a privacy loss. The published losses are the same as without `prepare`."""
-    spent.cache_clear()
+def test_privacy_is_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step has closed, no mechanism computes a privacy loss or a chance of a right guess, not for Prometheus either.
+
+    The published losses are the same as without `prepare`.
+    """
+    for cached in (spent, device_chance._alone, device_chance._device_chance):
+        cached.cache_clear()
     results = StandingBy()
-    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
+    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [PrometheusPublisher(SURVEY, CollectorRegistry())])
     assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the schedule does not know the next step
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
@@ -160,7 +167,8 @@ def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, m
         assert not schedule.prepare()  # `prepare` computes the loss once per step
         with monkeypatch.context() as patch:
             for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
-                patch.setattr(m, "eps_sequence", None)
+                for name in ("eps_sequence", "guess", "guess_any_values", "guess_hint"):
+                    patch.setattr(m, name, None)
             made = [p for p in schedule.run(due) if p.span == "step"]
         assert len(made) == len(SURVEY.attributes)
         for p, losses in zip(made, expected[step * len(made) :], strict=False):
