@@ -75,8 +75,11 @@ class TopicKeeper(SurveyKeeper):
         write_kept(self._settings, survey, kept)
 
 
-def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> None:
+def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> int:
     """Writes what is kept of a survey to its topic; None ends the keeping.
+
+    Returns:
+        The time of the record, in Unix milliseconds: the append time, if the topic has this type of timestamps.
 
     Raises:
         TopicError: as the methods of `TopicKeeper`.
@@ -95,7 +98,8 @@ def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> None:
             )
         ) as producer,
     ):
-        producer.send(survey.survey_topic, value, KEY, partition=0).get(timeout=2 * ANSWER_MS / 1000)
+        sent = producer.send(survey.survey_topic, value, KEY, partition=0)
+        return int(sent.get(timeout=2 * ANSWER_MS / 1000).timestamp)
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
     return {
         "reports": (settings.partitions, reports),
         "rejected": (1, rejected),
-        "survey": (1, compacted | {"max.message.bytes": str(MAX_SURVEY_BYTES)}),
+        "survey": (1, compacted | {"max.message.bytes": str(MAX_SURVEY_BYTES), "message.timestamp.type": "LogAppendTime"}),
         "estimates": (1, compacted | {"max.message.bytes": str(16 * 2**20)}),
     }
 

@@ -9,8 +9,8 @@ The folder counts its whole log first, so no report depends on the log any more.
   agent finds the keys of counted reports there, and a report that is sent again counts once.
 - **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
   are then published as incomplete, never as complete without their reports.
-- **The clock.** Append times never go back. If the folder's last append time is later than Kafka's clock, move refuses and says
-  how long to wait.
+- **The clock.** Append times never go back. If the folder's last append time is later than Kafka's clock, move refuses before
+  it begins, and says how long to wait. The folder can be served meanwhile.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
 Every write can be repeated. The folder remembers the topic of each survey before the first write. So a move that was killed
@@ -126,7 +126,10 @@ class _Move:
         self._writer = f"move-{self._part.log_id}"  # no other folder has this name
 
     def check(self) -> None:
-        """Checks that Kafka and Redis hold nothing of the survey, or only what an earlier call of ours wrote."""
+        """Checks that Kafka and Redis hold nothing of the survey, or only what an earlier call of ours wrote, and the clocks.
+
+        The kept survey is the first record in Kafka, and tells Kafka's clock. If the move is refused, it does no harm.
+        """
         where, name = f"Redis at {self._settings.redis_url()}", self._survey.name
         if any((head.writer, head.log_id) != (self._writer, self._topic_id) for head in self._store.heads().values()):
             raise MoveRefused(f"{where} holds counts of survey {name} that this folder did not write")
@@ -137,6 +140,7 @@ class _Move:
             topic = self._survey.reports_topic
             raise MoveRefused(f"Kafka at {self._settings.kafka}: topic {topic} holds records that this folder did not write")
         self._refuse_if_ahead("this machine's clock", now_ms())
+        self._refuse_if_ahead("Kafka's clock", write_kept(self._settings, self._survey, self._kept))
 
     def _refuse_if_ahead(self, clock: str, at_ms: int) -> None:
         if (ahead_ms := self._from.newest_ms() - at_ms) > 0:  # also of records that are not counted yet
@@ -163,7 +167,6 @@ class _Move:
             db.execute("REPLACE INTO move VALUES (?, ?, 0)", (self._part.id, self._topic_id))
 
     def copy(self) -> Moved:
-        write_kept(self._settings, self._survey, self._kept)
         counted = self._counts.load(PARTITION)
         if counted is not None:
             self._copy_counts(replace(self._counts.snapshot()[PARTITION], keys=counted.keys))

@@ -23,12 +23,14 @@ from ldpstream.runtime.survey_keeper import OpenSurveyChanged
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.serving import move as moving
+from ldpstream.serving.move import MoveRefused
 from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS, Checkpoint
 from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys.envelope import decode_envelope
 from tests.conftest import Figures
 from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served
@@ -197,6 +199,38 @@ def test_devices_report_and_retry_while_the_data_move(site: Site, figures: Figur
     assert old < accepted
 
 
+@pytest.mark.parametrize("step_s", [8])
+def test_if_redis_is_lost_after_the_move_no_step_is_falsely_complete(site: Site) -> None:
+    """The steps that were open at the move may lack reports, and are incomplete; later steps are complete and lack none."""
+    bodies = post_some(site, 10)
+    assert site.served.stop() == 0
+    assert site.move().returncode == 0
+    moved_ms = now_ms()
+    with connect(site.settings) as redis:
+        redis.flushdb()
+    site.start_services()
+    site.served.wait_until_ready()
+    wait_until(lambda: set(post_again(site, bodies[:5])) <= {202, 422}, site.said)  # 422: the step has closed meanwhile
+    sent: list[bytes] = []
+    last = site.survey.step_at(now_ms()) + 3
+    while site.survey.step_at(now_ms()) <= last:
+        sent += post_some(site, 2, seed=2 + len(sent))
+        time.sleep(1)
+    wait_until(lambda: (site.served.status()["latest_step"] or 0) >= last, site.said)
+    with closing(site.store()) as store:
+        missing = store.heads()[PARTITION].missing
+    assert missing is not None
+    assert moved_ms < missing.until_ms < now_ms()
+    wanted = Counter(decode_envelope(body).step for body in sent)
+    steps = [p for p in site.moved_history() if (p.span, p.attribute) == ("step", "zone") and p.step <= last]
+    assert [p.complete for p in steps] == [
+        site.survey.opens_ms(p.step) - site.survey.skew_ms >= missing.until_ms for p in steps
+    ]
+    complete = {p.step: p.reports for p in steps if p.complete}
+    assert last in complete
+    assert complete == {step: REPORTS * wanted[step] for step in complete}
+
+
 @pytest.mark.parametrize("step_s", [3600])
 def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before and after every write, and moved again. The folder was restored from a copy, so reports may be missing."""
@@ -278,7 +312,8 @@ def test_what_others_wrote_is_refused_in_one_line(site: Site) -> None:
 
 
 @pytest.mark.parametrize("step_s", [3600])
-def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site) -> None:
+def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this machine, or that of Kafka. Both are known before the move begins, so the folder may serve again."""
     post_some(site, 3)
     assert site.served.stop() == 0
 
@@ -290,5 +325,10 @@ def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site) -> N
     refused = site.move()
     assert refused.returncode == 2
     assert refused.stderr.endswith(" s ahead of this machine's clock; wait as long, then run move again\n")
+    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait as long"):
+        ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
+        moving.move(site.served.data, site.settings)
+    with closing(DataFolder(site.served.data)) as folder:
+        assert folder.moved() == "here"
     jump(-7_200_000)
     assert site.move().returncode == 0
