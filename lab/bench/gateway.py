@@ -30,8 +30,8 @@ import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 
 from lab.bench.gateway_load import TOKEN
-from lab.bench.service_load import ATTRIBUTES, SEED, random_reports
 from lab.bench.service_site import BenchError, Process, Site, free_port
+from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS

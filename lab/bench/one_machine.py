@@ -23,8 +23,8 @@ import numpy as np
 
 from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load, measure, running_gateway
 from lab.bench.gateway_load import TOKEN
-from lab.bench.service_load import ATTRIBUTES, SEED, Asked, random_reports, write_survey
 from lab.bench.service_site import Process, Site, free_port
+from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports, write_survey
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.client import GatewaySink

@@ -39,9 +39,10 @@ from threading import Event
 import numpy as np
 
 from lab.bench.service_keys import measure_keys
-from lab.bench.service_load import ATTRIBUTES, SEED, Asked, Load, fill, make_load, random_reports
+from lab.bench.service_load import Load, fill, make_load
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
 from lab.bench.service_site import Agent, BenchError, Process, Site
+from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports
 from ldpstream.processes import cores
 from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population

@@ -6,9 +6,9 @@ import tracemalloc
 
 import numpy as np
 
-from lab.bench.service_load import SEED, random_reports
 from lab.bench.service_results import Remembered
 from lab.bench.service_site import BenchError, Site
+from lab.bench.service_survey import SEED, random_reports
 from ldpstream.agents import PartitionFold
 from ldpstream.agents.consumer.batches import PIECE_RECORDS
 from ldpstream.agents.tally import Records

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
-from lab.bench.service_load import Asked, write_survey
+from lab.bench.service_survey import Asked, write_survey
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime import children
 from ldpstream.runtime.settings import Settings

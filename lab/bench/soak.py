@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.bench.process_costs import ProcessCosts
-from lab.bench.service_load import SEED, random_reports
 from lab.bench.service_site import Process, Site, free_port
+from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_site import attributes
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings

@@ -30,8 +30,9 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from lab.bench.service_load import SEED, fill, make_load, random_reports
+from lab.bench.service_load import fill, make_load
 from lab.bench.service_site import BenchError, Process
+from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_results import Role, Served, SimulatedAgent, SimulatedEstimator, SurveysBench
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, ask, cpu_s
 from ldpstream.processes import cores

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.bench.service_load import SEED, random_reports
+from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_results import SimulatedAgent
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SimulatedSurveys, own_costs
 from ldpstream.agents.counting import Counting

@@ -17,8 +17,8 @@ from dataclasses import asdict
 import numpy as np
 from prometheus_client import REGISTRY
 
-from lab.bench.service_load import SEED, random_reports
 from lab.bench.service_site import free_port
+from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_results import SimulatedEstimator
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SimulatedSurveys, ask, own_costs
 from ldpstream.publishing.api.app import create_surveys_api

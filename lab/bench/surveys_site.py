@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 
 from lab.bench.process_costs import ProcessCosts
-from lab.bench.service_load import SEED, Asked, write_survey
 from lab.bench.service_site import Agent, BaseSite, Process, delete_keys, free_port, random_name
+from lab.bench.service_survey import SEED, Asked, write_survey
 from lab.bench.surveys_results import Answer
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings

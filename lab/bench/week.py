@@ -13,7 +13,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 import ldpstream.serving.process  # noqa: F401  # what `serve` imports takes memory, too
-from lab.bench.service_load import SEED, Asked, random_reports, write_survey
+from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
 from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from lab.bench.profiled_agent import Account
 from lab.bench.service import FULL, QUICK
-from lab.bench.service_load import ATTRIBUTES, make_load, write_survey
+from lab.bench.service_load import make_load
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Remembered, Run, ServiceBench, Stock
 from lab.bench.service_site import BenchError, Process
+from lab.bench.service_survey import ATTRIBUTES, write_survey
 from lab.bench.service_tables import PHASES, service_notes, service_tables
 from ldpstream.agents import Record, tally
 

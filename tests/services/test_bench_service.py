@@ -12,8 +12,9 @@ import redis
 from kafka import KafkaAdminClient
 
 from lab.bench.service import DAY_S, QUICK, _check
-from lab.bench.service_load import ATTRIBUTES, make_load
+from lab.bench.service_load import make_load
 from lab.bench.service_site import BenchError, Site
+from lab.bench.service_survey import ATTRIBUTES
 from lab.bench.service_tables import PHASES
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import PaneKey
