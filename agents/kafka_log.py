@@ -29,8 +29,8 @@ class KafkaLog:
         app: the Faust app with the consumer and the producer.
         second_client: a client that is independent of the consumer and the producer.
         survey: the survey to count.
-        known: returns the fingerprints of all surveys that we know. Their envelopes are no dead letters: a survey that was
-            replaced under the same name leaves its envelopes in the topic, and a copy of them would outlive them.
+        known: returns the fingerprints of all surveys that we know. Their envelopes are no dead letters. A survey that was
+            replaced under the same name leaves its envelopes in the topic, and copies would be kept longer than the originals.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ MAX_BIAS = 0.4  # in standard errors; a 95 % normal interval with this bias stil
 
 
 def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
-    """First-order approximation of the maximum of the support counts' likelihood if frequencies may be negative.
+    """Approximates, to first order, the frequencies of greatest likelihood of the support counts; they may be negative.
 
     The approximation starts with the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. A shift in
     proportion to 1/h then makes the frequencies sum to 1. For many reports, the approximation approaches the maximum.

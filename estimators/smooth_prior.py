@@ -19,7 +19,7 @@ widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage
 All that is unknown comes from the counts. π and c maximise the posterior (EM). For each order, each smoothness τ of a grid, and
 with and without independent part, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all of
 these, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds of e against all others
-together: noise that hides everything would otherwise be smoothed to a slope. Draws use equal prior weights: intervals would be
+together. Without these odds, smoothing would turn pure noise into a slope. Draws use equal prior weights: intervals would be
 too narrow where the counts cannot decide. Every step is O(k): H is banded, and the sum of the shares adds rank one.
 
 Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is

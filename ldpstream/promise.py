@@ -15,7 +15,7 @@ from ldpstream.terminal import number
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
     "spl": "A device answers all {d} attributes and splits its budget evenly; the losses of the attributes add up.",
-    "rs+fd": "A device draws one of {d} attributes, once and in secret. It answers all, the others with fake values. "
+    "rs+fd": "A device draws one of {d} attributes, once and in secret. It answers the others with fake values. "
     "The losses below are losses of the whole answer. They use no privacy amplification, because amplification does not "
     "hold between people who differ in several attributes.",
 }
@@ -182,7 +182,7 @@ def _whole_device(survey: Survey, attribute: int, m: Mechanism, *asked: tuple[fl
     """Returns a sentence with the chances from the whole device; "" if the survey has one attribute.
 
     Args:
-        asked: number of steps, and true for any values, of each chance.
+        asked: for each chance, the number of steps, and true if the values may change (`device_chance`).
     """
     if len(survey.attributes) == 1:
         return ""

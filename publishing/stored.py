@@ -27,7 +27,7 @@ class StoredReader:
         if registry is not None:
             self._counter = Counter(
                 "ldpstream_estimates_undecodable",
-                "Stored publications that this version cannot decode, and skipped.",
+                "Stored publications skipped because this version cannot decode them.",
                 ["survey", "store"],
                 registry=registry,
             )

@@ -1,10 +1,10 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-Every bit of a report is randomized independently. But for a new value the device draws all k memo bits anew. Each bit
+Every bit of a report is randomized independently. For a new value, however, the device draws all k memo bits anew. Each bit
 therefore reveals a little about the times when values change. Take one bit of the report, and the t reported values of this
-bit. A sequence x divides the t steps into one block for each distinct value. A block with `a` reported ones and `b` zeros has
-the weight w = αa - βb, with α = ln(p₂/q₂) and β = ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels.
-Without this term,
+bit. A sequence x divides the t steps into one block for each distinct value. A block with `a` reported ones and `b` zeros
+has the weight w = αa - βb, with α = ln(p₂/q₂) and β = ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and
+cancels. Without this term,
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 

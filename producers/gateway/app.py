@@ -40,7 +40,7 @@ counts.
 The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
 and keeps the key until the 202. The key never reaches the log and links no two reports of a device. The log gets a hash of
 key and body (`producers.gateway.report_keys`), all attempts go to one partition (`producers.gateway.partitions`), and the
-agents count each hash once. A gateway keeps nothing about past requests, so any load balancer will do.
+agents count each hash once. A gateway remembers no accepted request, so any load balancer will do.
 
 In a new topic the gateways answer 503 until the topic is 8 seconds old: they must first agree on its partitions.
 

@@ -65,7 +65,7 @@ class ServedSurveys:
         return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
-        """Gives each of these surveys its log, and drops surveys that the check found to have changed an open survey."""
+        """Gives each of these surveys its log. Drops each survey that `check` refused because it changes an open survey."""
         for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
             self._surveys.remove(fingerprint)
         for text in self._watch.surveys.values():

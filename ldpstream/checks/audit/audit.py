@@ -102,7 +102,7 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε. A memoized mechanism has eps_inf = 2ε, so every second round can reach eps_1 = ε."""
+    """The mechanism with eps_1 = ε. Memoized mechanisms have eps_inf = 2ε, with which each of them can have this eps_1."""
     if name in ONE_TIME or name in NUMERIC:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)

@@ -68,7 +68,7 @@ def counts(
 def by_probability(
     place: str, check: str, yes: npt.ArrayLike, probabilities: FloatArray, rivals: FloatArray | None = None
 ) -> BinomialCounts:
-    """Counts of (n,) independent events: events of equal probability, up to rounding errors, are one count."""
+    """Counts (n,) independent events, with one count for all events of the same probability (up to rounding errors)."""
     _, first, group = np.unique(np.round(probabilities, 12), return_index=True, return_inverse=True)
     successes = np.bincount(group, np.asarray(yes, np.float64), first.size)
     trials = np.bincount(group, minlength=first.size)
