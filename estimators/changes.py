@@ -104,7 +104,7 @@ def run_length(score: float, k: int = 1) -> float:
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
     """Returns the score above which there is an alarm, for a stated mean number of steps to a false alarm of an attribute.
 
-    After a false alarm, the level starts anew at a wrong place, and the way back may be a second alarm. The mean number of
+    After a false alarm, the level starts anew at a wrong place. Its return may raise a second alarm. The mean number of
     steps between alarms is therefore 0.7 times the mean number of steps to the first.
 
     Args:

@@ -55,8 +55,8 @@ class Draws:
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1].
 
-        The ends are percentiles of the draws. For a level beyond the reach of m draws, the widest percentiles are stretched
-        from the mean as those of a normal distribution.
+        The ends are percentiles of the draws. m draws are too few for the percentiles of a very high level. The widest
+        percentiles are then stretched from the mean, as for a normal distribution.
         """
         outside = (1 - level) / 2
         reached = max(outside, 1 / (len(self.shares) + 1))

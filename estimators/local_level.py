@@ -6,11 +6,11 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
     z_t = θ_t + m + e_t    Var e = v_t, known        e_t: fresh noise, independent between steps
                            Var m = s², known         m: lasting noise, the same at every step (memos, choice of the people)
 
-No number of steps averages the lasting noise out. The filter follows θ + m, and the estimate's variance is the filter's
-variance plus s². For a constant s² this is the exact posterior of θ, for an unknown θ_0. If s² changes, because more or fewer
-people report, the filter adds |change of s²| to its variance. This is the variance of the change of m if the people of one step
-include the people of the other step. The server cannot see how many people leave or change their values. If people do so, m
-changes more than assumed, and q covers the difference.
+The lasting noise does not average out over steps. The filter follows θ + m, and the estimate's variance is the filter's
+variance plus s². For a constant s² this is the exact posterior of θ, for an unknown θ_0. If s² changes, because more or
+fewer people report, the filter adds |change of s²| to its variance. This is the variance of the change of m if the people of
+one step include the people of the other step. The server cannot see how many people leave or change their values. If people
+do so, m changes more than assumed, and q covers the difference.
 
 q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels.
 The estimate's variance includes the spread between the filters. The grid is absolute. A grid relative to a typical variance

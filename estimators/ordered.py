@@ -16,12 +16,12 @@ their evidence counts as well. Evidence is less noisy than R, but it can mislead
 
     weight ∝ evidence · e^{-R/4}
 
-The evidence with plateaus is that of the best G and ρ, which is too large. It also does not count that the shares sum to 1.
-This makes it too small. It is divided by e³ (`FITTED`, by simulation).
+The evidence with plateaus is that of the best G and ρ, which is too large. It also ignores that the shares sum to 1, which
+makes it too small. It is divided by e³ (`FITTED`, by simulation).
 
 R is the risk for the shares among the people who report, so N leaves out the choice of the people. All estimates learn their
-priors from the counts. A change of one z therefore also changes the priors and the weights of models, so posterior variances
-are no substitute for the derivatives: those of the estimate without order are too large by a factor of up to ten, because its
+priors from the counts. A change of one z therefore also changes the priors and the weights of models. Posterior variances
+cannot replace the derivatives. For the estimate without order they are too large by a factor of up to ten, because its
 intervals leave equal shares out. The derivatives are measured instead (Ramani, Blu and Unser 2008): with independent random
 signs b, every z_v moves by h b_v, and
 

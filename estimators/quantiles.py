@@ -1,8 +1,9 @@
 """Means and quantiles of an ordered attribute's numbers, with intervals.
 
 A histogram does not say where in a bin a person's number lies. Here the numbers of a bin are spread evenly over the bin: the
-distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. It is therefore as precise
-as the bins are narrow: a quantile inside a wide bin is an interpolation. For the same reason the mean uses the bins' middles.
+distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. Narrow bins therefore
+give precise quantiles; a quantile inside a wide bin is an interpolation. For the same reason the mean uses the bins'
+middles.
 
 Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). A value is that of the draws' mean.
 Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles. Smoothing adds a
@@ -14,8 +15,8 @@ The smooth model can be wrong: people round their numbers, so multiples of five 
 model a small weight. The intervals move outwards in the same measure, to the intervals that come from the unbiased shares alone
 (`Unshrunk`). With the weight 1 nothing moves.
 
-All numbers lie between the first and the last edge. A higher quantile is never below a lower one, and neither are the
-ends of its interval: an end that would cross that of another requested quantile moves outwards.
+All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
+if the ends of two requested quantiles would cross, one of them moves outwards.
 """
 
 from collections.abc import Sequence

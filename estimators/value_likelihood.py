@@ -153,8 +153,8 @@ class ValueLikelihood:
     def merged(self) -> "ValueLikelihood":
         """Returns the likelihoods with nearly equal kinds (`NEARLY`, `ALIKE`) as one kind. A middle one stands for all of them.
 
-        A distribution of the shares is fitted to these in a fraction of the time, with nearly the same result. The attribute
-        `kind` of the result is that of each original kind.
+        Fitting a distribution of the shares to the merged kinds takes a fraction of the time, with nearly the same result.
+        In the result, `kind` has the merged kind of each original kind.
         """
         noise = np.round(np.log(self.noise) / ALIKE)
         place = np.round(self.unbiased / (NEARLY * np.exp(noise * ALIKE / 2)))

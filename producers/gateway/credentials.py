@@ -64,8 +64,8 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
         return
     if cert is None or key is None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
-    # A context keeps one certificate for each type of key, and after a failed load perhaps one with the key of another. So each
-    # new connection is handed over to a fresh context.
+    # A context keeps one certificate for each type of key. After a failed load, a certificate may have the key of another.
+    # Each new connection therefore gets a fresh context.
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         fresh.load_cert_chain(cert, key, password=lambda: "")  # with an empty password, loading fails instead of asking
