@@ -37,7 +37,7 @@ def check(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Validate a survey, and print its promise to a participant in plain words, or what so many people give."""
+    """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
     survey = load_survey(survey_file)
     if people is not None:
         _print_forecast(survey, people, width, json)

@@ -85,7 +85,7 @@ class Counter:
     def count(self, now_ms: int) -> None:
         """Counts the new records. If a step has closed and the log has no later record, appends a marker and counts it.
 
-        So the schedule finds every closed step complete, also the first time after the service was down.
+        So the schedule finds every closed step complete, even at the first look after a stop of the service.
 
         Raises:
             StoreUnavailable: if the disk refuses a write. Nothing is lost; a later call continues.

@@ -270,7 +270,7 @@ def check_rules(survey: Survey, calls: Iterable[Call]) -> CheckedCalls:
 
 
 def read_key(text: str) -> bytes | None:
-    """The bytes of a key; None if the text is not the one way to write 16 bytes."""
+    """The bytes of a key; None if the text is not the canonical form of 16 bytes."""
     try:
         key = base64.urlsafe_b64decode(text + "==")
     except (ValueError, binascii.Error):
