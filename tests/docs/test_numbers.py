@@ -61,7 +61,7 @@ SAID = [
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),
-    ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
+    ("operate.md", f"gives one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
     ("operate.md", f"the estimates of {survey.KEPT_STEPS} steps"),
     ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
