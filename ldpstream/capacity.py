@@ -10,7 +10,7 @@ import msgspec
 from ldpstream.agents.remembered_keys import MAX_KEYS
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import integer, real
-from ldpstream.runtime.topics import WEEK_MS
+from ldpstream.runtime.clock import WEEK_MS
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_REPORTS, seal_rows
