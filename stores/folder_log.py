@@ -120,21 +120,21 @@ def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
     Args:
         folder: the data folder.
         before_ms: Unix milliseconds.
-        limit: the number of requests of each survey to look at, the oldest first.
+        limit: the number of records of each survey to look at, the oldest first; more only to end with a whole request.
 
     Returns:
-        The number of deleted requests.
+        The number of deleted records.
     """
     with folder.write() as db:
         surveys = db.execute("SELECT survey, next_offset FROM checkpoint NATURAL JOIN progress WHERE part = ?", (PARTITION,))
         deleted = sum(
-            db.execute(
-                "DELETE FROM record WHERE survey = :survey AND place IN (SELECT place FROM (SELECT place, appended_ms FROM "
-                "record WHERE survey = :survey AND place < :counted ORDER BY place LIMIT :limit) "
-                "WHERE appended_ms < :before_ms)",
-                {"survey": survey, "counted": counted, "before_ms": before_ms, "limit": limit},
-            ).rowcount
+            n
             for survey, counted in surveys.fetchall()
+            for (n,) in db.execute(
+                "DELETE FROM record WHERE survey = :survey AND place < :counted AND appended_ms < :before_ms AND "
+                "place < :limit + (SELECT min(place) FROM record WHERE survey = :survey) RETURNING n",
+                {"survey": survey, "counted": counted, "before_ms": before_ms, "limit": limit},
+            ).fetchall()
         )
     if deleted:
         folder.shrink()

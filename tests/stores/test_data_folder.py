@@ -216,6 +216,20 @@ def test_expired_records_leave_the_file(folder: DataFolder) -> None:
     assert raw.count(b"secret") == 5
 
 
+def test_the_limit_of_expired_records_counts_the_envelopes_of_batches(folder: DataFolder) -> None:
+    """A transaction that deleted thousands of large requests would keep the gateway waiting."""
+    log = FolderLog(folder, SURVEY, lambda: NOW_MS)
+    log.log_id()
+    with folder.write() as db:
+        for _ in range(10):
+            log.append(db, [b"a"] * 7, b"")
+        db.execute("INSERT INTO checkpoint VALUES (1, 0, 70, 0, '{}', '', '', '', '{}', 0)")
+        db.execute("INSERT INTO progress VALUES (1, x'00')")
+    deleted = [expire(folder, NOW_MS + 1, limit) for limit in (1, 7, 8, 20)]
+    assert deleted == [7, 7, 14, 21]
+    assert log.read(0, 1000).offsets == list(range(49, 70))
+
+
 def test_a_copy_made_while_the_service_runs_is_whole(folder: DataFolder, tmp_path: Path) -> None:
     append(folder, b"a", b"b")
     copied = tmp_path / "restored"
