@@ -128,7 +128,7 @@ def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
     with folder.write() as db:
         surveys = db.execute("SELECT survey, next_offset FROM checkpoint NATURAL JOIN progress WHERE part = ?", (PARTITION,))
         deleted = sum(
-            n
+            int(n)
             for survey, counted in surveys.fetchall()
             for (n,) in db.execute(
                 "DELETE FROM record WHERE survey = :survey AND place < :counted AND appended_ms < :before_ms AND "
