@@ -32,6 +32,7 @@ WHY: Final[dict[Cause, str]] = {
     "method not allowed": HEAD,
     "unsupported content type": HEAD,
     "unsupported transfer coding": HEAD,
+    "unknown key configuration": HEAD,  # the client must fetch the present key
     "unknown version": GATEWAY,  # a gateway of a later version counts it
     "wrong survey": GATEWAY,  # another gateway has the survey, or this one once its file arrives
     "survey unavailable": GATEWAY,

@@ -52,33 +52,35 @@ class Reporters:
 def compaction(site: Site, node: KafkaNode) -> None:
     """Somebody sets `cleanup.policy` to `compact` and back. Kafka meanwhile removes all records without a key."""
     topic = site.survey.reports_topic
+
+    def accepted() -> bool:
+        with site.producer() as producer:  # a new one: after a refusal, a producer may refuse whatever follows
+            try:
+                producer.send(topic, b"", partition=PARTITION).get(PATIENCE_S)
+            except KafkaError:  # the policy is still `compact`
+                return False
+        return True
+
     with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin, site.producer() as producer:
 
         def configure(options: dict[str, str]) -> None:  # the broker follows the new options some moments later
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, options)], incremental=True)
 
-        def append(key: bytes | None) -> None:
-            producer.send(topic, b"", key=key, partition=PARTITION).get(PATIENCE_S)
-
         def n_unkeyed() -> int:
             return len([r for r in site.read(topic) if r.partition == PARTITION and r.key is None])
 
         def compacted() -> bool:
-            append(b"key")  # begins a new segment as soon as `segment.ms` holds; Kafka compacts closed segments only
+            producer.send(topic, b"", key=b"key", partition=PARTITION).get(
+                PATIENCE_S
+                # begins a new segment as soon as `segment.ms` holds; Kafka compacts closed segments only
+            )
             return n_unkeyed() < before
-
-        def accepted() -> bool:
-            try:
-                append(None)
-            except KafkaError:  # the policy is still `compact`
-                return False
-            return True
 
         before = n_unkeyed()
         configure({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000"})
         site.until(compacted)
         configure({"cleanup.policy": "delete", "segment.ms": "604800000"})
-        site.until(accepted)
+    site.until(accepted)
 
 
 def lost_end(site: Site, node: KafkaNode) -> None:
