@@ -10,10 +10,11 @@ import msgspec
 from ldpstream.agents.remembered_keys import MAX_KEYS
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import integer, real
-from ldpstream.runtime.clock import WEEK_MS
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH
+from ldpstream.runtime.retention import kept_ms
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import Survey
-from ldpstream.surveys.envelope import MAX_ENVELOPE_REPORTS, seal_rows
+from ldpstream.surveys.envelope import seal_rows
 
 GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in it
 AGENT_US = (1.7, 0.0021)  # processor time of a record, and of each byte of its envelope
@@ -79,16 +80,16 @@ def plan(
     Args:
         devices: number of devices, in [1, 1e12].
         every_s: seconds between two reports of a device, before `every_steps`, in [1, 1e9]; the length of a step by default.
-        batch: envelopes in one request to a gateway.
+        batch: envelopes in one request to a gateway, in [1, `MAX_BATCH`].
         peak: the busiest load over the average load, in [1, 1000].
-        replicas: copies of each record in Kafka.
+        replicas: copies of each record in Kafka, in [1, 100].
 
     Raises:
         ValueError: if an argument is out of range.
     """
     real("devices", devices, 1, 1e12)
     every = real("every", survey.step_seconds if every_s is None else every_s, 1, 1e9)
-    integer("batch", batch, 1, MAX_ENVELOPE_REPORTS)
+    integer("batch", batch, 1, MAX_BATCH)
     real("peak", peak, 1, 1000)
     integer("replicas", replicas, 1, 100)
     share = len(survey.attributes) if survey.collection == "smp" else 1
@@ -111,14 +112,13 @@ def plan(
     estimates = values * (ESTIMATE_BYTES[0] + ESTIMATE_BYTES[1] * cohorts) + ESTIMATE_BYTES[2] * cohorts
     redis_memory = partitions * tables * steps + keys * REDIS_KEY_BYTES + survey.retention_steps * estimates
     log_bytes_a_day = (byte_rate + records * RECORD_BYTES) * 86_400 * replicas
-    kept_s = max(WEEK_MS / 1000, (survey.window_steps + survey.lateness_steps + 2) * survey.step_seconds)
     seconds = sum(ESTIMATE_S[a.in_order][0] + ESTIMATE_S[a.in_order][1] * a.k for a in survey.attributes) * (1 + cohorts)
     published = values * (PUBLISHED_BYTES[0] + PUBLISHED_BYTES[1] * cohorts)
     return Deployment(
         devices=devices, every_seconds=every, peak=peak, batch=batch, requests=requests, records=records,
         gateway_cores=gateway_cores, gateways=max(2, math.ceil(gateway_cores * peak)), gateway_memory=PROCESS_BYTES["gateway"],
         partitions=partitions, envelope_bytes=byte_rate / records,
-        log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * kept_s / 86_400,
+        log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * kept_ms(survey) / 86_400_000,
         agent_cores=agent_cores, agents=agents, agent_memory=PROCESS_BYTES["agent"] + keys * STORED_KEY_BYTES / agents,
         redis_cores=redis_cores, redis_servers=math.ceil(redis_cores * peak),
         redis_memory=redis_memory + values * FILTER_BYTES,

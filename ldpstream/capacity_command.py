@@ -3,14 +3,14 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
+from ldpstream.agents.remembered_keys import MAX_KEYS
 from ldpstream.arguments import DEMO_SURVEY, SurveyOrDemo
 from ldpstream.capacity import AGENT_US, COMMIT_S, GATEWAY_US, Deployment
 from ldpstream.capacity import plan as plan_of
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.surveys import load_survey
-from ldpstream.terminal import console, fail
+from ldpstream.terminal import console, fail, table
 
 app = typer.Typer()
 
@@ -35,10 +35,10 @@ def plan(
         fail(str(error))
     console.print(f"{survey.name}: {found.devices:,.0f} devices, a report every {found.every_seconds:,.0f} s.", markup=False)
     console.print(f"On average {found.requests:,.1f} requests and {found.records:,.1f} records a second.")
-    table = Table("station", "needs", "measured cost")
+    needs = table("What each station needs", "station", "needs", "measured cost", texts=3)
     for row in rows(found):
-        table.add_row(*row)
-    console.print(table)
+        needs.add_row(*row)
+    console.print(needs)
     if found.estimator_seconds > survey.step_seconds / 2:
         console.print("The estimates of a step take more than half a step: use longer steps or fewer values.")
     console.print(f"Numbers of processes are for {peak:g} times the average load. Sources of the costs: docs/capacity.md.")
@@ -52,7 +52,7 @@ def rows(found: Deployment) -> list[tuple[str, str, str]]:
     redis = f"{1000 * COMMIT_S:g} ms a commit: {found.redis_cores:.2g} cores"
     return [
         ("gateways", f"{found.gateways:,} of {size(found.gateway_memory)}", gateway),
-        ("partitions", f"{found.partitions:,}", "4,194,304 report keys a partition and step"),
+        ("partitions", f"{found.partitions:,}", f"{MAX_KEYS:,} report keys a partition and step"),
         ("log", f"{size(found.log_bytes)}, {size(found.log_bytes_a_day)} a day", f"{found.envelope_bytes:.0f} B an envelope"),
         ("agents", f"{found.agents:,} of {size(found.agent_memory)}", agent),
         ("Redis", f"{size(found.redis_memory)}, primary servers: {found.redis_servers:,}", redis),

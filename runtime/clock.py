@@ -2,8 +2,6 @@
 
 import time
 
-WEEK_MS = 7 * 86_400_000
-
 
 def now_ms() -> int:
     """The present time, in milliseconds since 1970 UTC."""

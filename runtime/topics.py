@@ -31,8 +31,8 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from ldpstream.runtime.clock import WEEK_MS
 from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.retention import kept_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.waiting import Unreachable
 from ldpstream.surveys import Survey
@@ -42,7 +42,6 @@ from ldpstream.surveys.errors import UserError
 log = structlog.get_logger("ldpstream.topics")
 
 ANSWER_MS = 5_000
-KEPT_MS = WEEK_MS  # minimum retention of reports: after a loss of the count store, agents count the log again
 MAX_SURVEY_BYTES = 16 * 2**20  # upper bound for the record of a kept survey
 OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
 
@@ -150,17 +149,16 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
     """Returns the number of partitions and the settings of each topic."""
     majority = str(settings.replication // 2 + 1)  # see docs/counting.md
-    kept_ms = max(KEPT_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
     reports = {
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-        "retention.ms": str(kept_ms),
+        "retention.ms": str(kept_ms(survey)),
         "min.insync.replicas": majority,
     }
     rejected = {
         "message.timestamp.type": "CreateTime",  # a dead letter has the append time of its record, and expires with it
         "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-        "retention.ms": str(settings.rejected_retention_ms or kept_ms),
+        "retention.ms": str(settings.rejected_retention_ms or kept_ms(survey)),
     }
     compacted = {"cleanup.policy": "compact", "min.insync.replicas": majority}
     return {

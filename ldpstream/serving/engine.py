@@ -9,7 +9,8 @@ from ldpstream.agents.tally import Records
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.runtime.clock import WEEK_MS, now_ms
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import PARTITION, DataFolder
 from ldpstream.stores.folder_log import FolderLog, expire
@@ -17,7 +18,6 @@ from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey
 
 AT_ONCE = 20_000  # records in one commit
-KEPT_MS = WEEK_MS  # how long counted reports stay in the log, as in Kafka
 EXPIRE_MS, EXPIRED_AT_ONCE = 60_000, 20_000
 
 

@@ -13,7 +13,7 @@ from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.reader import DELTA, loss_up, readers
-from ldpstream.runtime import topics
+from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.surveys.device_chance import device_chance
 from ldpstream.surveys.survey import KEPT_STEPS
@@ -126,7 +126,7 @@ def test_the_numbers_of_hash_functions() -> None:
 
 
 def test_the_retention() -> None:
-    assert f"at least {topics.KEPT_MS // 86_400_000} days, longer for long windows" in PLAIN
+    assert f"at least {KEPT_MS // 86_400_000} days, longer for long windows" in PLAIN
     assert f"estimates of {KEPT_STEPS} steps" in PLAIN
 
 
