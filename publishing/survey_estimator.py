@@ -146,7 +146,7 @@ class SurveyEstimator:
         self._engine.count(self.survey, now_ms)
         self._vitals.look(now_ms)
         once = _OneStep(stop)
-        self._research, began_s = self._workload.everything, monotonic()
+        self._research, began_s = self._workload.research, monotonic()
         if self._schedule.run(now_ms, once):
             self._note((monotonic() - began_s) * 1000 / self.survey.step_ms)
         if not self._schedule.leads:  # another estimator works on this survey

@@ -26,8 +26,8 @@ class Workload:
         self._loads: dict[bytes, deque[float]] = {}  # with all estimators, by the survey's fingerprint
 
     @property
-    def everything(self) -> bool:
-        """True if the next step shall have all estimators; otherwise it has no research estimators."""
+    def research(self) -> bool:
+        """True if the next step shall have the research estimators."""
         return self._now_s() >= self._reduced_until_s
 
     def add(self, survey: bytes, load: float) -> None:

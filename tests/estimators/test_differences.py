@@ -100,7 +100,7 @@ def test_missing_errors_and_people_are_not_made_up() -> None:
 
 
 class Marked(NamedTuple):
-    """What a rule marks, on average: the share of values without a true difference, and the share of changed values found."""
+    """Means of a rule over all trials: the share of marked values without a true difference, and of changed values found."""
 
     false: float
     found: float
