@@ -22,7 +22,7 @@ h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is o
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Self
 
 import numpy as np
@@ -90,7 +90,7 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
     """
     if any(e.rounds > MAX_ROUNDS or math.isinf(e.eps) for e in all_evidence):
         return 1.0
-    losses, chances = all_evidence[0].losses() if len(all_evidence) == 1 else _joined(tuple(sorted(all_evidence)))
+    losses, chances = all_evidence[0].losses() if len(all_evidence) == 1 else (_losses(), _joined(tuple(sorted(all_evidence))))
     power = np.append(0.0, np.cumsum(chances))
     alarms = np.append(0.0, np.cumsum(chances * np.exp(np.minimum(-losses, FAR))))
     low, high = 1 / k, 1.0
@@ -102,14 +102,20 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
     return min(1.0, high + SLACK)
 
 
-@lru_cache(maxsize=8)  # all attributes with one level join the same evidence
-def _joined(all_evidence: tuple[Evidence, ...]) -> tuple[FloatArray, FloatArray]:
-    """The losses of all evidence together, on a grid. Each loss is rounded up; above `FAR` it is infinite."""
+@cache
+def _losses() -> FloatArray:
+    """The losses on the grid in descending order, after an infinite loss."""
+    return np.append(math.inf, GRID * np.arange(CELLS, -CELLS - 1, -1))
+
+
+@lru_cache(maxsize=4)  # all attributes with one level join the same evidence; an array takes half a megabyte
+def _joined(all_evidence: tuple[Evidence, ...]) -> FloatArray:
+    """The probabilities of `_losses` for all evidence together. Each loss is rounded up; above `FAR` it is infinite."""
     kinds = iter(sorted(set(all_evidence)))
     total = _repeated(first := next(kinds), all_evidence.count(first))
     for kind in kinds:
         total = total.join(_repeated(kind, all_evidence.count(kind)))
-    return np.append(math.inf, GRID * np.arange(CELLS, -CELLS - 1, -1)), np.append(total.sure, total.chances)
+    return np.append(total.sure, total.chances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,3 +19,9 @@ def keep_freed_memory() -> bool:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     return mallopt is not None and mallopt(_MMAP_THRESHOLD, LARGEST_BYTES) + mallopt(_TRIM_THRESHOLD, KEPT_BYTES) == 2
+
+
+def return_freed_memory() -> None:
+    """Makes the C library return all freed memory to the system. Takes some milliseconds; without effect if it is not glibc."""
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

@@ -1,10 +1,13 @@
 """A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster.
 
-Log, counts, estimates and expiry are those of `serve`, in this process; gateway and page are imported, but serve nobody. Every
-hour of the simulated time, the devices' reports are appended, counted, and published if a step has closed.
+Log, counts, estimates and expiry are those of `serve`, in this process. Gateway and page are imported, but serve nobody. The
+reports are drawn in another process. In every hour of the simulated time, the devices' reports are appended and counted, and
+closed steps are published.
 """
 
+import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +20,11 @@ from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
 from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload
+from ldpstream.runtime.malloc import keep_freed_memory, return_freed_memory
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
-from ldpstream.surveys import seal
+from ldpstream.surveys import Survey, seal
 
 DAY_S, HOUR_MS = 86_400, 3_600_000
 ATTRIBUTES: tuple[Asked, ...] = (("mode", 4, "L-GRR"), ("distance", 6, "L-OSUE"), ("app", 100, "L-OLH"))
@@ -48,21 +52,22 @@ class Week:
 
 def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = lambda _: None) -> Week:
     """Simulates days of a small server in an empty folder."""
-    survey, rng = write_survey(folder / "survey.toml", "week", DAY_S, ATTRIBUTES), np.random.default_rng(SEED)
+    survey = write_survey(folder / "survey.toml", "week", DAY_S, ATTRIBUTES)
     result, now_ms = Week(devices), survey.start_ms
-    with closing(DataFolder(folder / "data")) as data:
+    keep_freed_memory()
+    drawing = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
         estimator = SurveyEstimator(
-            survey, engine, CollectorRegistry(), lambda _: None, margin_ms=0, workload=Workload(), alone=True
+            survey, engine, CollectorRegistry(), lambda _: return_freed_memory(), margin_ms=0, workload=Workload(), alone=True
         )
         log.log_id()
         for hour in range(24 * days):
             if hour % 24 == 0:
                 seen(f"day {hour // 24 + 1}")
             for attribute in range(len(ATTRIBUTES)):
-                reports = random_reports(survey, attribute, devices // 24, rng)
-                sealed = (seal(survey, attribute, 0, hour // 24, one) for one in np.split(reports, len(reports)))
-                envelopes = [(envelope, rng.bytes(16)) for envelope in sealed]
+                seed = (SEED, hour, attribute)
+                envelopes = drawing.submit(_envelopes, survey, attribute, hour // 24, devices // 24, seed).result()
                 for first in range(0, len(envelopes), AT_ONCE):
                     with data.write() as db:
                         for envelope, key in envelopes[first : first + AT_ONCE]:
@@ -78,6 +83,13 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
         result.published = 0 if progress is None else progress.next_step - progress.first_step
         estimator.close()
     return result
+
+
+def _envelopes(survey: Survey, attribute: int, step: int, n: int, seed: tuple[int, ...]) -> list[tuple[bytes, bytes]]:
+    """Draws n reports of an attribute; returns each report's envelope and key."""
+    rng = np.random.default_rng(seed)
+    reports = random_reports(survey, attribute, n, rng)
+    return [(seal(survey, attribute, 0, step, one), rng.bytes(16)) for one in np.split(reports, len(reports))]
 
 
 def draw(result: Week, path: Path) -> None:

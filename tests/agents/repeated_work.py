@@ -1,9 +1,9 @@
-"""Allocates and frees 48 MiB ten times; prints the number of page faults:  python -P tests/agents/repeated_work.py [keep]"""
+"""Allocates and frees 48 MiB ten times, and prints the number of page faults: python -P repeated_work.py [keep [return]]"""
 
 import resource
 import sys
 
-from ldpstream.runtime.malloc import keep_freed_memory
+from ldpstream.runtime.malloc import keep_freed_memory, return_freed_memory
 
 
 def faults() -> int:
@@ -15,10 +15,12 @@ def work() -> list[bytes]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["keep"]:
+    if "keep" in sys.argv:
         assert keep_freed_memory()
     work()
     before = faults()
     for _ in range(10):
         work()
+        if "return" in sys.argv:
+            return_freed_memory()
     print(faults() - before)

@@ -161,7 +161,7 @@ def test_joined_evidence_is_the_dense_convolution_of_its_losses() -> None:
         for (a, p), (b, q) in product(dense.items(), zip(losses.tolist(), chances.tolist(), strict=True)):
             joined[round(a + b, 9)] += p * q
         dense = dict(joined)
-    losses, chances = evidence._joined(tuple(sorted(parts)))
+    losses, chances = evidence._losses(), evidence._joined(tuple(sorted(parts)))
     places = [int(np.abs(losses - loss).argmin()) for loss in dense]
     assert losses[places] == pytest.approx(list(dense), abs=1e-9)
     assert chances[places] == pytest.approx(list(dense.values()), abs=1e-12)
