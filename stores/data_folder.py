@@ -340,6 +340,8 @@ def _check_marks(file: Path, application: int, found: int) -> None:
         raise FolderError(f"{file}: is no data file of ldpstream")
     if found != FORMAT:
         remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
+        if found == 2:
+            remedy = "`ldpstream serve` changes the format when it starts on this folder"
         raise OtherFormat(f"{file} has format {found}, this version needs format {FORMAT}; {remedy}")
 
 

@@ -15,7 +15,7 @@ import pytest
 from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS, Missing
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
-from ldpstream.stores.data_folder import FILE, FORMAT, LOCK, PART, DataFolder, FolderError
+from ldpstream.stores.data_folder import FILE, FORMAT, LOCK, PART, DataFolder, FolderError, looking
 from ldpstream.stores.folder_log import CHUNK, FolderLog, expire
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.formats import OtherFormat
@@ -131,6 +131,17 @@ def test_another_format_is_refused_and_left_alone(path: Path, found: int) -> Non
     with pytest.raises(OtherFormat, match=f"has format {found}, this version needs format {FORMAT}; {who}"):
         DataFolder(path)
     assert (path / FILE).read_bytes() == before
+
+
+def test_who_only_reads_a_folder_of_format_2_is_told_to_start_serve(path: Path) -> None:
+    DataFolder(path).close()
+    with closing(sqlite3.connect(path / FILE)) as db:
+        db.execute("PRAGMA user_version=2")
+    with (
+        pytest.raises(OtherFormat, match=r"has format 2, .*`ldpstream serve` changes the format when it starts"),
+        looking(path / FILE),
+    ):
+        pass
 
 
 def test_another_program_s_database_is_refused(path: Path) -> None:
