@@ -20,7 +20,7 @@ from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
 from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload
-from ldpstream.runtime.malloc import keep_freed_memory, return_freed_memory
+from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
@@ -59,7 +59,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
         estimator = SurveyEstimator(
-            survey, engine, CollectorRegistry(), lambda _: return_freed_memory(), margin_ms=0, workload=Workload(), alone=True
+            survey, engine, CollectorRegistry(), lambda _: None, margin_ms=0, workload=Workload(), alone=True
         )
         log.log_id()
         for hour in range(24 * days):

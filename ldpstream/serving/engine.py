@@ -10,6 +10,7 @@ from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.malloc import return_freed_memory
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import PARTITION, DataFolder
@@ -18,7 +19,7 @@ from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey
 
 AT_ONCE = 20_000  # records in one commit
-EXPIRE_MS, EXPIRED_AT_ONCE = 60_000, 20_000
+TIDY_MS, EXPIRED_AT_ONCE = 60_000, 20_000
 
 
 class FolderEngine:
@@ -33,7 +34,7 @@ class FolderEngine:
     def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:
         self._folder, self._check, self._clock = folder, check, clock
         self._counters: dict[bytes, Counter] = {}
-        self._expired_ms = 0
+        self._tidied_ms = 0
 
     def count_store(self, survey: Survey) -> FolderCountStore:
         return FolderCountStore(self._folder, survey)
@@ -55,15 +56,17 @@ class FolderEngine:
     def count(self, survey: Survey, now_ms: int) -> None:
         try:
             self._counters[survey.fingerprint].count(now_ms)
-            self._expire(now_ms)
+            self._tidy(now_ms)
         except StoreUnavailable:
             metrics.store_available.set(0)
             raise
         metrics.store_available.set(1)
 
-    def _expire(self, now_ms: int) -> None:
-        if now_ms - self._expired_ms >= EXPIRE_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
-            self._expired_ms = now_ms
+    def _tidy(self, now_ms: int) -> None:
+        """Deletes expired records and returns freed memory, once a minute."""
+        if now_ms - self._tidied_ms >= TIDY_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
+            return_freed_memory()
+            self._tidied_ms = now_ms
 
     def close(self) -> None:
         """Has no effect: the folder is closed by the process."""

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.malloc import keep_freed_memory, return_freed_memory
+from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
@@ -63,7 +63,7 @@ class _Estimates(Thread):
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
         engine = FolderEngine(folder, FolderKeeper(folder, watch).check)
-        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: return_freed_memory(), settings)
+        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
         self._error: BaseException | None = None
         try:
             self._loop.serve_page()  # here, so that an address in use ends the process before it says where the page is

@@ -1,4 +1,4 @@
-"""The log of a run: three partitions in memory. Every request can fail, before or after it takes effect.
+"""The log of a run, in memory. Every request can fail, before or after it takes effect.
 
 The broker can lose records: by retention, by a hole in the middle, at the end, or with the whole topic.
 """
@@ -57,6 +57,7 @@ class MemoryLog:
     Args:
         loop: the event loop, whose time is the log's time.
         source: the random source of the delays.
+        partitions: number of partitions.
 
     Attributes:
         records: by partition and offset.
@@ -75,14 +76,14 @@ class MemoryLog:
         moved: called when the log may have something to read.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
-        self._loop, self._random = loop, source
-        self.records: list[list[Entry]] = [[] for _ in range(PARTITIONS)]
-        self.history: list[list[Record]] = [[] for _ in range(PARTITIONS)]
+    def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random, partitions: int = PARTITIONS) -> None:
+        self._loop, self._random, self._partitions = loop, source, partitions
+        self.records: list[list[Entry]] = [[] for _ in range(partitions)]
+        self.history: list[list[Record]] = [[] for _ in range(partitions)]
         self.lost = False
-        self.shortest = [MAX_MS] * PARTITIONS
+        self.shortest = [MAX_MS] * partitions
         self._remade = 0
-        self.begins = [0] * PARTITIONS
+        self.begins = [0] * partitions
         self._keys = 0
         self.letters: set[tuple[int, int, str]] = set()
         self.group: dict[int, int] = {}
@@ -109,7 +110,7 @@ class MemoryLog:
     def append(self, partition: int, value: bytes | None, key: bytes = b"") -> None:
         """Appends a record, or an offset without a record. An unreachable broker neither accepts nor acknowledges anything."""
         if not self.away:
-            partition %= PARTITIONS
+            partition %= self._partitions
             offset, appended_ms = len(self.records[partition]), self.now_ms() - self.behind_ms
             if value is None:
                 self.records[partition].append(control := Control(offset, appended_ms))
@@ -144,7 +145,7 @@ class MemoryLog:
 
     def repeat(self, partition: int, n: int, back: int) -> None:
         """Appends n records once more, without the last `back` records."""
-        log = self.records[partition % PARTITIONS]
+        log = self.records[partition % self._partitions]
         for record in log[max(0, len(log) - back - n) : max(0, len(log) - back)]:
             if isinstance(record, Record):
                 self.append(partition, record.value, record.key)
@@ -177,7 +178,8 @@ class MemoryLog:
 
     def make_anew(self) -> None:
         """Deletes the topic and creates it again."""
-        self.records, self.begins, self.shortest = [[] for _ in range(PARTITIONS)], [0] * PARTITIONS, [MAX_MS] * PARTITIONS
+        n = self._partitions
+        self.records, self.begins, self.shortest = [[] for _ in range(n)], [0] * n, [MAX_MS] * n
         self._remade += 1
         self.lost = True
         self.ahead_ms += 1000
@@ -239,7 +241,7 @@ class MemoryLog:
 
     def earliest_ms(self) -> int | None:
         self._check_reachable()
-        firsts = [self._first(partition, 0) for partition in range(PARTITIONS)]
+        firsts = [self._first(partition, 0) for partition in range(self._partitions)]
         return min((first.appended_ms for first in firsts if first is not None), default=None)
 
     def _first(self, partition: int, time_ms: int) -> Found | None:
