@@ -127,6 +127,11 @@ def promise(survey: Survey) -> list[str]:
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
     ]
+    if survey.relay is not None:
+        lines.append(
+            "Devices send through a relay only; the gateway refuses all other reports. The losses here hold without a relay, "
+            "and against a relay and a gateway that work together."
+        )
     lines += [f"{attribute.name}: {attribute.rest}" for attribute in survey.attributes]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [

@@ -10,6 +10,8 @@
                                         # spl: a device answers all attributes and splits its budget evenly
                                         # rs+fd: a device samples one attribute and answers the other attributes with fake
                                         # values
+    relay = "required"                  # devices send through a relay only (docs/relay.md); then lateness_steps is at least 1
+                                        # (default: devices send to the gateway)
     ends = 2026-12-31T00:00:00Z         # the last step ends at this time, or the number of steps (default: no end)
     title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)
     retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
@@ -109,6 +111,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     lateness_steps: Annotated[int, Meta(ge=0, le=10_000)]
     skew_seconds: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     collection: Collection
+    relay: Literal["required"] | None = None
     ends: datetime | Annotated[int, Meta(ge=1)] | None = None
     title: Text | None = None
     description: Text | None = None
@@ -131,6 +134,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             raise ValueError(f"ends must be between the years 1971 and 8999, got {self.ends}")
         if self.n_steps is not None and not (self.n_steps >= 1 and self.opens_ms(self.n_steps) < _unix_ms(END_OF_TIME)):
             raise ValueError(f"ends must be at least one step after start and before the year 9000, got {self.ends}")
+        if self.relay is not None and self.lateness_steps == 0:
+            raise ValueError("lateness_steps must be at least 1 with relay, got 0: a report leaves after its step has ended")
         distinct("attribute", [attribute.name for attribute in self.attributes])
         tables_bytes = 0
         for i, attribute in enumerate(self.attributes):
@@ -225,7 +230,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
         `start` is in ms since 1970; `ends` is always the number of steps. The other keys are as in the survey's file. These
         keys are left out if they have their default: `skew_seconds` (60, or step_seconds if that is less), `ends` (no end),
-        `cohort` (none). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
+        `relay` and `cohort` (none). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
         """
         keys: dict[str, Any] = {
             "name": self.name,
@@ -240,6 +245,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             keys["skew_seconds"] = self.skew_seconds
         if self.n_steps is not None:
             keys["ends"] = self.n_steps
+        if self.relay is not None:
+            keys["relay"] = self.relay
         if self.cohort is not None:
             keys["cohort"] = {"name": self.cohort.name, "values": self.cohort.values, "least": self.cohort.least}
         return text(keys)

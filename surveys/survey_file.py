@@ -17,7 +17,12 @@ _PATTERNS = {
     LABEL: "must not contain control characters",
     HEX: "must be a fingerprint: 16 lower-case hexadecimal digits, as `ldpstream check` prints them",
 }
-_CHOICES = {"collection": get_args(Collection), "calibration": get_args(Calibration), "outside": get_args(Outside)}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "collection": get_args(Collection),
+    "calibration": get_args(Calibration),
+    "outside": get_args(Outside),
+    "relay": ("required",),
+}
 _WORDS = {
     "int": "an integer",
     "float": "a number",

@@ -95,7 +95,7 @@ class Device:
     The operating system provides the randomness. Objects, processes and threads that share one file are one device.
 
     Args:
-        survey: the survey. A file made for another survey is an error.
+        survey: the survey, also an attribute. A file made for another survey is an error.
         path: the device's file. Do not derive the name from the survey's name: a renamed survey would get a new file and a
             fresh budget. `Wallet.device` passes its own store.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
@@ -147,7 +147,7 @@ class Device:
                 raise NotSigned(str(error)) from None
         elif signature is not None:
             raise ValueError("signature needs signed_by: without a public key it is not checked")
-        self._survey, self._cohort = survey, survey.cohort_index(cohort)
+        self.survey, self._cohort = survey, survey.cohort_index(cohort)
         # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
         self._n_kept = survey.lateness_steps + 2
         try:
@@ -202,11 +202,11 @@ class Device:
             StoreCleared: if the file is missing or has no enrolment.
             StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
         """
-        a = self._survey.index(attribute)
+        a = self.survey.index(attribute)
         too_old = ClockWentBack if step is None else StepForgotten
-        step = self._survey.step_at(time.time_ns() // 1_000_000) if step is None else step
+        step = self.survey.step_at(time.time_ns() // 1_000_000) if step is None else step
         integer("step", step, 0, MAX_STEP)
-        index = value_index(self._survey.attributes[a], value)
+        index = value_index(self.survey.attributes[a], value)
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             enrolment = memory.enrolment(a)
@@ -214,7 +214,7 @@ class Device:
                 return None
             randomizer = self._randomizers[a][enrolment.level]
             p = randomizer.parameters
-            if step % p.every_steps != enrolment.phase or self._survey.ended(step):
+            if step % p.every_steps != enrolment.phase or self.survey.ended(step):
                 return None
             envelope = memory.sent(a, step)
             if envelope:
@@ -237,7 +237,7 @@ class Device:
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             rows = memory.waiting()
-        return [Waiting(self._survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
+        return [Waiting(self.survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
 
     def settle(self, report: Waiting) -> None:
         """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
@@ -263,10 +263,10 @@ class Device:
             DeviceError: as for `report`.
             ModuleNotFoundError: if the loss of a memoized level needs SciPy, and SciPy is not installed.
         """
-        a = self._survey.index(attribute)
+        a = self.survey.index(attribute)
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
-            m = self._survey.mechanisms[a][memory.enrolment(a).level].device
+            m = self.survey.mechanisms[a][memory.enrolment(a).level].device
             t, memos = memory.counts(a)
         if t == 0:
             return Spent(0, 0.0, 0.0)
@@ -288,8 +288,8 @@ class Device:
             ValueError: if `confirm` differs from the survey's name. Nothing is erased.
             DeviceError: as for `report`.
         """
-        if confirm != self._survey.name:
-            raise ValueError(f"confirm must be the survey's name, {self._survey.name}, got {confirm!r}")
+        if confirm != self.survey.name:
+            raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             memory.forget()
@@ -308,7 +308,7 @@ class Device:
         else:
             memo = randomizer.memoize(key, function, self._random)
         row = randomizer.report(memo, self._random)
-        envelope = seal_rows(self._survey, a, enrolment.level, step, 1, row, self._cohort)
+        envelope = seal_rows(self.survey, a, enrolment.level, step, 1, row, self._cohort)
         idempotency_key = urlsafe_b64encode(self._random.bytes(IDEMPOTENCY_KEY_BYTES)).rstrip(b"=").decode()
         memory.keep(a, step, envelope, key if randomizer.memoized else None, self._n_kept + AHEAD_REPORTS, idempotency_key)
         return envelope
@@ -317,15 +317,15 @@ class Device:
         """Returns the memo of a key; draws a memo if the key has none."""
         memo = memory.memo(a, key, lambda: randomizer.memoize(key, function, self._random))
         if not randomizer.is_memo(memo, function):
-            raise DeviceError(f"{self._path}: the memo of {self._survey.attributes[a].name} is damaged")
+            raise DeviceError(f"{self._path}: the memo of {self.survey.attributes[a].name} is damaged")
         return memo
 
     # ---- enrolment
 
     def _choices(self, chosen: list[int]) -> list[Enrolment]:
         """Draws the choices that a device makes at its first use."""
-        n = len(self._survey.attributes)
-        collection, sampled = self._survey.collection, self._random.below(n)
+        n = len(self.survey.attributes)
+        collection, sampled = self.survey.collection, self._random.below(n)
         choices = []
         for a, levels in enumerate(self._randomizers):
             level = chosen[a]
@@ -340,8 +340,8 @@ class Device:
         """Translates the names of attributes and levels into indices."""
         indices = {}
         for attribute, level in levels.items():
-            a = self._survey.index(attribute)
-            names = [choice.name for choice in self._survey.attributes[a].levels]
+            a = self.survey.index(attribute)
+            names = [choice.name for choice in self.survey.attributes[a].levels]
             if level not in names:
                 raise ValueError(f"the level of {attribute} must be one of {', '.join(names)}, got {level!r}")
             indices[a] = names.index(level)
@@ -351,20 +351,20 @@ class Device:
         kept = memory.fingerprint()
         if kept is None:
             raise StoreCleared(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
-        if kept != self._survey.fingerprint:
+        if kept != self.survey.fingerprint:
             raise WrongSurvey(
-                f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self._survey.name}"
-                f" with {self._survey.fingerprint.hex()}; each survey needs its own file and its own budget"
+                f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self.survey.name}"
+                f" with {self.survey.fingerprint.hex()}; each survey needs its own file and its own budget"
             )
 
     def _require_at_most(self, allowed: float, levels: list[int]) -> None:
-        asked = largest_loss(self._survey, levels)
+        asked = largest_loss(self.survey, levels)
         if asked > allowed + TOLERANCE:
-            raise CostlySurvey(self._survey.name, asked, allowed)
+            raise CostlySurvey(self.survey.name, asked, allowed)
 
     def _require_same_levels(self, memory: Transaction, chosen: dict[int, int]) -> None:
         for a, level in chosen.items():
-            attribute, kept = self._survey.attributes[a], memory.enrolment(a).level
+            attribute, kept = self.survey.attributes[a], memory.enrolment(a).level
             if kept != level:
                 raise DeviceError(
                     f"{self._path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"

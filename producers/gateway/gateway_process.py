@@ -32,7 +32,7 @@ from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.runtime.settings import Settings, cannot_listen
+from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.waiting import Stopped, wait_for
@@ -70,10 +70,15 @@ def serve(
         bound: called once the addresses are ours.
 
     Raises:
-        SettingsError: if the tokens, the certificate or the relay keys cannot be used, or an address cannot be bound.
+        SettingsError: if the tokens, the certificate or the relay keys cannot be used, if a survey requires a relay and there
+            are no relay keys, or if an address cannot be bound.
         UserError: if no survey's topic can be used at the start.
     """
     credentials = Credentials(settings)
+    behind = [text.survey.name for text in watch.surveys.values() if text.survey.relay is not None]
+    if behind and credentials.relay_keys is None:
+        what = "takes reports through a relay only; `ldpstream relay-key FILE` makes the file of keys"
+        raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with ExitStack() as opened:
         back = None

@@ -43,7 +43,7 @@ def description(tokens_required: bool) -> dict[str, Any]:
         "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
         "responses": {
             "202": _answer("The log has the reports; `accepted` of them count.", accepted=_INTEGER | {"minimum": 1}),
-            **_problems(400, 401, 408, 409, 415, 422, 429, 500, 501, 503, 504),
+            **_problems(400, 401, 403, 408, 409, 415, 422, 429, 500, 501, 503, 504),
         },
         **guarded,
     }
@@ -138,7 +138,7 @@ def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
     """Returns the problem responses of these statuses."""
     described: dict[str, dict[str, Any]] = {}
     for status in statuses:
-        causes = [cause for cause, of in STATUS.items() if of == status]
+        causes = [cause for cause, of in STATUS.items() if of == status and cause != "unknown key configuration"]  # of a relay
         properties: dict[str, Any] = {
             "type": {"type": "string", "enum": [urn(cause) for cause in causes]},
             "title": {"type": "string", "enum": list(causes)},

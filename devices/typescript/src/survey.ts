@@ -137,6 +137,7 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
   }
   const collection = COLLECTIONS.find((known) => known === survey["collection"]);
   if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
+  if (survey["relay"] !== undefined) throw new UnknownSurvey("the survey requires a relay, and this device cannot send through one");
   const attributes = list(survey["attribute"], "attribute");
   if (parameters.length !== attributes.length) throw new UnknownSurvey("mechanisms must have one entry for each attribute");
   const share = collection === "spl" ? attributes.length : 1;
