@@ -238,7 +238,7 @@ def test_the_readmes_results_are_those_of_the_documents() -> None:
     assert f"{agree} of {compared} values agree." in results
     ratios = [float(x) for x in re.findall(r"(?m)^\| [\w-]+ \| report \| [\d.]+ [kM] \| [\d.]+ [kM] \| ([\d.]+) \|", results)]
     assert len(ratios) == 14
-    assert f"one core makes {min(ratios):.0f} to {max(ratios):.0f} times [the reports]" in PLAIN["README.md"]
+    assert f"one core makes {min(ratios):.0f} to {max(ratios):.0f} times [as many reports]" in PLAIN["README.md"]
     (row,) = re.findall(
         r"(?m)^\| the papers' 15 and 12 fixed choices \| (.*?) \| (.*?) \|", (ROOT / "docs" / "choose.md").read_text()
     )

@@ -147,8 +147,8 @@ export class Device {
    *   Other texts and numbers become one of the values if the survey says so: `Attribute.unlisted` and `Attribute.nearest`.
    * @param step time step; by default the present step of the device's clock.
    * @throws RangeError if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
-   * @throws StepForgotten if the step can be reported no more: its envelope was dropped, or later steps are settled.
-   * @throws ClockWentBack the same for the present step.
+   * @throws StepForgotten if the step can no longer be reported: its envelope was dropped, or later steps are settled.
+   * @throws ClockWentBack for the present step, for the same reason.
    * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is made.
    */
   async report(attribute: string, value: string | number, step?: number): Promise<Uint8Array | null> {
@@ -308,7 +308,7 @@ function isAccount(records: Transaction): records is Account {
   return "admit" in records;
 }
 
-/** Returns the first step of the phase of `step` after it that can still be reported for the first time. */
+/** Returns the first step after `step`, of the same phase, that the device can still report for the first time. */
 function earliest({ forgotten, sent }: Enrolment, step: number, everySteps: number): number {
   let found = step + everySteps * Math.max(1, Math.floor((forgotten - step) / everySteps) + 1);
   for (const reported of sent) if (reported.step === found) found += everySteps;
@@ -403,7 +403,7 @@ async function read(records: Transaction, a: number): Promise<Enrolment> {
   return record as unknown as Enrolment;
 }
 
-/** Returns the unsettled ones of an attribute's reports. */
+/** Returns an attribute's reports that are not settled. */
 function unsettled(attribute: string, sent: readonly Sent[]): Waiting[] {
   return sent.flatMap(({ step, envelope, key }) => (key === null ? [] : [{ attribute, step, envelope: fromText(envelope), key }]));
 }

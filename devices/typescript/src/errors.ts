@@ -10,7 +10,7 @@ export class UnknownSurvey extends DeviceError {
   override readonly name = "UnknownSurvey";
 }
 
-/** The device survey breaks its own promise: its hash is wrong, or a mechanism would lose more privacy than the survey states. */
+/** The device survey is wrong: its hash does not fit, or a mechanism would lose more privacy than the survey states. */
 export class UnsafeSurvey extends DeviceError {
   override readonly name = "UnsafeSurvey";
 }
@@ -80,15 +80,15 @@ export class WalletFull extends DeviceError {
   }
 }
 
-/** A privacy loss with its unit, in at most so many digits. */
+/** Formats a privacy loss with its unit, with at most `digits` significant digits. */
 export function nats(loss: number, digits = 6): string {
   const text = loss === Infinity ? "inf" : String(Number(loss.toPrecision(digits)));
   return `${text} nat${text === "1" ? "" : "s"}`;
 }
 
 /**
- * The step can be reported no more: its envelope was dropped, or so many later steps are settled that it cannot count. A second report
- * would cost more privacy. The call has cost none.
+ * The step can no longer be reported: its envelope was dropped, or so many later steps are settled that a report cannot count. A second
+ * report would cost more privacy. The call has cost none.
  */
 export class StepForgotten extends DeviceError {
   override readonly name: string = "StepForgotten";
@@ -109,8 +109,8 @@ export class StepForgotten extends DeviceError {
 }
 
 /**
- * The present step of the device's clock can be reported no more, since the clock was wrong before or is wrong now. The device reports
- * again when the clock shows a step that it has not reported, at the latest at step `earliest`.
+ * The present step of the device's clock can no longer be reported, because the clock was wrong before or is wrong now. The device
+ * reports again when the clock shows a step that it has not reported, at the latest at step `earliest`.
  */
 export class ClockWentBack extends StepForgotten {
   override readonly name = "ClockWentBack";

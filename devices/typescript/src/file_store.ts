@@ -20,9 +20,9 @@ type FileSystem = Pick<typeof promises, "mkdir" | "readdir" | "readFile" | "open
  * to a file of its own and syncs it. A hard link then gives this file the name `state.N+1`. The link fails if another process has
  * made `state.N+1`; the transaction then starts again from the new records. So there is no lock that a killed process could leave.
  *
- * An old state is emptied, and deleted 8 changes later, so that nobody makes it a second time and every look at the folder finds one
- * of the last states. A process that has slept for more than 8 changes can still make a deleted state again. It therefore looks for a
- * higher number afterwards. If there is one, it erases the state that it has made, and starts again.
+ * A transaction empties the old states, and deletes them 8 changes later. Until then, no process can make an old state again, and
+ * every look at the folder finds one of the last states. A process that has slept for more than 8 changes can make a deleted state
+ * again. After each change, a process therefore looks for a higher number. If there is one, it erases its own state and starts again.
  *
  * The folder must be on a local disk with hard links. Only the files' owner can read the files.
  */

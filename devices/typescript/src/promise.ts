@@ -49,7 +49,7 @@ export function lossOfReports(m: Mechanism, t: number): number {
 
 /**
  * Returns the largest loss that one report adds, for an observer who knows all other reports and all memos. These losses add up.
- * For a memoized mechanism this is the loss of the second round, for two memos that differ in all bits.
+ * For a memoized mechanism this is the loss of the second round; for bits, between two memos that differ in all bits.
  */
 export function lossPerReport(m: Mechanism): number {
   const report = matrix(m, m.report);

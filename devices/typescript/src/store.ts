@@ -3,7 +3,7 @@
 /** A record, as JSON can write it. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
-/** The store during one transaction. Await nothing else during a transaction: it would end early. */
+/** The store during one transaction. Do not await anything else meanwhile: the transaction would end early. */
 export interface Transaction {
   get(key: string): Promise<Json | undefined>;
   put(key: string, record: Json): void;

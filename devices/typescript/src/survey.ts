@@ -16,7 +16,7 @@ const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
 const MAX_ROW_BYTES = 900_000;
 
-/** One question of the survey. Exactly one of `values`, `edges` and neither (integers below `k`) applies. */
+/** One question of the survey. It has `values` or `edges`, or neither: then its values are the integers below `k`. */
 export interface Attribute {
   readonly name: string;
   readonly k: number; // number of values
@@ -72,7 +72,7 @@ export function attributeIndex(survey: Survey, name: string): number {
   return index;
 }
 
-/** Returns the index of a cohort; null without a cohort, in a survey without cohorts. */
+/** Returns the index of a cohort; null if the survey has no cohorts and none is given. */
 export function cohortIndex(survey: Survey, cohort: string | undefined): number | null {
   if (!survey.cohort && cohort === undefined) return null;
   const index = survey.cohort?.values.findIndex((value) => value === cohort) ?? -1;
@@ -224,7 +224,7 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
   return { name: text(level["name"], `${where}.name`), losses, mechanism };
 }
 
-/** Requires the coins of the canonical text, which has six digits of the smaller probability. The service reads reports by these. */
+/** Requires the coins of the canonical text, by which the service reads reports: it has six digits of each smaller probability. */
 function requireCoins(given: Fields, stated: Fields, where: string): void {
   for (const [part, coins] of Object.entries(given)) {
     for (const [name, raw] of Object.entries(object(coins, where))) {

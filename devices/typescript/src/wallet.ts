@@ -223,7 +223,7 @@ function enrolled(book: Book, fingerprint: string): Row | undefined {
   return book.surveys.find((row) => row.fingerprint === fingerprint && row.reports === null);
 }
 
-/** Returns the charges of all surveys: for a window that touches a step from this time on, and for ever. */
+/** Returns the sums of the surveys' charges: for a window that contains a time from `fromMs` on, and for ever. */
 function charges(book: Book, fromMs: number): { perWindow: number; forEver: number } {
   const total = (rows: readonly Row[], charge: (row: Row) => number) => rows.reduce((sum, row) => sum + charge(row), 0);
   const near = book.surveys.filter(({ untilMs }) => untilMs === null || untilMs + 1000 * (book.windowSeconds ?? 0) > fromMs);
