@@ -65,7 +65,7 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
     if cert is None or key is None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
     # A context keeps one certificate for each type of key. After a failed load, a certificate may have the key of another.
-    # Each new connection therefore gets a fresh context.
+    # Therefore each load makes a fresh context for new connections.
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         fresh.load_cert_chain(cert, key, password=lambda: "")  # with an empty password, loading fails instead of asking
@@ -80,7 +80,7 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
 
 
 class Credentials:
-    """The tokens, the certificate and the relay keys, and the changes of their files. A change counts once two looks agree.
+    """The tokens, the certificate and the relay keys. Reads a changed file again once two looks see the same change.
 
     If a changed file cannot be used, the gateway logs one line, goes on with the last good content, and reads the file again
     at each look.
