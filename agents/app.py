@@ -159,7 +159,7 @@ class AgentApp(faust.App):
         return set(self._reader.assignment())
 
     async def _subscribe(self, topics: set[str]) -> None:
-        """Changes the subscription of the consumer, which makes the group rebalance. Keeps the last topic if there is none."""
+        """Changes the subscription of the consumer, which makes the group rebalance. Without topics, keeps the subscription."""
         for topic in self._reports.topics:
             if topic not in topics:
                 self._reader.stop_reading(topic)
