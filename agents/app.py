@@ -241,8 +241,6 @@ class _Worker(faust.Worker):
             sys.exit(0)
         except UserError as error:
             _exit_unusable(error)
-        except OSError as error:
-            _exit_unusable(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
 
 
 def _end_in_time(*_signal: Any) -> None:
