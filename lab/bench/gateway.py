@@ -134,7 +134,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
                 result.served.append(_behind_a_relay(site, process.pid, port, sizes, capsules))
                 seen("the gateway under overload")
                 result.overload = _overload(site, port, sizes, single)
-        for name, command in _others(folder).items():
+        for name, command in _others().items():
             if shutil.which(command[0]) is None:
                 result.missing.append(name)
                 continue
@@ -145,7 +145,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
     return result
 
 
-def _others(folder: Path) -> dict[str, list[str]]:
+def _others() -> dict[str, list[str]]:
     """Returns the commands of the other servers."""
     endpoint, options = "lab.bench.empty_endpoint", ["--host", "127.0.0.1", "--port", "{port}"]
     uvicorn = ["-m", "uvicorn", f"{endpoint}:asgi", *options, "--loop", "uvloop", "--http", "httptools", "--no-access-log"]
