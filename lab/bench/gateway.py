@@ -1,4 +1,4 @@
-"""Measures the gateway's processor time for a request, beside other servers that answer the same requests with nothing done.
+"""Measures the gateway's processor time for a request, beside other servers that answer the same requests without any work.
 
 All servers run one after the other in one run, with the same load generator (`gateway_load.py`): keep-alive connections, with
 a fresh idempotency key and a bearer token in every request. The processor time is the server's own, user and system, of all its
@@ -71,7 +71,9 @@ QUICK = Sizes(0.5, 10, 20)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Result for one server: requests, reports in each, seconds, processor seconds of the server, and times of an answer."""
+    """Result for one server: requests, reports in each, seconds, processor seconds of the server, and percentiles of answer
+    times.
+    """
 
     server: str
     requests: int
