@@ -159,7 +159,7 @@ class AgentApp(faust.App):
         return set(self._reader.assignment())
 
     async def _subscribe(self, topics: set[str]) -> None:
-        """Changes the subscription of the consumer, which makes the group rebalance. Keeps the last topic if there is none."""
+        """Changes the subscription of the consumer, which makes the group rebalance. Without topics, keeps the subscription."""
         for topic in self._reports.topics:
             if topic not in topics:
                 self._reader.stop_reading(topic)
@@ -241,8 +241,6 @@ class _Worker(faust.Worker):
             sys.exit(0)
         except UserError as error:
             _exit_unusable(error)
-        except OSError as error:
-            _exit_unusable(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
 
 
 def _end_in_time(*_signal: Any) -> None:

@@ -19,7 +19,7 @@ class BackPressure:
         partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
 
     Attributes:
-        store_answers: False after a failed request to the store, until a round of `Counting.step` succeeds.
+        store_answers: False after a failed request to the store, until `Counting.step` has committed again.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:

@@ -53,7 +53,7 @@ class CountedSurveys:
         return {survey.reports_topic for survey in self._checks.check_all()}
 
     async def follow(self) -> None:
-        """Starts the usable surveys, then follows the survey files. Ends at once if there is only one file and no folder."""
+        """Starts the usable surveys, then follows the survey files. With a single file, ends after the start."""
         await self._reconcile(checked=True)
         self.started = True
         while self._watch.only_file is None:

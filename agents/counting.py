@@ -100,7 +100,7 @@ class Counting:
 
     @property
     def store_answers(self) -> bool:
-        """False after a failed request to the store, until a round of `step` succeeds."""
+        """False after a failed request to the store, until `step` has committed again."""
         return self._back_pressure.store_answers
 
     def assign(self, partitions: Iterable[int]) -> None:

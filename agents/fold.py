@@ -30,8 +30,8 @@ from ldpstream.stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_
 from ldpstream.surveys import Reason, Survey
 
 STEP_BACK_MS = 5_000
-"""The next record was appended at most so much before the newest lost record. A larger step back of a broker's clock, just when
-records are lost, is not noticed."""
+"""Largest step back of a broker's clock, in ms, that the fold allows for while records are lost: the append time of the next
+record may be this much before that of the newest lost record. The fold does not notice a larger step back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class FoldResult:
     """The result of feeding records.
 
     Attributes:
-        records: number of new records: counted, rejected, duplicates and markers.
+        records: number of new records: counted, rejected, duplicates and records without a value. Transaction markers (`skip`)
+            are not included.
         reports: number of reports counted.
         redelivered: number of records skipped because the fold had counted them before.
         rejected: the rejected records with their reasons, in the order of the log.
@@ -244,7 +245,8 @@ class PartitionFold:
     def changes(self) -> Checkpoint | None:
         """Returns the changes to write to the store, starting from `stored_position`; None if nothing has changed.
 
-        The first checkpoint of a partition is a change, even without records: its log id shows later if the topic is made anew.
+        The first checkpoint of a partition is a change, even without records: its log id shows later whether the topic was
+        recreated.
 
         Later records do not alter the returned checkpoint.
         """

@@ -30,7 +30,8 @@ class KafkaLog:
         second_client: a client that is independent of the consumer and the producer.
         survey: the survey to count.
         known: returns the fingerprints of all surveys that we know. Their envelopes are no dead letters. A survey that was
-            replaced under the same name leaves its envelopes in the topic, and copies would be kept longer than the originals.
+            replaced under the same name leaves its envelopes in the topic, and copies could be kept longer than the originals
+            (`rejected_retention_ms`).
     """
 
     def __init__(

@@ -86,4 +86,6 @@ class Log(Protocol):
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Writes dead letters to their topic. Returns when the broker has acknowledged all dead letters."""
+        """Writes dead letters to their topic. Returns when the broker has acknowledged or permanently refused every dead
+        letter.
+        """

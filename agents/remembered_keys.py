@@ -153,8 +153,8 @@ class RememberedKeys:
 class _Generation:
     """The keys of one generation.
 
-    The keys are sorted runs. Each run has at least `RATIO` times the keys of the next one, by merging. A look-up therefore
-    searches few runs, and each key is moved few times.
+    The keys are kept in sorted runs. Runs are merged so that each has at least `RATIO` times the keys of the next one. A
+    look-up therefore searches few runs, and each key is moved few times.
 
     Attributes:
         n: number of keys.

@@ -21,7 +21,7 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
         survey: the survey.
         group: our consumer group.
         client: our client of Redis.
-        keeper: keeps the accepted surveys.
+        keeper: stores the accepted surveys.
 
     Raises:
         OpenSurveyChanged: if the survey changes an open survey.

@@ -34,13 +34,13 @@ class PeopleInCohorts:
 
 
 def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, tell: Callable[[str], None]) -> ValueSource:
-    """Adds the cohorts of the file's people to their values. Without such a column, the cohorts are drawn.
+    """Adds the cohorts of the file's people to their values. Without such a column, `Population` draws the cohorts.
 
     Args:
         source: the values in the file.
         path: the file.
         cohort: the survey's cohorts.
-        steps: True if a row is a person at a step, False if it is a person.
+        steps: True if each row is one person at one step, False if each row is one person.
         tell: receives a line if there is no column.
 
     Raises:

@@ -5,7 +5,8 @@ attribute's name. Other columns are ignored. A cell becomes a value of its attri
 
 - An empty cell, or a word such as NA, is no value: the person does not answer the attribute.
 - A number is the same in every spelling: 1, 1.0 and 1e0.
-- A text that differs from one listed value only in case is this value. A device compares texts exactly; the app must respell.
+- A text that differs from one listed value only in case is this value. A device compares texts exactly, so an app must use the
+  listed spelling.
 - Other cells become what a device reports for them (`Attribute.find`). A number outside the bins or 0 … size-1 becomes the
   nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none (`unlisted`).
 """

@@ -146,7 +146,9 @@ def _numbers(places: Sequence[int]) -> str:
 
 
 def attribute_name(column: str) -> str:
-    """Returns a valid name of an attribute for a column: letters without accents, digits, dots, underscores and hyphens.
+    """Returns a valid name of an attribute for a column.
+
+    Letters lose their accents. Characters other than A-Z, a-z, 0-9, "." and "-" become "_".
 
     >>> attribute_name(" Größe (cm) ")
     'Gro_e_cm'

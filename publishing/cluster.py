@@ -16,7 +16,7 @@ from ldpstream.surveys import Survey
 
 
 class Cluster:
-    """Kafka and Redis. Each survey has a producer of its own: its transactions fence this survey's topic.
+    """Kafka and Redis. Each survey has its own producer, because the producer's transactions fence this survey's topic.
 
     Args:
         settings: the addresses of Kafka and Redis.

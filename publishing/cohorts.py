@@ -1,6 +1,6 @@
 """The histograms of cohorts: of the reports of one app version, channel or country alone.
 
-The count tables of a cohort are part of the tables of all people. A cohort's histogram comes from the default estimator. There
+The tables of all people are the sums of the cohorts' count tables. A cohort's histogram comes from the default estimator. There
 is no histogram below the survey's least size. The reports of a person who changes the cohort count for each cohort in which the
 person reported. The standard errors allow for a person who reports in the cohort at every step of the span.
 """

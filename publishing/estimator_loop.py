@@ -33,7 +33,7 @@ IDLE_S = 0.2
 
 
 def _ticks_ms() -> int:
-    """A time that never goes back, for the turns: the wall clock may be set back."""
+    """Returns the monotonic time in ms, for the turns: the wall clock may be set back."""
     return round(1000 * monotonic())
 
 
@@ -70,7 +70,7 @@ class EstimatorLoop:
 
     @property
     def well(self) -> bool:
-        """True if all that a survey needs answered in its last turn, or if there is no survey at present."""
+        """True if the last turn of at least one survey got all its answers, or if there is no survey at present."""
         estimators = list(self._estimators.values())
         return not estimators or any(estimator.well for estimator in estimators)
 
@@ -172,7 +172,7 @@ class EstimatorLoop:
         estimator.close()
 
     def close(self) -> None:
-        """Ends the page, gives all leases back, then closes the surveys' connections."""
+        """Stops the page's server, gives all leases back, then closes the surveys' connections."""
         if self._page is not None:
             self._page.close()
         self._leases.close()

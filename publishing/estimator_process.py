@@ -43,13 +43,13 @@ def serve(
     reported and tried again, and disturbs no other survey.
 
     Args:
-        watch: the survey files. A file that is added, changed or removed takes effect within seconds, unless there is one file.
+        watch: the survey files. In a folder, a file that is added, changed or removed takes effect within seconds.
         settings: the addresses of Kafka and Redis.
         stop: an event; the caller sets the event to end the estimator.
         seen: called with every publication made.
         check_topics: checks a survey's topics, and raises `Unreachable` while Kafka is unreachable.
-        until: the last step wanted of a single survey, or a step after its last step for that step; None to continue until
-            `stop`.
+        until: the last wanted step of a single survey. A step after the survey's end stands for the survey's last step. None to
+            continue until `stop`.
 
     Returns:
         All publications of a single survey that are kept in Redis, oldest step first; nothing for a folder of surveys.

@@ -6,7 +6,7 @@ While the counts of the step or of an earlier step may still change, the publica
 the last final step, passes over the steps between, and sees the published step. The schedule does not save this state, and
 publishes the step again later.
 
-If the state is lost or belongs to a later step, the filter starts anew at the published step. If the schedule restores a step
+If the state is lost or belongs to a later step, the filter starts again at the published step. If the schedule restores a step
 from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
 publication lacks the reports of each level, or if its matrix inversion may be post-processed.
 
@@ -97,7 +97,7 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
 
 
 def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], raw: FloatArray, reports: list[int]) -> Filtered:
-    """Passes over the steps before `step`, and observes `step`. A NaN in `raw` means that nobody reported."""
+    """Passes over the steps before `step`, and observes `step`. A NaN in `raw` means that there is no observation."""
     if step > level.next_step:
         level.skip(step - level.next_step)
     if np.isnan(raw).any():

@@ -1,7 +1,7 @@
 """Only finite numbers are published: what could not be calculated is left out, and the publication names it.
 
-Forged reports can make any counts. If an estimator raises an error or returns a number that is not finite, the publication has
-none of this estimator's numbers, but all others. `Diagnostics.failed` names what is missing. No step is held back.
+Forged reports can make any counts. If an estimator raises an error or returns a number that is not finite, the publication
+leaves out all numbers of this estimator and keeps all others. `Diagnostics.failed` names what is missing. No step is held back.
 """
 
 import math
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Attempts:
-    """Calculates the parts of a publication, and goes on if one raises an error.
+    """Calculates the parts of a publication, and continues if one raises an error.
 
     Attributes:
         failed: the names of the parts that raised an error.

@@ -27,9 +27,10 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None for estimators with normal
     intervals: such an interval is the frequency ± 1.96 standard errors.
 
-    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimate differs from
-    the unbiased estimate by more than `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ,
-    so every estimate over all levels is biased (`estimators.levels`).
+    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator never has
+    intervals ("ems"), has no standard errors, or differs from the unbiased estimate by more than
+    `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ, so every estimate over all levels
+    is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -73,7 +74,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     def estimate(self) -> Estimate:
         """Converts back to an `Estimate`, without the number of reports and the log-likelihood.
 
-        `Estimate.interval` gives the published ends for the level 0.95, and `Ends.interval` for other levels.
+        For the level 0.95, `Estimate.interval` returns the published ends; for other levels it scales them (`Ends.interval`).
         """
         gap = math.nan if self.gap is None else self.gap
         f, errors = with_nan(self.frequencies), with_nan(self.standard_errors)

@@ -195,6 +195,7 @@ class KafkaPublisher:
 def record_key(p: Publication) -> bytes:
     """Returns the key of a publication's record. Compaction keeps the last record of each key.
 
-    The key begins with the survey's fingerprint: a survey that replaces another under the same name must not erase its history.
+    The key begins with the survey's fingerprint: a survey that replaces another under the same name must not erase the history
+    of the other.
     """
     return f"{p.fingerprint}|{p.key}".encode()

@@ -20,10 +20,10 @@ class Lease(Protocol):
 
 
 class LeaseKeeper:
-    """Renews leases in a thread. The survey whose turn it is renews its own lease.
+    """Renews leases in a thread. During its own turn, a survey renews its lease itself.
 
-    The leases only avoid duplicate work, and every write is fenced (`schedule`). So it does no harm that the thread renews a
-    lease although another estimator should have it, or renews it too late.
+    The leases only avoid duplicate work, and every write is fenced (`schedule`). Therefore a renewal that comes too late, or
+    that keeps the lease from another estimator, does no harm.
 
     Args:
         clock: a clock in seconds, which never goes back.

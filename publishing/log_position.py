@@ -34,8 +34,8 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 class MarkerProducer:
     """A producer of markers. It connects at first use. Several surveys may share it.
 
-    After an error it connects anew: an idempotent producer of which the broker refused a record sends nothing more. An
-    abandoned marker may reach the log all the same; a further marker does no harm.
+    After an error it connects again: if the broker has refused a record of an idempotent producer, this producer sends nothing
+    more. An abandoned marker may reach the log all the same; a further marker does no harm.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -58,7 +58,7 @@ class MarkerProducer:
             raise
 
     def close(self) -> None:
-        """Closes the connections. A further `append` connects anew."""
+        """Closes the connections. A further `append` connects again."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(timeout=CLOSE_S)

@@ -59,8 +59,8 @@ class Results(Protocol):
     def save(
         self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
     ) -> bool:
-        """Saves the publications (replacing publications with the same keys), the progress, and the states of the filters by
-        attribute (None keeps the saved states), in one atomic step.
+        """Saves the publications, the progress, and the states of the filters by attribute, in one atomic step. Replaces
+        publications with the same keys. With None, the saved states of the filters stay.
 
         Returns:
             False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
@@ -123,4 +123,4 @@ class EstimatesTopic(Protocol):
         """
 
     def close(self) -> None:
-        """Ends the connections. A further `take_over` connects anew."""
+        """Ends the connections. A further `take_over` connects again."""

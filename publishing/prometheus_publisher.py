@@ -21,11 +21,10 @@ TOP_VALUES = 20  # other attributes: a time series for each of the most frequent
 class PrometheusPublisher:
     """Gauges of the latest estimates and of the last jump, and counters of the publications made.
 
-    A gauge for which the latest estimate has no number is NaN, never an older number. Gauges without the label `value` are
-    always exported. If the survey lists an attribute's values (at most 256), each value has a time series of its frequency.
-    For other attributes only the 20 most frequent values of the first estimate have a time series; later estimates do not
-    change this choice of values. A cohort has a time series of its number of reports, and none of a frequency: a survey has at
-    most 64 cohorts, but cohorts times values are too many time series.
+    A gauge for which the latest estimate has no number is NaN, never an older number. If the survey lists an attribute's values
+    (at most 256), each value has a time series of its frequency. For other attributes only the 20 most frequent values of the
+    first estimate have a time series; later estimates do not change this choice of values. A cohort has a time series of its
+    number of reports, but no time series of frequencies: up to 64 cohorts times the values would be too many.
 
     Args:
         survey: the survey.

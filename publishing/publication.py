@@ -117,8 +117,9 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         below_least: true for a cohort with fewer reports than its least size. Then `estimators`, `numbers` and `levels` are
             empty: nothing but the number of reports is published.
         panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has seen.
-        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of "eb",
-            "mi", "ibu" and "mle" are None, and no estimator has converged. "filter" then predicts from earlier steps.
+        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of the
+            estimators other than "filter" are None, and these estimators have not converged. "filter" then predicts from
+            earlier steps.
         complete: true if no report could be missing when the publication was made. For the span "filtered", true if no report
             of the step could be missing. Reports missing from earlier steps only make the standard errors larger.
         estimators: each estimator's result by name, for all levels together. "eb" is the default: the empirical-Bayes estimate,
@@ -126,9 +127,10 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the literature, or
             earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree; otherwise "ibu"
             is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and "mle" use the
-            likelihood of the support counts; both are missing for more than 10 000 values. No estimator uses earlier steps, so
-            a step's estimate depends on nothing but the step's counts. If a level of the attribute has Square Wave, the
-            estimators are "ems" (`estimators.ems`), without intervals, and "mi".
+            likelihood of the support counts; both are missing for more than 10 000 values. The span "filtered" has the
+            estimator "filter" alone, the only one that uses earlier steps. The estimates of the span "step" depend only on the
+            counts of the step. If a level of the attribute has Square Wave, the estimators are "ems" (`estimators.ems`),
+            without intervals, and "mi".
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
         numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an

@@ -76,7 +76,7 @@ class KeptResults(Results, ABC):
     Args:
         survey: the survey.
         reader: decodes what is stored.
-        store, where: name of the kind of store ("redis"), and of the place in it, for messages.
+        store, where: the kind of store ("redis"), and the place of the publications in it, for messages.
     """
 
     def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:

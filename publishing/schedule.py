@@ -270,8 +270,8 @@ class Schedule:
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """Returns the next step to publish and the progress after its publication.
 
-        Returns None if no step is due, if the next step is not yet passed (`_passed`), or after the survey's last step. Steps
-        close in order, so only the first incomplete step is checked.
+        Returns None if no step is due, if the next step has neither passed (`_passed`) nor reached its deadline, or after the
+        survey's last step. Steps close in order, so only the first incomplete step is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0], mark_at_ms=now_ms):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -323,8 +323,8 @@ class Schedule:
         """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close.
 
         Raises:
-            LogUnavailable: if the brokers accept no markers. Not from the step's deadline on: without markers, the step is
-                published incomplete.
+            LogUnavailable: if the brokers accept no markers before the step's deadline. From the deadline on, the step is
+                published incomplete without markers.
         """
         if self._marked_ms <= now_ms < self._mark_again_ms:
             return

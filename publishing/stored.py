@@ -35,7 +35,8 @@ class StoredReader:
                 self._counter.labels(self._survey, store)  # exports 0 before the first one
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
-        """Returns the decoded value. None if there is none, or if it cannot be decoded: this is logged and counted once a key.
+        """Returns the decoded value. None if nothing is stored, or if the value cannot be decoded. An undecodable value is
+        logged and counted once for each key.
 
         Args:
             decode: decodes the bytes. If it raises `OtherFormat`, so does this method: another format is never skipped.

@@ -100,7 +100,7 @@ class SurveyEstimator:
 
         Args:
             now_ms: the current time.
-            stop: True if the process has to stop.
+            stop: returns True if the process has to stop.
             n_surveys: number of surveys of this process; with more surveys, a survey that waits has fewer turns.
 
         Returns:

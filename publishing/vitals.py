@@ -1,4 +1,4 @@
-"""Health of the estimator and of the counting agents, for Prometheus and for `/ready`."""
+"""Gauges of the estimator's and the counting agents' progress, for Prometheus."""
 
 import math
 
@@ -18,9 +18,6 @@ class Vitals:
     """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates.
 
     A standby estimator shows the same numbers as the working estimator.
-
-    Attributes:
-        well: True if Kafka and Redis answered during the last call of `look`.
 
     Args:
         survey: the survey.
@@ -43,7 +40,6 @@ class Vitals:
         self._margin_ms, self._looked_ms, self._prometheus = margin_ms, -LAG_EVERY_MS, prometheus
         self._progress: Progress | None = None
         self._first_step: int | None = None  # the step shown as due before the first estimate
-        self.well = False
         lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
         due = Gauge(
             "ldpstream_next_estimate_due_timestamp_seconds",
@@ -59,14 +55,6 @@ class Vitals:
         Raises:
             LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
         """
-        try:
-            self._look(now_ms)
-        except Exception:
-            self.well = False
-            raise
-        self.well = True
-
-    def _look(self, now_ms: int) -> None:
         progress = self._results.progress()
         if progress is not None and progress != self._progress:
             found = self._results.get(publication_keys(self._survey, progress.next_step - 1))

@@ -10,7 +10,7 @@ from time import monotonic
 
 from ldpstream.publishing.thresholds import LOAD_MOST
 
-RECENT = 3  # the least of so many steps counts: one slow step, such as the first, which compiles, is no sign
+RECENT = 3  # number of steps whose smallest load counts, so that one slow step (the first compiles code) has no effect
 TRY_AGAIN_S = 600.0  # time without research estimators, until they are tried again
 
 

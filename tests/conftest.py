@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +21,12 @@ _figures = pytest.StashKey[Figures]()
 
 # The folder of the real data sets: `$LDPSTREAM_DATA`, else a folder beside the project.
 DATA = Path(os.environ.get("LDPSTREAM_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+
+
+def pytest_configure() -> None:
+    """Lets processes that tests start hear SIGINT: a shell without job control starts background commands that ignore it."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def give_up(reason: str) -> NoReturn:

@@ -142,7 +142,7 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no type
     def sound_batch(self) -> tuple[Any, memoryview]:
         """Checks the next batch's checksum, then returns the batch and its bytes.
 
-        In version 2, which brokers write since 2017, the checksum covers all bytes after the checksum field.
+        In version 2, which brokers have written since 2017, the checksum covers all bytes after the checksum field.
         """
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]

@@ -11,7 +11,7 @@ number than a chunk read after the seek. If Faust drops a chunk, the gap in the 
 
 The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of some partitions, those read
 longest ago first. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other surveys go on.
-Only the partition that caused an error must be read again.
+After an error, only the partition that caused it is read again.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SURVEY_CHUNKS = 8  # limit of the chunks of one survey that wait to be counted
 ALL_CHUNKS = 16  # limit of the waiting chunks of all surveys together; a survey without waiting chunks may always read one
 TURN_PARTITIONS = 8  # limit of the partitions in one read
 FETCHED_BYTES = 2**26  # approximate limit of the fetched bytes of all partitions
-LEAST_FETCH_BYTES = 2**17  # of a partition, however many partitions there are
+LEAST_FETCH_BYTES = 2**17  # smallest fetch limit of a partition, however many partitions there are
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Placement:
     number: int
     chunks: int = 0  # read; set by the consumer's thread
     done: int = 0  # counted or dropped; set by Faust's thread
-    turn: int = 0  # order of the last reads of all partitions
+    turn: int = 0  # number of the partition's last read, counted over all partitions
 
 
 class ChunkConsumer(driver.Consumer):
@@ -285,8 +285,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     def _lose(self, partitions: set[Any], error: Exception, after_s: float | None = None) -> None:
         """Stops reading partitions whose positions are no longer valid, and has them placed again.
 
-        The records read before the error are lost, so each partition needs a new seek, `after_s` seconds later (by default
-        `AFTER_ERROR_S`).
+        The records read before the error are lost, so each partition needs a new seek: at once if the log no longer has the
+        offset, otherwise `after_s` seconds later (by default `AFTER_ERROR_S`).
         """
         for partition in partitions:
             self.consumer.placements.pop(partition, None)

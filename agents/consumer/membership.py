@@ -1,4 +1,4 @@
-"""Keeps the consumer in its group. aiokafka's coordinator has three limits that Faust does not handle:
+"""Keeps the consumer in its group. aiokafka's coordinator fails in three ways that Faust does not handle:
 
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
 - After an error that is not a Kafka error (for example, no broker is known: an `AssertionError`) its task ends for good.

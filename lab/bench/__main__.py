@@ -47,9 +47,9 @@ def mechanisms_command(
 
 @app.command(name="accuracy")
 def accuracy_command(
-    quick: Annotated[bool, typer.Option("--quick", help="some small cells only")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="only some small cells")] = False,
     repeats: Annotated[int, typer.Option(min=2, max=10_000, help="runs of each cell")] = 200,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
     lines: Annotated[
@@ -87,7 +87,7 @@ def estimators_command(
     peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
     json: JsonFile = None,
 ) -> None:
-    """Measure the estimators' run time on one core. It does not depend on the number of reports."""
+    """Measure the estimators' run time on one core. The time does not depend on the number of reports."""
     from lab.bench.estimators import measure, timing_table
 
     with activity() as progress:
@@ -99,7 +99,7 @@ def estimators_command(
 @app.command(name="coverage")
 def coverage_command(
     runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions; cells with many values have fewer")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     json: JsonFile = None,
 ) -> None:
@@ -121,7 +121,7 @@ def coverage_command(
 def numbers_command(
     quick: Annotated[bool, typer.Option(help="four settings only")] = False,
     runs: Annotated[int, typer.Option(min=2, max=10_000, help="repetitions of each setting")] = 5,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
     """Compare Square Wave with histograms of unordered reports, for distributions, quantiles and means of numbers."""
@@ -139,7 +139,7 @@ def advice_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
     repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
     """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
@@ -164,7 +164,7 @@ def streams_command(
     quick: Annotated[bool, typer.Option(help="short streams of few people, within seconds")] = False,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; also measures real streams")] = None,
     repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 10,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
     """Compare a spaced level and its filter with the seven methods of LDP-IDS and with memos, on values that change."""
@@ -184,7 +184,7 @@ def streams_command(
 @app.command(name="clocks")
 def clocks_command(
     reports: Annotated[int, typer.Option(min=100, max=10**6, help="reports of each setting")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
     """Simulate the share of reports that wrong clocks of devices cost, with hourly and daily steps."""
@@ -199,7 +199,7 @@ def clocks_command(
 @app.command(name="export")
 def export_command(
     steps: Annotated[int, typer.Option(min=1, max=100_000, help="number of hourly steps")] = 8760,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
     """Measure the export of a year of estimates from a topic of its own on the configured Kafka: some minutes."""
@@ -227,7 +227,7 @@ def device_command(
 
 @contextmanager
 def _on_services() -> Iterator[Callable[[str], None]]:
-    """Shows the progress of a benchmark on real services. A benchmark that fails is one line and exit status 1."""
+    """Shows the progress of a benchmark on real services. A failed benchmark prints one line and ends with exit status 1."""
     from lab.bench.service_site import BenchError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
@@ -283,7 +283,7 @@ def one_machine_command(
 
 @app.command(name="week")
 def week_command(
-    devices: Annotated[int, typer.Option(min=24, help="each reports three attributes once a day")] = 50_000,
+    devices: Annotated[int, typer.Option(min=24, help="number of devices; each reports three attributes once a day")] = 50_000,
     days: Annotated[int, typer.Option(min=1, help="simulated days")] = 10,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw memory and disk (png, svg or pdf)")
@@ -336,7 +336,8 @@ def surveys_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure what many surveys cost one agent and one estimator, beside a pair each: about twenty minutes (Linux only).
+    """Measure the cost of many surveys, with one agent and one estimator or a pair for each survey: twenty minutes (Linux
+    only).
 
     Runs on the configured Kafka and Redis, and cleans up like `service`. Also serves 500 surveys without Kafka.
     """

@@ -15,7 +15,7 @@ alarm within 90 steps after the jump has the delay 90.
 
 Run lengths. Filters follow streams without a jump; their stated run length is the default.
 
-Jumps found. One of k constant values jumps after 100 steps. The table has the part of the filters that have found the jump.
+Jumps found. One of k constant values jumps after 100 steps. The table has the share of the filters that have found the jump.
 """
 
 import math
@@ -134,7 +134,7 @@ def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missin
 
 
 def found_within(size: float, k: int = 10, filters: int = 100) -> list[float]:
-    """Returns the parts of these filters of k values that find a jump of `size` within `WAITS` steps."""
+    """Returns the shares of these filters of k values that find a jump of `size` within `WAITS` steps."""
     rng, many = np.random.default_rng([4, int(10 * size)]), ManyFilters(filters, k, STATED)
     truth = np.full((filters, k), 0.1)
     found = []
@@ -166,7 +166,7 @@ REAL: dict[str, tuple[Mechanism, int, float]] = {
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Prints the three tables."""
     console = Console(width=120)
     shown = Table("k", "values that jump", "size", *STATISTICS, title=f"Mean steps to an alarm; run length {RUN_LENGTH:g}")
     for k in (2, 10, 100):

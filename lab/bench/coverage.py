@@ -10,7 +10,6 @@ further tables have all cells of the accuracy grid, and the last two the cells w
 `lab.bench.coverage_cells`.
 """
 
-import math
 from collections.abc import Callable
 
 import msgspec
@@ -228,8 +227,3 @@ def tables(result: Result) -> list[Table]:
     few = [row for row in result.cells if row.cell.shape in FEW]
     shown = [coverage_table(result.spans), shaped_table(result.spans), cells_table(grid), lowest_table(grid)]
     return [*shown, few_table(few), lowest_table(few, "Few values and few people: cells with the lowest coverage")]
-
-
-def slack(runs: int, sigmas: float = 4.0) -> float:
-    """Returns `sigmas` times the standard deviation of the coverage of `runs` independent 95 % intervals."""
-    return sigmas * math.sqrt(NOMINAL * (1 - NOMINAL) / runs)

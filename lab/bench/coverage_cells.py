@@ -1,8 +1,8 @@
 """Coverage of the default estimate's 95 % intervals in every cell of the accuracy grid: over all values, and of the largest.
 
 Every run draws the people from the cell's distribution, and their reports. An interval holds the truth if it contains the share
-of the distribution, not only the share of the people drawn. The intervals of a run depend on each other, so a cell's standard
-error comes from the runs.
+of the distribution; the share of the people drawn does not count. The intervals of a run depend on each other, so a cell's
+standard error comes from the runs.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Measures the gateway's processor time for a request, beside other servers that answer the same requests with nothing done.
+"""Measures the gateway's processor time for a request, beside other servers that answer the same requests without any work.
 
 All servers run one after the other in one run, with the same load generator (`gateway_load.py`): keep-alive connections, with
 a fresh idempotency key and a bearer token in every request. The processor time is the server's own, user and system, of all its
@@ -71,7 +71,9 @@ QUICK = Sizes(0.5, 10, 20)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Result for one server: requests, reports in each, seconds, processor seconds of the server, and times of an answer."""
+    """Result for one server: requests, reports in each, seconds, processor seconds of the server, and percentiles of answer
+    times.
+    """
 
     server: str
     requests: int
@@ -134,7 +136,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
                 result.served.append(_behind_a_relay(site, process.pid, port, sizes, capsules))
                 seen("the gateway under overload")
                 result.overload = _overload(site, port, sizes, single)
-        for name, command in _others(folder).items():
+        for name, command in _others().items():
             if shutil.which(command[0]) is None:
                 result.missing.append(name)
                 continue
@@ -145,7 +147,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
     return result
 
 
-def _others(folder: Path) -> dict[str, list[str]]:
+def _others() -> dict[str, list[str]]:
     """Returns the commands of the other servers."""
     endpoint, options = "lab.bench.empty_endpoint", ["--host", "127.0.0.1", "--port", "{port}"]
     uvicorn = ["-m", "uvicorn", f"{endpoint}:asgi", *options, "--loop", "uvloop", "--http", "httptools", "--no-access-log"]

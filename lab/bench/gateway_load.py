@@ -1,4 +1,5 @@
-"""The load generator of `bench gateway`: keep-alive connections that post reports, each its next request after the answer.
+"""The load generator of `bench gateway`: keep-alive connections that post reports. Each posts its next request after the answer
+to the last one.
 
     python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 

@@ -1,4 +1,4 @@
-"""Many filters of one size at once, with the numbers of separate filters, for simulations."""
+"""Many filters of one size at once, for simulations. They give the same numbers as separate filters."""
 
 from dataclasses import replace
 

@@ -175,7 +175,7 @@ def _requests(machine: Machine, result: OneMachine, sizes: Sizes, single: Path, 
 
 
 def _restart(machine: Machine, result: OneMachine) -> None:
-    """Kills the process while batches arrive, so that it has reports to count when it starts."""
+    """Kills the process right after batches have arrived, so that reports are left to count when it starts."""
     load(machine.port, 10, 0.5, BATCH_KIND, machine.data.parent.parent / "batches")
     machine.process.kill()
     began = time.perf_counter()

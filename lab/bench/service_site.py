@@ -39,7 +39,9 @@ END_S = 20.0
 
 
 class BenchError(RuntimeError):
-    """A process ended or stalled; the message's first line names the process, and the end of the process's log follows."""
+    """A measurement failed. If a process ended or stalled, the message's first line names it, and the end of its log
+    follows.
+    """
 
 
 class Process:

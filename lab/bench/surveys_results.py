@@ -43,7 +43,7 @@ class Served:
         late_s: p50, p90 and maximum, over surveys and steps, of the seconds from a step's close to its publication.
         agents, estimators: costs of the processes.
         agent_metrics, metrics, page, api: answers of one agent and of one estimator: `/metrics` of both, the start page and the
-            summaries of all surveys; None if the estimator serves one survey file, so has no start page.
+            summaries of all surveys; None if the estimator serves one survey file and therefore has no start page.
     """
 
     surveys: int

@@ -3,7 +3,7 @@
     python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
 
 The command counts this many records of each survey, waits for this time without records, and prints JSON: the arguments of
-`SimulatedAgent`. It deletes its keys in Redis afterwards. It does not measure the consumer and the requests to Kafka.
+`SimulatedAgent`. It deletes its keys in Redis afterwards. It measures neither the consumer nor the requests to Kafka.
 """
 
 import asyncio

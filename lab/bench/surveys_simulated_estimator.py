@@ -3,7 +3,7 @@
     python -m lab.bench.surveys_simulated_estimator SURVEYS
 
 The command publishes two steps of each survey, serves the page and the metrics, and prints JSON: the arguments of
-`SimulatedEstimator`. It deletes its keys in Redis afterwards. It does not measure the requests to Kafka, and the producer that
+`SimulatedEstimator`. It deletes its keys in Redis afterwards. It measures neither the requests to Kafka nor the producer that
 an estimator has for each survey.
 """
 

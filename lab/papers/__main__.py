@@ -28,7 +28,7 @@ def reproduce_command(
     quick: Annotated[bool, typer.Option("--quick", help="small parts only, in under three minutes")] = False,
     best: Annotated[bool, typer.Option("--best/--paper", help="also our best methods, or only the papers' methods")] = True,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="also draw the figures, as PNG")] = None,
     listed: Annotated[bool, typer.Option("--list", help="only list the names of the tables and figures")] = False,
     json: JsonFile = None,

@@ -109,7 +109,8 @@ def _finish_verdicts(verdicts: Sequence[Verdict], notes: Sequence[str], plan: Pl
 def _verdict(runs: Runs, verdict: Verdict) -> Row:
     """A verdict's row.
 
-    If the ratio varies by up to three standard errors, the verdict changes. A third of the largest change is the row's spread.
+    The ratio is uncertain by three standard errors, which may change the verdict. A third of the largest change is the row's
+    spread.
     """
     mix, method, published, figure = verdict
     ratios = [runs.ratio(name, GIBU) for name in runs.distances if name.startswith(method) and runs.exists(name)]

@@ -49,7 +49,7 @@ class Plan:
     """How a reproduction runs.
 
     Attributes:
-        quick: True to run a small part in seconds; the numbers of such a run are rough.
+        quick: True to run a small part in some minutes; the numbers of such a run are rough.
         best: True to run our own best method beside the paper's.
         seed: seed of all randomness.
         data: the folder of the real data sets, or None to generate all data sets.

@@ -4,7 +4,7 @@ environment.
 The file imports nothing of this project. Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats,
 and optionally a list `"mechanisms"` to measure only these. Every line of standard output is one of: `{"library", "mechanism",
 "what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}` (peak memory that
-reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
+reporting allocates, divided by the number of reports), or `{"library", "mechanism", "error"}`.
 """
 
 import json
@@ -33,7 +33,9 @@ class Peer(NamedTuple):
 
 
 def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """A client of multi-freq-ldpy reports one value. An aggregator counts the reports and inverts the matrix (quickly)."""
+    """A client of multi-freq-ldpy reports one value. An aggregator counts the reports and inverts the matrix; the inversion
+    takes little time.
+    """
 
     def peer(mechanism: str, client: Callable[..., Any], server: Callable[..., Any] | None, **options: Any) -> Peer:
         budgets = (eps_inf, eps_1) if mechanism.startswith("L-") else (eps,)

@@ -1,4 +1,4 @@
-"""Installs other libraries into a separate virtual environment, where `lab/peers/clients.py` times them.
+"""Installs other libraries into a separate virtual environment, where `clients.py` and `accuracy.py` beside this file run them.
 
 The libraries need packages that they do not declare, and may need an older xxhash than this project; `peers.lock` pins all
 packages. The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.

@@ -11,8 +11,8 @@ device recalls or draws the memo, draws the report from the memo, counts the rep
 device returns the envelope. Therefore:
 
 1. a memo is on the disk before the device returns any report from that memo, and a memo key never gets a second memo;
-2. each step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes or
-   fails;
+2. each step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes,
+   returns None, or fails;
 3. `Device.spent` counts every report that may have left the device;
 4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key.
 
@@ -52,8 +52,8 @@ from ldpstream.surveys.signatures import SignatureError, public_keys, require_si
 MAX_STEP = 2**62
 MAX_EPS = 1e9  # nats
 TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
-IDEMPOTENCY_KEY_BYTES = 16  # of an idempotency key
-AHEAD_REPORTS = 24  # by which a device's clock may be ahead without a loss
+IDEMPOTENCY_KEY_BYTES = 16
+AHEAD_REPORTS = 24  # room for reports of future steps, which a clock that runs ahead makes: they drop no report of a true step
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class Device:
         signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
 
     Raises:
-        ValueError: if `levels` names an attribute or level that the survey doesn't have, the survey doesn't have the cohort, or
-            `signed_by` is no public key.
+        ValueError: if `levels` names an attribute or level that the survey doesn't have, the survey doesn't have the cohort,
+            `max_eps` is outside [0, 1e9], `signed_by` is no public key, or `signature` is given without `signed_by`.
         NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
         ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
@@ -183,8 +183,9 @@ class Device:
         after the survey's last step.
 
         The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is
-        kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten` and cost no privacy. The same holds for a step
-        before the `lateness_steps` + 2 latest settled ones, which can count no more.
+        kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten` and cost no privacy; they return None once the
+        device has made all `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps:
+        its report can count no more.
 
         A clock that ran ahead does not stop the device: the true steps are reported as soon as the clock is right again.
 

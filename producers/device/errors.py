@@ -78,7 +78,7 @@ class StepForgotten(DeviceError):
 class ClockWentBack(StepForgotten):
     """The system clock's present step can be reported no more, since the clock was wrong before or is wrong now.
 
-    The device reports again when the clock shows a step that it has not reported, at the latest at step `earliest`.
+    The device reports again when the clock shows a step that the device has not reported, at the latest at step `earliest`.
     """
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:

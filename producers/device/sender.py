@@ -16,7 +16,7 @@ from ldpstream.producers.device.relayed import Capsules, Moments, NoAnswer, Rela
 
 ACCEPTED: Final = 202
 NEVER_COUNTS: Final = 422  # the only status after which an envelope never counts
-ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
+ANSWER_S: Final = 15.0  # longer than each of the gateway's own time limits
 LONGEST_PAUSE_S: Final = 300.0
 DAY_S: Final = 86_400
 

@@ -31,7 +31,7 @@ class WalletSpent:
     """The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values.
 
     Attributes:
-        surveys: one row for each enrolment, in their order.
+        surveys: one row for each enrolment, in their order. An enrolment that ended before its first report has no row.
         spent: bound of the loss of all reports so far between any two histories, in nats.
         charged_per_window: charges for the present window, in nats.
         charged_for_ever: charges for ever, in nats; infinite if a survey's claim has no bound.
@@ -125,8 +125,8 @@ class Wallet:
     def leave(self, fingerprint: str) -> None:
         """Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same.
 
-        The wallet then charges the loss of the reports made instead of the survey's claim. A later `device` for the survey is a
-        new enrolment with a new claim.
+        The wallet then charges the loss of the reports made instead of the survey's claim; without a report, nothing. A later
+        `device` for the survey is a new enrolment with a new claim.
 
         Args:
             fingerprint: the survey's fingerprint, 16 hexadecimal digits, as in `spent`.

@@ -1,7 +1,7 @@
 """A wallet's file: one SQLite file (`sqlite_file`) for all surveys of a person.
 
     budget       the wallet's limits, stored by the first use; NULL for no limit
-    survey       for every survey that the device has answered: the fingerprint, the name, and what the wallet charges for it
+    survey       for every enrolment, unless it ended without a report: the fingerprint, the name, and what the wallet charges
     loss         for every survey and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
@@ -141,7 +141,7 @@ class Accounts:
         return per_window, self._db.execute("SELECT total(for_ever) FROM survey").fetchone()[0]
 
     def leave(self, number: int) -> None:
-        """Drops the device's tables of a survey and charges what the device has spent."""
+        """Drops the device's tables of a survey and charges what the device has spent. Without a report, drops the charge."""
         start_ms, step_ms = self._db.execute("SELECT start_ms, step_ms FROM survey WHERE number = ?", (number,)).fetchone()
         reports, spent = self._spent(number)
         if reports:

@@ -1,7 +1,7 @@
 """Admission control of the gateway: tokens, rate limits and memory limits.
 
-The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state once the state no
-longer changes the client's limits.
+The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state once the client's
+bucket is full again.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class RateLimit:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drops the clients with a full bucket. The limits of these clients do not change."""
+        """Drops the clients with a full bucket. An unknown client has a full bucket too, so no limit changes."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -91,9 +91,9 @@ class Connections:
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Counts a new connection and returns True if the limit allows the connection.
+        """Counts a new connection and returns True. If the limit is reached, counts nothing and returns False.
 
-        Call `leave` when the connection ends.
+        Call `leave` when a counted connection ends.
         """
         near = neighbourhood(host)
         if self._open[near] >= self._limit:

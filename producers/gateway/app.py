@@ -10,9 +10,9 @@
     GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
-survey``), but not for good: another gateway may have the survey, or this one later. A survey whose topic cannot be used gets
-503 (``survey unavailable``), and the other surveys are served. While a survey file is broken, an unknown fingerprint also gets
-this 503: the survey may be in that file.
+survey``), but not for good: another gateway may have the survey, or this one later. Reports of a survey whose topic cannot be
+used get 503 (``survey unavailable``); the other surveys are served. While a survey file is broken, an unknown fingerprint also
+gets this 503: the survey may be in that file.
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
@@ -37,10 +37,11 @@ whatever was restarted between them. The client may send the same body again at 
 closes. Another body with the same key is another request, and both count. Without a key, every attempt that reaches the log
 counts.
 
-The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
-and keeps the key until the 202. The key never reaches the log and links no two reports of a device. The log gets a hash of
-key and body (`producers.gateway.report_keys`), all attempts go to one partition (`producers.gateway.partitions`), and the
-agents count each hash once. A gateway remembers no accepted request, so any load balancer will do.
+The key has 16 to 64 letters, digits, ``-`` and ``_``. It must have at least 128 random bits, which need 22 characters. The
+client draws a new key for every body and keeps the key until a 202 or a 422. The key never reaches the log and links no two
+reports of a device. The log gets a hash of key and body (`producers.gateway.report_keys`), all attempts go to one partition
+(`producers.gateway.partitions`), and the agents count each hash once. A gateway remembers no accepted request, so any load
+balancer will do.
 
 In a new topic the gateways answer 503 until the topic is 8 seconds old: they must first agree on its partitions.
 
@@ -48,8 +49,7 @@ In a new topic the gateways answer 503 until the topic is 8 seconds old: they mu
 limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any
 further connection at once.
 
-No log line or metric contains an address, token or key. The gateway keeps an address only as long as the limits need the
-address.
+No log line or metric contains an address, token or key. The gateway keeps an address only as long as a limit needs it.
 """
 
 import asyncio

@@ -141,13 +141,13 @@ class Checks:
     Args:
         surveys: the surveys, by fingerprint.
         now_ms: the gateway's time.
-        incomplete: True if there are surveys that the gateway does not know at present.
+        incomplete: True if a survey file is broken, so there may be surveys that the gateway does not know at present.
         patience_ms: how long after a step's close, by the gateway's clock, an envelope of the step still passes `check`.
 
     Attributes:
         now_ms: as given.
-        survey: the survey of the envelopes; None before an envelope of one of the surveys.
-        reports: number of reports in the envelopes checked so far.
+        survey: the survey of the envelopes; None until an envelope names one of the surveys.
+        reports: number of reports in the envelopes that passed so far.
         earliest_step, latest_step: the earliest and the latest step of these envelopes.
     """
 
@@ -168,8 +168,8 @@ class Checks:
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
         """Checks envelopes of the request; the index of the first one is `first`.
 
-        An envelope with the header of an earlier one has the same elements. So only its payload is checked, together with the
-        payloads of all such envelopes.
+        If an envelope has the same header as an earlier valid envelope, it has the same survey, attribute, level, cohort, step
+        and number of reports. Only its payload is then checked, together with the payloads of all such envelopes.
         """
         alike = dict[int, _Alike]()  # by length
         for index, raw in enumerate(envelopes, first):

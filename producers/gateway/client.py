@@ -17,7 +17,7 @@ from ldpstream.producers.gateway.problems import FINAL, MEND_FIRST
 from ldpstream.producers.sinks import SinkError, TooLateError
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
-ANSWER_S = 15.0  # longer than the gateway's timeouts
+ANSWER_S = 15.0  # longer than each of the gateway's own time limits
 PATIENCE_S = 30.0
 
 
@@ -114,7 +114,7 @@ def _problem(said: bytes) -> dict[str, Any]:
 
 
 def _reason(status: int, said: bytes, problem: dict[str, Any]) -> str:
-    """Returns the reason given in the problem document. Without a document the reason comes from the answer or the error."""
+    """Returns the reason given in the problem document; without a document, the status or the text of the error."""
     with suppress(KeyError, TypeError, IndexError):
         return f"{problem['title']} ({status}){_places(problem)}"
     return f"status {status}" if status else said.decode(errors="replace")

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -65,7 +66,7 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
     if cert is None or key is None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
     # A context keeps one certificate for each type of key. After a failed load, a certificate may have the key of another.
-    # Each new connection therefore gets a fresh context.
+    # Therefore each load makes a fresh context for new connections.
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         fresh.load_cert_chain(cert, key, password=lambda: "")  # with an empty password, loading fails instead of asking
@@ -80,7 +81,7 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
 
 
 class Credentials:
-    """The tokens, the certificate and the relay keys, and the changes of their files. A change counts once two looks agree.
+    """The tokens, the certificate and the relay keys. Reads a changed file again once two looks see the same change.
 
     If a changed file cannot be used, the gateway logs one line, goes on with the last good content, and reads the file again
     at each look.
@@ -101,7 +102,6 @@ class Credentials:
         self._token_files = _Files([settings.gateway_tokens_file])
         self._certificate_files = _Files([settings.gateway_tls_cert, settings.gateway_tls_key])
         self._relay_files = _Files([settings.gateway_relay_keys_file])
-        self._refused = ""
         self.tokens = read_tokens(settings)
         self.relay_keys = read_relay_keys(settings)
         load_certificate(settings)
@@ -118,26 +118,24 @@ class Credentials:
             self.look(intake, context)
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks at the files, and reads those that changed."""
-        try:
-            if self._token_files.changed():
-                self.tokens = read_tokens(self._settings)
-                intake.tokens = Tokens(self.tokens)
-                self._token_files.used()
-                log.info("tokens changed", tokens=len(self.tokens))
-            if self._certificate_files.changed():
-                load_certificate(self._settings, context)
-                self._certificate_files.used()
-                log.info("certificate changed")
-            if self._relay_files.changed():
-                intake.relay_keys = self.relay_keys = read_relay_keys(self._settings)
-                self._relay_files.used()
-                log.info("relay keys changed")
-            self._refused = ""
-        except SettingsError as error:
-            if self._refused != str(error):
-                log.error("credentials not changed", error=str(error))
-            self._refused = str(error)
+        """Looks at the files, and reads those that changed. A file that cannot be used does not keep the others from use."""
+
+        def tokens() -> None:
+            self.tokens = read_tokens(self._settings)
+            intake.tokens = Tokens(self.tokens)
+            log.info("tokens changed", tokens=len(self.tokens))
+
+        def certificate() -> None:
+            load_certificate(self._settings, context)
+            log.info("certificate changed")
+
+        def relay_keys() -> None:
+            intake.relay_keys = self.relay_keys = read_relay_keys(self._settings)
+            log.info("relay keys changed")
+
+        self._token_files.use_if_changed(tokens)
+        self._certificate_files.use_if_changed(certificate)
+        self._relay_files.use_if_changed(relay_keys)
 
 
 class _Files:
@@ -146,15 +144,24 @@ class _Files:
     def __init__(self, paths: list[Path | None]) -> None:
         self._paths = [path for path in paths if path is not None]
         self._seen = self._read = self._stamps()
+        self._refused = ""
 
-    def changed(self) -> bool:
-        """True if two looks agree, and the files have changed since they were last used."""
+    def use_if_changed(self, use: Callable[[], None]) -> None:
+        """Calls `use` if two looks agree, and the files have changed since they were last used.
+
+        If `use` raises SettingsError, logs the error once, and calls `use` again at each look.
+        """
         before, self._seen = self._seen, self._stamps()
-        return self._seen == before and self._seen != self._read
-
-    def used(self) -> None:
-        """Notes that the files, as the last look saw them, are in use."""
-        self._read = self._seen
+        if self._seen != before or self._seen == self._read:
+            self._refused = ""
+            return
+        try:
+            use()
+            self._read = self._seen
+        except SettingsError as error:
+            if self._refused != str(error):
+                log.error("credentials not changed", error=str(error))
+            self._refused = str(error)
 
     def _stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(stamp(path) for path in self._paths)

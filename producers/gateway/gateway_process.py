@@ -44,7 +44,7 @@ GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake an
 
 
 class ProcessLogs(Logs, Protocol):
-    """The logs of all surveys, with a life in the gateway's event loop."""
+    """The logs of all surveys. They start and end in the gateway's event loop."""
 
     async def start(self) -> None:
         """Starts the appends. Logs that do not answer are not ready, and are tried again in the background."""
@@ -60,14 +60,14 @@ def serve(
     logs: Callable[[], ProcessLogs],
     bound: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once the logs have answered.
+    """Runs the gateway until SIGTERM or SIGINT. Accepts connections once Kafka has answered and a survey's topic can be used.
 
     Args:
-        watch: the survey files. A file that is added, changed or removed takes effect within seconds, unless there is one file.
+        watch: the survey files. In a folder, a file that is added, changed or removed takes effect within seconds.
         settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
         logs: makes the logs of all surveys, in the thread of the event loop.
-        bound: called once the addresses are ours.
+        bound: called once the addresses are bound.
 
     Raises:
         SettingsError: if the tokens, the certificate or the relay keys cannot be used, if a survey requires a relay and there

@@ -112,7 +112,7 @@ class Intake:
         self._expire_later()
 
     async def tidy(self) -> None:
-        """Drops expired entries every few seconds, until cancelled."""
+        """Drops the clients with full buckets every `TIDY_S`, until cancelled."""
         while True:
             await asyncio.sleep(TIDY_S)
             now = time.monotonic()
@@ -208,7 +208,8 @@ class Intake:
 
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        """Admits a request with another one inside, and reads it. The inner request shows the token.
+        """Admits a request that contains an encapsulated request, and yields its body. The encapsulated request carries the
+        token.
 
         Args:
             request: the request.
@@ -234,7 +235,7 @@ class Intake:
         self._admit(headers, _host(request), time.monotonic())
 
     def admit_anybody(self, request: Request) -> Client:
-        """Does the same for a request that needs no token, and returns the client."""
+        """Checks the client's rates for a request that needs no token, charges the client, and returns the client."""
         client = (NO_TOKEN, neighbourhood(_host(request)))
         self._charge(client, time.monotonic())
         return client
@@ -248,7 +249,9 @@ class Intake:
         return client
 
     def _charge(self, client: Client, now_s: float) -> None:
-        """Charges the client for a request, if the client's limits allow it and the process is not stopping."""
+        """Charges the client for a request, if the client's limits allow it. Raises Problem otherwise, and if the process
+        stops.
+        """
         waits = (self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s))
         if any(waits):
             kind = ("requests", "bytes", "reports")[waits.index(max(waits))]

@@ -10,7 +10,7 @@ from ldpstream.producers.gateway.problems import STATUS
 
 
 class RequestCounts(Collector):
-    """The counters of requests, as plain integers: counting a report takes the library's counters several microseconds.
+    """The counters of requests, as plain integers: the library's counters would need several microseconds for each report.
 
     Attributes:
         requests: outcome -> number of requests with reports.

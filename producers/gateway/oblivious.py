@@ -4,11 +4,11 @@
     POST /.well-known/ohttp-gateway   one encapsulated request (message/ohttp-req); 200 with its encapsulated response
     POST /ohttp                       the same
 
-The gateway is its own target: the request inside must be POST /v1/reports for the host that the outer request names. It takes
-the path of a plain request, with the same checks, tokens, limits and answers, and these differences:
+The gateway is its own target: the request inside must be POST /v1/reports for the host that the outer request names. The
+gateway handles the request inside like a plain request, with the same checks, tokens, limits and answers. Differences:
 
-- It must have an ``Idempotency-Key``. A relay could repeat a request without one, and each attempt would count.
-- It must hold one envelope: a batch would link its reports.
+- The request inside must have an ``Idempotency-Key``. A relay could repeat a request without one, and each attempt would count.
+- The request inside must hold one envelope: a batch would link its reports.
 - All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
 
 Faults outside the encryption get a problem document in clear, as RFC 9458, section 5.2, requires: a capsule that is cut off or

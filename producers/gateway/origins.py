@@ -1,7 +1,7 @@
 """Pages of other origins that may report (cross-origin resource sharing, CORS).
 
-By default no page may: a browser asks the gateway first (a preflight), because a report's content type and key need permission,
-and the gateway does not give it. The gateway uses no cookies, so an allowed page has only the token that it brings.
+By default no such page may report. The content type and the key of a report need permission, so a browser asks the gateway
+first (a preflight), and the gateway refuses. The gateway uses no cookies, so an allowed page has only the token that it brings.
 """
 
 from collections.abc import Sequence

@@ -14,9 +14,9 @@ The status alone determines what a client does:
 - 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
 - all other statuses: the reports do not count by this attempt, and the same body may count later.
 
-A fault outside the body is never final: in the head, the framing, the token, the way or the URL. The client or a proxy can mend
-it. Nor is a refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the
-version.
+Two kinds of refusals are never final. A fault outside the body (in the head, the framing, the token, the way or the URL) can be
+mended by the client or a proxy. If this gateway does not know the survey or the version, another gateway may know it, or this
+one after an update.
 """
 
 from collections.abc import Sequence

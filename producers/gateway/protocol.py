@@ -10,7 +10,7 @@ with an upgrade at its head. The protocol then gives it the head again, without 
 
 **Faults.** The gateway answers input that is no sound request (`producers.gateway.framing`) with 400 `malformed request`, or
 501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the gateway closes the
-connection without an answer: the client would take this answer for the earlier one. Trailers are no headers.
+connection without an answer: the client would take this answer for the earlier one. The gateway ignores trailers.
 
 **Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
 gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and
@@ -41,7 +41,7 @@ log = structlog.get_logger("ldpstream.gateway")
 
 MAX_CONNECTIONS = 2000
 HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
-DIRECT_BYTES: Final = 16 * 1024  # of a body on the direct path; the checks of a longer batch must let other requests run
+DIRECT_BYTES: Final = 16 * 1024  # longest body on the direct path; the checks of a longer batch must let other requests run
 PATH: Final = b"/v1/reports"
 ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 FORWARDED: Final = b"x-forwarded-for"

@@ -17,8 +17,8 @@ log = structlog.get_logger("ldpstream.gateway")
 
 
 class ServedSignatures:
-    """The signatures by canonical text. A broken file is one log line, and is read again at each look; the last good signatures
-    stay.
+    """The signatures by canonical text. If a file is broken, the gateway logs one line, keeps the last good signatures, and
+    reads the file again at each look.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class ServedSignatures:
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
-        """Reads the files beside these surveys that changed. True if there was a change."""
+        """Reads the files beside these surveys that have changed or are broken. True if a file could be read."""
         seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
         changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path) or path in self._refused]
         self._seen = seen

@@ -75,7 +75,7 @@ class ServedSurveys:
             self._begin(survey)
 
     async def follow(self) -> None:
-        """Follows the survey files until it is cancelled. Ends at once if there is only one file and no folder."""
+        """Follows the survey files until it is cancelled. Ends at once if the gateway serves one file, not a folder."""
         while self._watch.only_file is None:
             await asyncio.sleep(LOOK_S)
             try:

@@ -143,7 +143,9 @@ class TopicLog:
     # ---- the connection
 
     def use(self, clients: Clients | None) -> None:
-        """Appends to other clients from now on, or to none. Record batches that wait for the producer go to the new one."""
+        """Appends through these clients from now on. The record batches that wait go to the new producer. With None they are
+        dropped.
+        """
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -203,7 +205,7 @@ class TopicLog:
                 self._view = View(began_ms, await first_appends(clients.consumer, self.topic, max(found) + 1))
                 marking = [await self._mark(clients.producer, partition) for partition in self._view.unmarked()]
                 if self._view.settled or not marking:
-                    break  # nobody waits for the marker of an added partition: its broker may be away
+                    break  # nobody waits for the marker of an added partition: its broker may be unreachable
                 await asyncio.gather(*marking)
 
     async def _mark(self, producer: AIOKafkaProducer, partition: int) -> asyncio.Future[Any]:

@@ -137,7 +137,7 @@ class _MessageReader:
         return headers, content
 
     def fields(self, known: bool) -> Fields:
-        """Reads a section of fields. A section that the end of the message cuts off is empty."""
+        """Reads a section of fields. At the end of the message the section is empty."""
         found = list[tuple[bytes, bytes]]()
         if known:
             if self._at < self._end:
@@ -162,7 +162,7 @@ class _MessageReader:
         return name, value
 
     def _until_empty(self) -> Iterator[bytes]:
-        """Reads prefixed parts up to an empty one. Nothing at all is allowed at the end of the message."""
+        """Reads prefixed parts up to an empty one. At the end of the message there are no parts."""
         if self._at == self._end:
             return
         while part := self.prefixed():

@@ -5,7 +5,7 @@
 
 The messages are binary HTTP (`producers.relay.binary_http`). The encryption is HPKE (RFC 9180) with X25519, HKDF-SHA256, and
 AES-128-GCM or ChaCha20-Poly1305. Another suite needs a new key configuration; devices ignore configurations that they do not
-know. Every request has a fresh key of the device, so two requests have nothing in common but the gateway's key.
+know. Every request has a fresh key of the device, so two requests have only the gateway's key id and the suite in common.
 """
 
 import secrets
@@ -28,7 +28,7 @@ from pyhpke import (
 REQUEST_TYPE, RESPONSE_TYPE, KEYS_TYPE = "message/ohttp-req", "message/ohttp-res", "application/ohttp-keys"
 REQUEST_LABEL, RESPONSE_LABEL = b"message/bhttp request", b"message/bhttp response"
 KEM, KDF = KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256
-AEADS: Final = (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)  # the gateway's preference
+AEADS: Final = (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)  # in the gateway's order of preference
 SUITES: Final = {aead.value: CipherSuite.new(KEM, KDF, aead) for aead in AEADS}
 KEY_BYTES, TAG_BYTES = 32, 16
 HEAD = struct.Struct(">BHHH")
@@ -69,7 +69,7 @@ def decode_configs(document: bytes) -> list[KeyConfig]:
     """Returns the configurations of a document of type `KEYS_TYPE` that have the first of `AEADS`.
 
     Raises:
-        CapsuleError: if the document is cut off.
+        CapsuleError: if the document is cut off, or a configuration has a wrong length.
     """
     found, at = list[KeyConfig](), 0
     ours = struct.pack(">HH", KDF.value, AEADS[0].value)
@@ -107,7 +107,7 @@ class Exchange:
     """A request that was sealed or opened, and the keys of its response.
 
     Args:
-        context: of HPKE.
+        context: the HPKE context.
         aead: number of the AEAD.
         enc: the device's fresh public key.
         message: the request, not encrypted.
@@ -169,7 +169,7 @@ def open_request(keys: Mapping[int, KEMKeyInterface], capsule: bytes) -> Exchang
         capsule: the encapsulated request.
 
     Raises:
-        UnknownKeyError: if no key has this id, the key does not know the suite, or the key does not open the capsule.
+        UnknownKeyError: if no key has this id, we do not support the suite, or the key does not open the capsule.
         CapsuleError: if the bytes are too few for a capsule.
     """
     if len(capsule) < OVERHEAD_BYTES:

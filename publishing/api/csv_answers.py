@@ -38,7 +38,7 @@ class Csv(Response):
 
 
 def file_name(of: Estimates, kind: str) -> str:
-    """Returns a name that says survey, attribute, cohort, span, estimator and steps, with ASCII letters only."""
+    """Returns a name with survey, attribute, cohort, span, estimator, post-processing and steps, in ASCII."""
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
     subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
     cohort = of.cohort if subtracted is None else f"{of.cohort} minus {subtracted}"

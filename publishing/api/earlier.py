@@ -14,7 +14,7 @@ from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
 from ldpstream.surveys.lineage import join
 
-MOST_STEPS = 1000  # of a longer series, a part of the steps is read
+MOST_STEPS = 1000  # of a longer series, only every n-th step is read
 
 
 class Source(Protocol):
@@ -104,8 +104,8 @@ def earlier_parts(
 ) -> list[EarlierPart]:
     """The parts of a series from the replaced surveys, the oldest part first.
 
-    A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined. A
-    part without estimates by this estimator is not joined.
+    A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined. A part
+    whose estimates all come from other estimators is not joined.
 
     Args:
         survey: the survey of the series.

@@ -23,7 +23,8 @@ class HeadAsGet:
 
 
 def known_parameters(request: Request) -> None:
-    """Checks the query of a request to the API. The pages take any query: links name the state of the live page.
+    """Checks the query of a request to the API. The pages accept any query, because links carry the state of the live page in
+    the query.
 
     Raises:
         NotAllowed: if a parameter is unknown, or is given twice.

@@ -48,7 +48,10 @@ Estimator = Annotated[
     Query(max_length=16, description=f"one of {', '.join(row.name for row in ESTIMATORS)}; default: the attribute's"),
 ]
 Post = Annotated[str, Query(max_length=16, description=f"post-processing of {INVERSION}")]
-Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
+Top = Annotated[
+    int | None,
+    Query(ge=1, le=100_000, description="number of values to return: the most frequent, or in a comparison the clearest"),
+]
 Confidence = Annotated[float, Query(ge=LEAST_LEVEL, le=MOST_LEVEL, description="confidence level of the intervals")]
 Last = Annotated[
     int,
@@ -62,7 +65,9 @@ Against = Annotated[str | None, Query(max_length=200, description="in place of `
 Zone = Annotated[
     str | None, Query(max_length=64, description="IANA name of a time zone; adds two columns with the local times")
 ]
-Values = Annotated[str | None, Query(max_length=200, description="comma-separated indices of values; default: the top five")]
+Values = Annotated[
+    str | None, Query(max_length=200, description="comma-separated indices of values; default: the five most frequent")
+]
 
 
 class Served:

@@ -19,14 +19,13 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss of t reports, in nats, and the chance of a right guess of a value: of 100 people, how many the best guesser
-    gets right.
+    """Privacy loss of t reports, in nats, and chances of a right guess of a value, as probabilities from 0 to 1.
 
-    The guesser sees the t reports of this attribute and considers all values equally likely beforehand. `eps_t` and `guess`:
-    the value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step.
-    `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's reports of all other attributes, if
-    their values are the worst functions of this value. `bounds`: the names of those chances that are upper bounds; the others
-    are exact. eps_sequence is exact if `eps_sequence_exact`, else an upper bound.
+    The best guesser sees the t reports of this attribute and considers all values equally likely beforehand. `eps_t` and
+    `guess`: the value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at
+    every step. `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's reports of all other
+    attributes, if their values are the worst functions of this value. `bounds`: the names of those chances that are upper
+    bounds; the others are exact. eps_sequence is exact if `eps_sequence_exact`, else an upper bound.
     """
 
     t: int
@@ -89,7 +88,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
     next step is published at `due_ms` or soon after (None after the last step, and in a simulation, whose clock is virtual).
-    `now_ms` is the server's time. Times are Unix times.
+    `now_ms` is the server's time. Times are Unix times in milliseconds.
     """
 
     attributes: list[Overview]
@@ -105,16 +104,17 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
     Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered" this applies until
     the first step with reports; a later step without reports is predicted. `interval_withheld` is the reason why an
-    estimate has no standard errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms`
-    and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
+    estimate has no standard errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms` and ends at
+    `end_ms`, in Unix milliseconds. With several levels, `levels` has each level's own estimate of the values shown. The
     intervals are computed before post-processing. `change` and `numbers`: see `publication.Publication`.
 
-    The intervals of "eb" are published for a confidence of 0.95. For another confidence, each end's distance from the share is
-    scaled as for a normal distribution, which is an approximation. The intervals of `numbers` always have a confidence of 0.95.
+    The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, each end's distance from
+    the share is scaled as for a normal distribution, which is an approximation. The intervals of `numbers` always have a
+    confidence of 0.95.
 
     `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span: at
-    least so many people reported. `others` is the sum of the frequencies of the values that are not shown; None if all values
-    are shown or there is no estimate.
+    least this number of people reported. `others` is the sum of the frequencies of the values that are not shown; None if all
+    values are shown or there is no estimate.
 
     `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its least size:
     then only the number of reports is known, and all numbers of the estimate are None.
@@ -172,7 +172,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Differences of the frequencies, `after` minus `before`, one entry per value shown.
 
-    The two sides are the same people at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one time.
+    The two sides are all people or one cohort at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one
+    time.
 
     `standard_errors` come from `estimators.differences`. `basis` says how. "separate": √(s₁² + s₂²), for two cohorts at one
     step, since a device reports in one of them. The others are upper bounds. "inversion": for the raw inversion of one level;
@@ -247,8 +248,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
     survey replaces, the oldest first, if the series has fewer steps than the request allows. `every`: the series has one step
     in `every`; it is above 1 if the request covers more than 1000 kept steps. The jumps of the other steps are then missing.
-    `detectable` is the size of a jump of any value of the lines that the filter finds within five steps in about 9 of 10 cases,
-    at the noise of the latest step with reports (None for other spans, and without standard errors).
+    `detectable` is a size of jumps of the values in `lines`: the filter finds a jump of this size within five steps in about 9
+    of 10 cases, at the noise of the latest step with reports. It is None for other spans, and without standard errors.
     """
 
     survey: str

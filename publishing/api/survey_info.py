@@ -16,16 +16,17 @@ from ldpstream.surveys import Survey
 
 
 class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
+    """One privacy level. `mechanism` is the signature. eps_1: loss of one report; eps_inf: loss of any number of reports of an
+    unchanged value (None: no bound); both in nats.
 
     A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
     value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
     all reports between any two value sequences (None: no bound).
 
-    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports:
-    of 100 people, how many the best guesser gets right. The guesser sees these reports of the attribute and considers all
-    values equally likely beforehand. guess_year: the same for the value at one step, from all reports of a year, if the value
-    may change. `bounds`: the names of those chances that are upper bounds; the others are exact.
+    guess_1, guess_inf: chance, from 0 to 1, of a right guess of a value that never changes, from one report and from any number
+    of reports. The best guesser sees these reports of the attribute and considers all values equally likely beforehand.
+    guess_year: the same for the value at one step, from all reports of a year, if the value may change. `bounds`: the names of
+    those chances that are upper bounds; the others are exact.
     """
 
     name: str

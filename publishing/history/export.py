@@ -140,7 +140,7 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
 
 
 def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[int, bytes | None, int]]:
-    """Yields offset and value of the topic's committed records from `start` to the end that the topic has now, and that end."""
+    """Yields offset and value of each committed record from `start` to the topic's present end, and this end."""
     try:
         with closing(TopicReader(settings, survey.estimates_topic, REQUEST_MS)) as reader:
             end = reader.end()

@@ -42,7 +42,7 @@ KEY = ["step", "span", "cohort"]  # of a publication, within a file
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:
-    """Returns the file that has a publication's rows."""
+    """Returns the attribute and month whose file has a publication's rows."""
     return publication.attribute, f"{_time(survey.opens_ms(publication.step)):%Y-%m}"
 
 

@@ -8,11 +8,13 @@ import pytest
 
 from lab.bench.accuracy.cells import few_cells, grid
 from lab.bench.accuracy.shapes import FEW, SYNTHETIC
-from lab.bench.coverage import NOMINAL, SHARES, WINDOW, Runs, coverage_table, measure_one, measure_shape, shaped_table, slack
+from lab.bench.coverage import NOMINAL, SHARES, WINDOW, Runs, coverage_table, measure_one, measure_shape, shaped_table
 from lab.bench.coverage_cells import _Held, cells_table, few_table, lowest_table, measure_cells, runs_of
 from lab.bench.estimators import measure as bench_estimators
 from lab.bench.estimators import timing_table
 from ldpstream.estimators import Estimate
+
+SLACK = 4 * np.sqrt(NOMINAL * (1 - NOMINAL) / 200)  # four standard deviations of the coverage of 200 independent intervals
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -22,7 +24,7 @@ def test_local_hashing_intervals_hold_the_truth_95_percent(steps: int) -> None:
     With probability 6e-5, a share of intervals is more than 4 standard deviations from its mean.
     """
     for row in measure_one("L-OLH", steps, 200, seed=3):
-        assert abs(row.covered - NOMINAL) < slack(200)
+        assert abs(row.covered - NOMINAL) < SLACK
         assert 0.9 < row.spread < 1.1 or row.estimator == "eb"  # wider for the uncertainty of the prior
 
 
@@ -32,8 +34,8 @@ def test_narrow_intervals_are_caught() -> None:
     for moved in noise:
         right.add(Estimate(SHARES + moved, np.full(SHARES.size, 0.01), 1))
         narrow.add(Estimate(SHARES + moved, np.full(SHARES.size, 0.0066), 1))
-    assert abs(right.coverage("", "", 1).covered - NOMINAL) < slack(200)
-    assert abs(narrow.coverage("", "", 1).covered - NOMINAL) > slack(200)
+    assert abs(right.coverage("", "", 1).covered - NOMINAL) < SLACK
+    assert abs(narrow.coverage("", "", 1).covered - NOMINAL) > SLACK
 
 
 def test_the_timings_are_complete() -> None:

@@ -1,4 +1,4 @@
-"""Tests the gauges of the estimator: its health, the counting agents' lag, and detected jumps."""
+"""Tests the gauges of the estimator: the counting agents' lag, and detected jumps."""
 
 import math
 from collections.abc import Collection
@@ -18,7 +18,6 @@ from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import load_survey
 
@@ -187,24 +186,3 @@ def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatc
     for attribute in SURVEY.attributes:
         found = registry.get_sample_value("ldpstream_changes_total", LABELS | {"attribute": attribute.name})
         assert found == (0 if attribute.k <= SURVEY.attributes[0].k else None)
-
-
-def test_it_is_unhealthy_while_a_store_is_unreachable() -> None:
-    class Sometimes(MemoryCountStore):
-        away = False
-
-        def positions(self) -> dict[int, int]:
-            assert self.away or watched.vitals.well is (asked > 0), "unchanged until the store answers"
-            if self.away:
-                raise StoreUnavailable("away")
-            return super().positions()
-
-    store = Sometimes(SURVEY)
-    watched = Watched(store, Log({0: 0}), MemoryResults())
-    for asked in range(2):
-        watched.vitals.look(SURVEY.start_ms + asked * LAG_EVERY_MS)
-        assert watched.vitals.well
-    store.away = True
-    with pytest.raises(StoreUnavailable):
-        watched.vitals.look(SURVEY.start_ms + 2 * LAG_EVERY_MS)
-    assert not watched.vitals.well

@@ -26,8 +26,6 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("deaf", flush=True)
 time.sleep(3600)
 """
-# A shell without job control starts the tests in the background with SIGINT ignored, and processes inherit this.
-HEARS_SIGINT = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 # Each parent starts processes, prints their ids, and waits.
 POPEN = """
 import subprocess, sys
@@ -68,7 +66,7 @@ def running(pid: int) -> bool:
 def children_of(parent: str, number: signal.Signals, folder: Path) -> list[int]:
     """Ends a parent by a signal. Returns the ids of the processes that the parent had started."""
     (folder / "deaf.py").write_text(DEAF)
-    (folder / "parent.py").write_text(HEARS_SIGINT + parent)
+    (folder / "parent.py").write_text(parent)
     command = [sys.executable, "parent.py"]
     with children.start(
         command,

@@ -71,7 +71,7 @@ def grid(shapes: dict[str, Shape]) -> list[Cell]:
 
 
 def few_cells() -> list[Cell]:
-    """The cells with few values and few people. The mechanisms take turns."""
+    """The cells with few values and few people. Each mechanism gets the same number of cells, up to one, in random order."""
     settings = [
         (name, k, eps, n) for name, shape in FEW.items() for k in shape.domains for eps in FEW_EPSILONS for n in FEW_PEOPLE
     ]

@@ -5,7 +5,7 @@ winner's, over the runs that both have. The standard error of the ratio comes fr
 
     r = Σ_i e_i / Σ_i w_i        se = sd_i(e_i - r w_i) / (√runs · mean w)
 
-A method is surely worse than a factor if r is above the factor by more than three standard errors.
+A method is surely worse by more than a factor if r is above the factor by more than three standard errors.
 """
 
 import math

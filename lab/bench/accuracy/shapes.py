@@ -29,7 +29,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         make: returns the (k,) frequencies for a number of values k, the same in every call.
-        domains: the numbers of values k; a real data set has one, twice, for two mechanisms with every ε.
+        domains: the numbers of values k. A real data set has one number, listed twice, so that every ε gets two mechanisms.
         ordered: true if the order of the values means something.
         held_out: true if the shape was held back during development.
     """
