@@ -19,7 +19,7 @@ by their claims. If a device instead stopped when its loss so far reached the bu
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ldpstream.mechanisms import Mechanism
@@ -84,7 +84,18 @@ def touched_steps(window_s: int, step_seconds: int) -> int:
 
 def together(losses: Sequence[float], adds_up: bool) -> float:
     """Returns the loss of all attributes together: the sum under spl, else the largest."""
-    return sum(losses) if adds_up else max(losses)
+    return added(losses) if adds_up else max(losses)
+
+
+def added(losses: Iterable[float]) -> float:
+    """Adds losses from the first to the last, and rounds each sum.
+
+    So all devices agree: `sum` rounds once from Python 3.12 on, and SQLite's `total` since version 3.43.
+    """
+    total = 0.0
+    for loss in losses:
+        total += loss
+    return total
 
 
 def _reports_in(m: Mechanism, steps: float) -> float:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldpstream.mechanisms.arguments import integer, real
+from ldpstream.producers.device.claims import added
 from ldpstream.producers.device.device import Device
 from ldpstream.producers.device.errors import DeviceError, StoreCleared
 from ldpstream.producers.device.sqlite_file import WALLET, SQLiteFile
@@ -155,7 +156,7 @@ class Wallet:
             per_window, for_ever = accounts.charged(_now_ms())
             budget = accounts.budget()
         assert budget is not None
-        return WalletSpent(rows, sum(row.spent for row in rows), per_window, for_ever, budget)
+        return WalletSpent(rows, added(row.spent for row in rows), per_window, for_ever, budget)
 
     @contextmanager
     def _accounts(self) -> Iterator[Accounts]:

@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.device.claims import claim, together
+from ldpstream.producers.device.claims import added, claim, together
 from ldpstream.producers.device.errors import StoreCleared, WalletFull
 from ldpstream.producers.device.memo_file import Enrolment, Transaction
 from ldpstream.producers.device.sqlite_file import WALLET, SQLiteFile, format_of
@@ -136,9 +136,13 @@ class Accounts:
 
     def charged(self, from_ms: int) -> tuple[float, float]:
         """Returns the charges of all surveys: for a window that touches a step from this time on, and for ever."""
-        window = "SELECT total(survey.per_window) FROM survey, budget WHERE until_ms IS NULL OR until_ms + 1000 * window_s > ?"
-        per_window = self._db.execute(window, (from_ms,)).fetchone()[0]
-        return per_window, self._db.execute("SELECT total(for_ever) FROM survey").fetchone()[0]
+        open_window = "until_ms IS NULL OR until_ms + 1000 * window_s > ?"
+        window = f"SELECT survey.per_window FROM survey, budget WHERE {open_window} ORDER BY number"
+        for_ever = "SELECT for_ever FROM survey ORDER BY number"
+        return self._added(window, from_ms), self._added(for_ever)
+
+    def _added(self, query: str, *values: int) -> float:
+        return added(loss for (loss,) in self._db.execute(query, values))
 
     def leave(self, number: int) -> None:
         """Drops the device's tables of a survey and charges what the device has spent. Without a report, drops the charge."""
