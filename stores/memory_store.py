@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.stores.checkpoint import Checkpoint, PaneKey, first_open_step, sum_rejected
@@ -24,7 +25,7 @@ class MemoryCountStore(CountStore):
                 return None
             first = first_open_step(self.survey, stored.newest_ms)
             panes = {key: table for key, table in stored.panes.items() if key.step >= first}
-            return replace(_with_panes(stored, panes), pruned_below=0, keys=dict(stored.keys))
+            return _with_panes(stored, panes, pruned_below=0, keys=dict(stored.keys))
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         with self._lock:
@@ -34,17 +35,17 @@ class MemoryCountStore(CountStore):
             if not change.starts_from(stored, expected):
                 return False
             panes = ({} if stored is None else stored.panes) | change.panes
-            written = replace(
-                _with_panes(change, {key: table for key, table in panes.items() if table.n}),
+            self._checkpoints[partition] = _with_panes(
+                change,
+                {key: table for key, table in panes.items() if table.n},
                 pruned_below=0 if stored is None else stored.pruned_below,
                 keys=_changed_keys({} if stored is None else stored.keys, change),
             )
-            self._checkpoints[partition] = written
             return True
 
     def heads(self) -> dict[int, Checkpoint]:
         with self._lock:
-            return {p: _with_panes(replace(checkpoint, pruned_below=0), {}) for p, checkpoint in self._checkpoints.items()}
+            return {p: _with_panes(checkpoint, {}, pruned_below=0) for p, checkpoint in self._checkpoints.items()}
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return {
@@ -64,13 +65,19 @@ class MemoryCountStore(CountStore):
             for partition, checkpoint in self._checkpoints.items():
                 if partition in seen and checkpoint.follows(seen[partition]):
                     kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
-                    pruned = replace(checkpoint, pruned_below=max(before_step, checkpoint.pruned_below))
-                    self._checkpoints[partition] = replace(_with_panes(pruned, kept), keys=checkpoint.keys)
+                    below = max(before_step, checkpoint.pruned_below)
+                    self._checkpoints[partition] = _with_panes(checkpoint, kept, pruned_below=below, keys=checkpoint.keys)
 
 
-def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:
-    """Returns the checkpoint with other panes and without report keys."""
-    return replace(checkpoint, panes=panes, rejected=dict(checkpoint.rejected), n_keys=dict(checkpoint.n_keys), keys={})
+def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable], **others: Any) -> Checkpoint:
+    """Returns the checkpoint with other panes, with these other attributes, and without report keys unless they are given."""
+    copied: dict[str, Any] = {
+        "panes": panes,
+        "rejected": dict(checkpoint.rejected),
+        "n_keys": dict(checkpoint.n_keys),
+        "keys": {},
+    }
+    return replace(checkpoint, **(copied | others))
 
 
 def _changed_keys(stored: dict[int, bytes], change: Checkpoint) -> dict[int, bytes]:
