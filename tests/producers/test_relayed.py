@@ -3,6 +3,7 @@
 A small relay between a device and a real gateway records what each side sees, on a clock that the tests advance.
 """
 
+import json
 import socket
 import threading
 from base64 import urlsafe_b64encode
@@ -330,6 +331,14 @@ def test_a_device_that_was_asleep_does_not_send_all_at_once(
     one.run(clock.pause)
     assert sum(map(len, gateway.rig.log.appended)) == 3
     assert len({p.at_ms for p in relay.passed}) == 3
+
+
+def test_a_device_that_knows_no_relay_refuses_the_survey_by_its_format() -> None:
+    text = json.loads(behind_relay().canonical)
+    assert (text["format"], text["relay"]) == (4, "required")
+    plain = json.loads(behind_relay(relay=None).canonical)
+    assert plain["format"] == 3
+    assert {key for key in text if text[key] != plain.get(key)} == {"format", "relay"}
 
 
 def test_a_restart_keeps_the_moments(tmp_path: Path, clock: Clock) -> None:
