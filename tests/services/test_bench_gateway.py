@@ -21,7 +21,7 @@ def test_the_gateway_is_measured_and_the_log_has_what_it_acknowledged(
     """The other servers are replaced by a program that is not installed."""
     monkeypatch.setenv("LDPSTREAM_KAFKA", kafka)
     monkeypatch.setenv("LDPSTREAM_REDIS", redis_url)
-    monkeypatch.setattr(gateway, "_others", lambda folder: {"another server": ["no-such-program"]})
+    monkeypatch.setattr(gateway, "_others", lambda: {"another server": ["no-such-program"]})
     result = bench(Settings(), QUICK)
     assert held(kafka) == (set(), set())
     servers = [("gateway", 1), ("gateway, batches", BATCH), ("gateway, relay", 1)]
