@@ -15,9 +15,9 @@ the same two steps, load and place. These steps lose no record and count no reco
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             accept no more chunks, retry with back-off up to 5 s
 
-A commit is written only after the broker has confirmed that the counts belong to the present topic, and that the log still has
-the records below the stored offset. No clock of ours decides anything. `agents.back_pressure` limits the bytes that wait for
-the store, even while a log of many steps is counted again.
+Before each commit, the broker must confirm two things: the counts belong to the present topic, and the log still has the
+records below the stored offset. No clock of ours decides anything. `agents.back_pressure` limits the bytes that wait for the
+store, even while a log of many steps is counted again.
 
 A rejected envelope is sent to the dead-letter topic before the commit that counts the rejection. After a crash the agent may
 send the record twice.

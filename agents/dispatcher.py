@@ -1,8 +1,8 @@
 """Dispatches the chunks of many surveys: each survey has a `Counting`, with its own tasks and its own waiting chunks.
 
-The surveys share the consumer, the process and the clients of the stores, and nothing else. A survey that waits for its
-dead-letter topic, or has more records than the agent can count, delays no other survey. Each survey's task counts one chunk
-and then lets the other tasks run. `agents.consumer.chunks` limits the chunks that wait.
+The surveys share only the consumer, the process and the clients of the stores. A survey that waits for its dead-letter topic,
+or has more records than the agent can count, delays no other survey. Each survey's task counts one chunk and then lets the
+other tasks run. `agents.consumer.chunks` limits the chunks that wait.
 """
 
 import asyncio

@@ -67,9 +67,9 @@ def advise_command(
     column: Annotated[str | None, typer.Option(help="column of the values, if the sample is a CSV file")] = None,
     name: Annotated[str, typer.Option(help="name of the attribute in the survey")] = "value",
     repeats: Annotated[int, typer.Option(help="repetitions for each distribution")] = 100,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw it (PNG, SVG or PDF)")
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw errors and losses (PNG, SVG or PDF)")
     ] = None,
     json: JsonFile = None,
 ) -> None:
@@ -126,10 +126,10 @@ def init_command(
     ] = None,
     eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
     least: Annotated[
-        int, typer.Option(min=2, help="list only values that at least so many people of the sample share")
+        int, typer.Option(min=2, help="list only values that at least this number of people in the sample share")
     ] = LEAST,
     n: Annotated[int | None, typer.Option(min=2, help="number of devices expected", show_default="the sample's people")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
     from ldpstream.advice.proposal import plan_survey, propose_survey
@@ -148,7 +148,7 @@ def init_command(
     console.print(growth_table(found.survey, n or plan.n_people))
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
-    tell(f"It lists only values that at least {least} people of the sample share (--least).")
+    tell(f"The survey lists only values that at least {least} people of the sample share (--least).")
     tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")
     tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))

@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
-    """A chance of a right guess: of 100 people, how many the best guesser gets right, divided by 100.
+    """The probability that the best guesser guesses a value right.
 
     Attributes:
         chance: the probability, or its upper bound.
@@ -33,15 +33,16 @@ class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
-    """Chances of a right guess by the reports that the guesser sees. `any_values`: of the value at one step, if values may
-    change; all others: of a value that never changes.
+    """Chances of a right guess, for different reports that the guesser sees. With `any_values`: of the value at one step, if
+    values may change. All others: of a value that never changes.
 
     Attributes:
         no_report, one_report: without any report, and from the reports of one step.
         window, window_any_values: from the reports of `window_steps` steps.
         year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
         for_ever: from all reports that a device may ever make; None if more reports make a guess almost certain.
-        every_steps: of a value that hints at no value outside `every_steps` consecutive steps; None for memoized levels.
+        every_steps: of a value that tells nothing about the values outside `every_steps` consecutive steps; None for memoized
+            levels.
     """
 
     no_report: CheckedChance

@@ -65,7 +65,8 @@ class Demo:
         self.truth = Truth()
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
-        """Runs every step of the source and the survey. Then waits on the virtual clock until the last step has closed.
+        """Runs every step that both the source and the survey have. Then waits on the virtual clock until the last step has
+        closed.
 
         Args:
             seen: called after every step with the step's number and publications.

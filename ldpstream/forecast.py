@@ -1,4 +1,4 @@
-"""Forecast of accuracy: how precise a survey's estimates will be with so many people, for every attribute and level.
+"""Forecast of accuracy: the precision of a survey's estimates with a number of people, for every attribute and level.
 
 All numbers are for the unbiased estimate (matrix inversion), from the exact variances of the mechanisms. Let V_t(f) be the
 variance of the mean of t reports of one person. With n people, a share f has the variance s(f) / n, where s(f) is:

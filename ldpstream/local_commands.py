@@ -88,7 +88,7 @@ def _temporary() -> Iterator[Path]:
 
 @contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Ends the block at the first of `ENDING`, as if it were finished. Later signals do not disturb the clean-up."""
+    """Ends the block at the first of `ENDING`, as if the block had finished. Later signals do not disturb the clean-up."""
 
     def end(signum: int, frame: FrameType | None) -> None:
         for number in ENDING:

@@ -46,7 +46,7 @@ def draw_ledger(survey: Survey, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve of a figure: its name, its x values, its y values, and the y values' standard deviations in one run (or None)."""
+    """A curve of a figure: its name, its x values, its y values, and half the length of each error bar (or None)."""
 
     label: str
     x: Sequence[float]

@@ -18,7 +18,7 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
     Args:
         processes: number of processes; one for each core if left out.
-        tasks: expected number of tasks, which sets how many tasks are sent to a process at once; 0 for one task at once.
+        tasks: expected number of tasks, which sets how many tasks are sent to a process together; 0 to send one task at a time.
     """
     n = processes or cores()
     if n == 1:

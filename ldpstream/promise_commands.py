@@ -1,4 +1,4 @@
-"""The commands that tell what a survey promises, `check` and `ledger`, and that write it in other forms."""
+"""The commands `check` and `ledger` print what a survey promises; `canonical` and `rehearse` write a survey in other forms."""
 
 import time
 from pathlib import Path
@@ -30,10 +30,10 @@ app = typer.Typer()
 def check(
     survey_file: SurveyFile,
     people: Annotated[
-        int | None, typer.Option(min=1, help="print only what so many people give: accuracy, and privacy from readers")
+        int | None, typer.Option(min=1, help="print only the accuracy with this number of people, and the privacy from readers")
     ] = None,
     width: Annotated[
-        float | None, typer.Option(help="with --people: wished half of a 95 % interval, as a share", show_default="0.01")
+        float | None, typer.Option(help="with --people: wished half-width of a 95 % interval, as a share", show_default="0.01")
     ] = None,
     json: JsonFile = None,
 ) -> None:
@@ -93,7 +93,7 @@ def ledger(
         float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")
     ] = None,
     people: Annotated[
-        int | None, typer.Option(min=1, help="also print what a reader of the histograms of so many people learns")
+        int | None, typer.Option(min=1, help="also print what a reader of the histograms of this number of people learns")
     ] = None,
     json: JsonFile = None,
 ) -> None:

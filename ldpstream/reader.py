@@ -20,12 +20,12 @@ LEGEND = (
     "A reader sees published histograms and their differences, but no single report. Operators see more.",
     "all: for whoever sees all these reports, and for any crowd. Loss: in nats. Guess: chance of a right guess.",
     f"reader: an upper bound. The chance of any set of histograms changes by at most a factor e^loss, plus {DELTA:f}.",
-    "crowd: the bound needs so many honest reports in each step's table, and in each difference of two published tables.",
+    "crowd: the bound needs at least this number of honest reports in each step's table and in each difference of tables.",
     "The crowd here: the people divide evenly among attributes, levels, cohorts and steps.",
     "reports: of a device in all; in a year, if the survey and the device never stop.",
 )
 LEGEND_MEMOS = (
-    "one memo: any number of reports of a value that never changes. The crowd is so many people in the same tables throughout.",
+    "one memo: any number of reports of a value that never changes. Its crowd: people who are always in the same tables.",
     "The bound ends when the person or the crowd changes a value, misses different steps, or draws new memos.",
 )
 LEGEND_SPL = "The losses of a device's attributes add up."
@@ -65,7 +65,7 @@ def readers(survey: Survey, people: int) -> list[Reader]:
         people: number of people of the whole survey, at least 1.
 
     Raises:
-        ValueError: if it is out of range.
+        ValueError: if `people` is out of range.
     """
     integer("people", people, 1, MAX_COUNT)
     parts = survey.n_cohorts * (len(survey.attributes) if survey.collection == "smp" else 1)

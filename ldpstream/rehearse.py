@@ -8,7 +8,7 @@ from pathlib import Path
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 
 STRING = r'"""(?s:.)*?"""|\'\'\'(?s:.)*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
-COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # a text first: it may contain the sign of a comment
+COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # matches a string first: a string may contain #
 
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:

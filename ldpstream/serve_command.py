@@ -63,7 +63,7 @@ def move(
         "ldpstream-data"
     ),
 ) -> None:
-    """Move the data of `serve` to Kafka and Redis, for the services. There is no way back.
+    """Move the data of `serve` to Kafka and Redis, for the services. The move cannot be undone.
 
     The servers are those of LDPSTREAM_KAFKA and LDPSTREAM_REDIS. If the command fails, run it again."""
     from ldpstream.serving.move import move as move_data

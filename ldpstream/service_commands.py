@@ -104,7 +104,7 @@ def agent(surveys: SurveyPaths) -> None:
 @app.command()
 def estimate(
     survey_files: SurveyPaths,
-    until: Annotated[int | None, typer.Option(min=0, help="end when all steps up to this one are published complete")] = None,
+    until: Annotated[int | None, typer.Option(min=0, help="end when no step up to this one will be published again")] = None,
     json: JsonFile = None,
 ) -> None:
     """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.

@@ -1,4 +1,4 @@
-"""The commands of whoever approves surveys: `key`, `sign` and `verify`."""
+"""The commands for people who approve surveys: `key`, `sign` and `verify`."""
 
 import sys
 from base64 import b64encode

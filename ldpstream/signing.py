@@ -42,7 +42,8 @@ class Entry(NamedTuple):
         statement: what was signed.
         line: the line.
         survey: the signed survey; None if this version cannot read it.
-        earlier: the latest survey before it that it continues: of the same name, or which it replaces; None for a first one.
+        earlier: the latest earlier survey that this survey continues: one of the same name, or the one that it replaces; None
+            without one.
         changes: what differs from `earlier`.
     """
 

@@ -119,7 +119,7 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: list[list
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
     """Returns the privacy ledger: one row per attribute, level and horizon t, up to the largest number of reports of a device.
 
-    `lifetime_reports` and `ends` limit this number; it always has a row.
+    `lifetime_reports` and `ends` limit this number. The largest number always has a row.
     """
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):

@@ -78,7 +78,7 @@ class Markers(NamedTuple):
     """A control batch, such as the end of a transaction. The offsets of a control batch have no record to count.
 
     Attributes:
-        record: represents the batch; has the batch's first offset and no value.
+        record: represents the batch; has the batch's first unread offset and no value.
         markers: number of offsets, at least 1.
     """
 

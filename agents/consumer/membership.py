@@ -1,7 +1,8 @@
 """Keeps the consumer in its group. aiokafka's coordinator fails in three ways that Faust does not handle:
 
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
-- After an error that is not a Kafka error (for example, no broker is known: an `AssertionError`) its task ends for good.
+- After an error that is not a Kafka error (for example, no broker is known: an `AssertionError`) the coordinator's task ends
+  permanently.
 - After a day without a fetch, the consumer leaves the group. The consumer rejoins only after a fetch. A spare agent has no
   partitions and fetches nothing, so it could no longer replace a failed agent.
 """

@@ -138,8 +138,8 @@ def advise(
 
     Args:
         question: the question to answer.
-        sample: (k,) counts of a sample of people. The simulation draws people from this sample's distribution. Without a
-            sample, the simulation draws people from each of five shapes.
+        sample: (k,) counts of a sample of people. If the counts sum to n, they are the population. Otherwise the simulation
+            draws n people from the sample's distribution. Without a sample, it draws people from each of five shapes.
         repeats: repetitions for each distribution, at least 10.
         seed: seed of all randomness; the answer does not depend on the number of cores.
         seen: called with the number of repetitions done, the total number of repetitions, and the current task.

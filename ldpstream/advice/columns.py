@@ -31,7 +31,7 @@ from ldpstream.producers.table_file import (
 from ldpstream.surveys.questions import OTHER
 
 LEAST = 10  # default of the least count; a usual threshold of disclosure control
-MAX_LISTED, MAX_NUMBERS = 500, 24  # numbers of values in a list of texts, and of numbers
+MAX_LISTED, MAX_NUMBERS = 500, 24  # largest number of values in a list of texts, and in a list of numbers
 RARE_NUMBERS = 0.05  # largest share of people with rare numbers, if numbers are listed
 MOSTLY_NUMBERS = 0.8
 ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
@@ -268,7 +268,7 @@ def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | 
 
 
 def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
-    """Returns edges 0 and 1, 2, 5, 10, 20, 50 … up to the range's end, for numbers of which most are small.
+    """Returns edges 0 and 1, 2, 5, 10, 20, 50 … up to the range's end, for numbers that are mostly small.
 
     The first edge above 0 is the first round number from a tenth of the median, or from the smallest number if that is larger.
 

@@ -1,6 +1,6 @@
 """The estimators that the adviser simulates and the accuracy benchmark measures, by name.
 
-NAME        every published estimator (`publishing.catalogue`), without the order of the values
+NAME        every published estimator (`publishing.catalogue`); none of them uses the order of the values here
 mi POST     matrix inversion with each post-processing
 """
 

@@ -27,7 +27,7 @@ HEADER = """\
 # A survey is public: devices and service read this file. Read it before you publish it.
 # The attributes' names come from the sample's first line. Check that this line is a header and not a person's answers.
 # Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
-# At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change them.
+# At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change the ends.
 # All levels are memoized: the promise eps_inf is for values that hardly ever change. For values that change, write a one-time
 # mechanism with eps and every_steps.
 name = "{name}"
@@ -138,10 +138,11 @@ def propose_survey(
 
 
 def _smallest_variance(advice: Advice) -> Advice:
-    """Advises the mechanism with the smallest exact variance, or a like one with a smaller weight, with the default estimate.
+    """Advises the mechanism with the smallest exact variance, or one with a similar variance and a smaller weight.
 
-    With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error.
-    For a noisy mechanism, an estimate that is pulled to equal shares looks good. The exact variance depends on neither.
+    The advised estimate is the default. With few people and few repetitions, chance and post-processing decide which mechanism
+    has the smallest simulated error. For a noisy mechanism, an estimate that is pulled to equal shares looks good. The exact
+    variance depends on neither.
     """
     of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
     built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]

@@ -73,5 +73,5 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
 
 
 def _error(m: Mechanism, n: int, shares: Sequence[FloatArray], reports: int = 1) -> float:
-    """Root mean squared error of the inversion of n people with so many reports of an unchanged value each."""
+    """Root mean squared error of the inversion, if each of n people sends this number of reports of an unchanged value."""
     return math.sqrt(np.mean([m.inversion_variances(f, n, reports) for f in shares]))

@@ -1,4 +1,4 @@
-"""Commands of ldpstream as nodes, each in a process of its own."""
+"""Runs commands of ldpstream as nodes, each in its own process."""
 
 import os
 import sys

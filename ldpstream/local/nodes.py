@@ -84,7 +84,7 @@ class Node(ABC):
             self._process.wait()
 
     def close(self) -> None:
-        """Stops the process for good."""
+        """Stops the process permanently."""
         self.stop()
         atexit.unregister(self.close)
 

@@ -71,7 +71,7 @@ def _port_here(addresses: Sequence[tuple[str, int]], default: int) -> int:
 
 @contextmanager
 def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
-    """Kafka and Redis on loopback, which end with the context. If a wanted port is taken, another port is used and told.
+    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and tells so.
 
     Args:
         folder: folder for data and logs; created if missing, and kept.
@@ -135,7 +135,7 @@ def watch(nodes: Sequence[Node]) -> Never:
 
 
 class Trial:
-    """The pipeline of `ldpstream try`: the service on one machine or the services, and simulated devices.
+    """The pipeline of `ldpstream try`: simulated devices, and either `ldpstream serve` or the services with Kafka and Redis.
 
     Args:
         survey_file: the survey; the trial runs a rehearsal of it.

@@ -157,6 +157,6 @@ class FolderSurveyLog:
         self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
 
     def close(self) -> None:
-        """Takes no further append, and ends the keeping of the survey."""
+        """Takes no further append, and calls `ended` with the survey."""
         self._closed = True
         self._logs.end(self._survey)

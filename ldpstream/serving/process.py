@@ -57,7 +57,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
 
 
 class _Estimates(Thread):
-    """Counts and estimates in a thread. An error that a user must mend ends the process."""
+    """Counts and estimates in a thread. An unexpected error in this thread ends the process."""
 
     def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder) -> None:
         super().__init__(name="estimates")

@@ -106,7 +106,8 @@ class Device:
             or `eps` times the number of reports); None for no limit. A `Wallet` also bounds the loss of changing values.
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. Reports carry the cohort in
             clear, so it must never depend on a value. The file does not keep the cohort: a later object may have another one.
-        signed_by: the public key that must have signed the survey, or several of which one is enough; None for no check.
+        signed_by: the public key that must have signed the survey, or several keys, one of which must have signed it; None for
+            no check.
         signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
 
     Raises:
@@ -185,7 +186,7 @@ class Device:
         The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is
         kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten` and cost no privacy; they return None once the
         device has made all `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps:
-        its report can count no more.
+        its report can no longer count.
 
         A clock that ran ahead does not stop the device: the true steps are reported as soon as the clock is right again.
 
@@ -198,7 +199,7 @@ class Device:
 
         Raises:
             ValueError: if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
-            StepForgotten: if the step can be reported no more: its envelope was dropped, or later steps are settled.
+            StepForgotten: if the step can no longer be reported: its envelope was dropped, or later steps are settled.
             ClockWentBack: the same, if `step` is left out.
             StoreCleared: if the file is missing or has no enrolment.
             StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.

@@ -60,7 +60,7 @@ class StoreCleared(DeviceError):
 
 
 class StepForgotten(DeviceError):
-    """The step can be reported no more: its envelope was dropped, or so many later steps are settled that it cannot count.
+    """The step can no longer be reported: its envelope was dropped, or so many later steps are settled that it cannot count.
 
     A second report would cost more privacy. The call has cost none.
 
@@ -76,7 +76,7 @@ class StepForgotten(DeviceError):
 
 
 class ClockWentBack(StepForgotten):
-    """The system clock's present step can be reported no more, since the clock was wrong before or is wrong now.
+    """The system clock's present step can no longer be reported, since the clock was wrong before or is wrong now.
 
     The device reports again when the clock shows a step that the device has not reported, at the latest at step `earliest`.
     """

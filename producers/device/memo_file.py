@@ -181,7 +181,7 @@ class Transaction:
     def settle(self, key: str, n_kept: int) -> None:
         """Marks the envelope with this idempotency key as settled, and forgets the steps before the n_kept latest settled ones.
 
-        The answer of the gateway shows that the time of the settled step has come, so earlier steps can count no more.
+        The answer of the gateway shows that the time of the settled step has come, so earlier steps can no longer count.
         """
         db = self._db
         found = db.execute(f"SELECT attribute FROM {self._sent} WHERE key = ?", (key,)).fetchone()
@@ -200,9 +200,9 @@ class Transaction:
     def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_waiting: int, idempotency_key: str) -> None:
         """Counts a step's only report and stores its envelope.
 
-        If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step (the earlier
-        one of two), and remembers its step. If more than `MAX_DROPPED` such steps are remembered, forgets the earliest and all
-        steps before it.
+        If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step, and remembers
+        its step. Of two equally far steps, the earlier one is dropped. If more than `MAX_DROPPED` such steps are remembered,
+        forgets the earliest and all steps before it.
 
         Args:
             key: key of the memo behind the report; None for a one-time mechanism.

@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
 
     Attributes:
         accepted: number of reports that are in the log.
-        refused: number of reports that never count, because the gateway refused them for good.
+        refused: number of reports that never count, because the gateway refused them finally.
         waiting: number of reports that need another attempt.
         retry_after_s: the gateway's `Retry-After` in seconds, the shortest of all reports that wait; 0 if one of them got none.
         statuses: the HTTP statuses of the answers other than 202, each once; 0 stands for no answer.

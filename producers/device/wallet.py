@@ -5,8 +5,8 @@
     device.report("mode", "bicycle")
     wallet.spent()                                         # to show to the person
 
-A survey is admitted when the claims of all surveys fit the budget (`claims`). `Device` has its guarantees in a wallet too:
-admission and enrolment are one transaction, and so is each report. A device in a wallet reports no step before its enrolment.
+A survey is admitted when the claims of all surveys fit the budget (`claims`). The guarantees of `Device` also hold in a wallet:
+admission and enrolment are one transaction, and each report is one. A device in a wallet reports no step before its enrolment.
 """
 
 import time

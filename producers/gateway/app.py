@@ -10,9 +10,9 @@
     GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
-survey``), but not for good: another gateway may have the survey, or this one later. Reports of a survey whose topic cannot be
-used get 503 (``survey unavailable``); the other surveys are served. While a survey file is broken, an unknown fingerprint also
-gets this 503: the survey may be in that file.
+survey``). The refusal is not final: another gateway may have the survey, or this one later. Reports of a survey whose topic
+cannot be used get 503 (``survey unavailable``); the other surveys are served. While a survey file is broken, an unknown
+fingerprint also gets this 503: the survey may be in that file.
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
@@ -22,15 +22,16 @@ A single envelope may have at most 1 000 000 bytes.
 
 **Checks.** The gateway makes the same checks as the agents: before the append by its own clock, and after it by the append time
 in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log. If
-the reports do not count at the append time, the answer is ``step too old`` or ``step in the future``, although the log has the
-records: agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until the step
-opens in ``Retry-After`` (at most a day).
+the reports do not count at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the
+records, and the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until
+the step opens in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that they count. If only some envelopes of a batch count at the
-append time, ``accepted`` is the number of their reports; but the answer is 504 if all others may count later and the request
-has a key. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no later attempt with the same body counts either
-(`producers.gateway.problems` has the rule). After any other 4xx, a 501 or a 503, the same body may count if the client sends
-the body again. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing answer.
+append time, ``accepted`` is the number of their reports. But if all others may count later and the request has a key, the
+answer is 504. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no later attempt with the same body counts
+either (`producers.gateway.problems` has the rule). After any other 4xx, a 501 or a 503, the same body may count if the client
+sends the body again. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing
+answer.
 
 An ``Idempotency-Key``, the same in every attempt, makes the reports count exactly once, whichever gateways get the attempts and
 whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step

@@ -45,7 +45,7 @@ class KafkaConnection:
 
     Attributes:
         answers: True if the broker answered the last look for one of the topics, or if there is no topic.
-        reachable: True if the broker answered the last look at all, for example that no topic exists.
+        reachable: True if the broker answered the last look, even if its answer was that no topic exists.
     """
 
     def __init__(
@@ -155,7 +155,9 @@ class KafkaConnection:
         self.answers = self.reachable and any(topic.answers for topic in self._topics)
 
     def _tell(self, answered: bool) -> None:
-        """Logs changes: one line if the broker does not answer at all, otherwise one line for each topic."""
+        """Logs changes: one line if the broker does not answer, otherwise one line for each topic that stops answering or
+        answers again.
+        """
         if self.answers != answered:
             log.warning("the log answers again" if self.answers else "the log does not answer")
         if self.answers:

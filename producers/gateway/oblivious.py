@@ -11,9 +11,10 @@ gateway handles the request inside like a plain request, with the same checks, t
 - The request inside must hold one envelope: a batch would link its reports.
 - All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
 
-Faults outside the encryption get a problem document in clear, as RFC 9458, section 5.2, requires: a capsule that is cut off or
-too large, or that no key opens (type ``…http-problem-types#ohttp-key``: the device fetches the key configuration again). All
-other answers are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their length says little.
+A fault outside the encryption gets a problem document in clear, as RFC 9458, section 5.2, requires. Examples are a capsule that
+is cut off or too large, and a capsule that no key opens. After the latter (type ``…http-problem-types#ohttp-key``), the device
+fetches the key configuration again. All other answers are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their
+length says little.
 """
 
 from http import HTTPStatus

@@ -23,7 +23,7 @@ between clocks, the delay of replication and the delay of metadata together. Two
    if d < SETTLED_MS - BASE_MS (6 seconds). This rule matters only for partitions that are added within the first seconds of a
    topic. Once partition 0 has a record, no gateway marks such a partition before `SETTLED_MS` have passed.
 
-**Not covered.** After a topic is deleted and made again, a gateway may use its last look at the old topic for some seconds.
+**Not covered.** After a topic is deleted and recreated, a gateway may use its last look at the old topic for some seconds.
 Attempts for one body may then reach two partitions of the new topic. Do not delete the topic of a running survey.
 
 Retention must keep the first record of partition p until all steps that open before T_p + margin have closed. If this record is

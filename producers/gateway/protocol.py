@@ -1,9 +1,9 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
 **The direct path.** A `POST /v1/reports` that arrives in one piece goes straight from the parser to the intake, without an
-ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application: a long body, a body in several
-pieces or chunks, an `Expect` header, a second request before the answer to the first one, a client that closes after the
-answer, any other method or path. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
+ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application. Examples are a long body, a body in
+several pieces or chunks, an `Expect` header, a second request before the answer to the first one, and a client that closes
+after the answer. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
 
 **An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one with each first request. The parser ends a request
 with an upgrade at its head. The protocol then gives it the head again, without the upgrade, and the rest of the request.

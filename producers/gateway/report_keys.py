@@ -8,7 +8,7 @@ the same report keys for every attempt with the same body and key:
   (`surveys.report_key.batch_keys`).
 
 Body and Idempotency-Key together identify a request. One Idempotency-Key with two different bodies gives two unrelated report
-keys, and both bodies count: a 202 always stands for reports that count, even if a faulty device uses a key twice. The
+keys, and both bodies count. So a 202 always stands for reports that count, even if a faulty device uses a key twice. The
 Idempotency-Key never reaches the log. To somebody who does not know it, report keys are unrelated random numbers: they link no
 two envelopes, not even those of one batch.
 """

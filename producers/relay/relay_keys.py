@@ -58,7 +58,7 @@ class RelayKeys:
     def published(self, now_s: float) -> bytes:
         """Returns the key configuration that devices should use at this time, as a document of type `KEYS_TYPE`.
 
-        The document has one configuration: devices that chose among several would tell themselves apart.
+        The document has one configuration: with several, a device's choice would help to identify it.
         """
         key_id = self._newest if now_s >= self._created_s + LEAD_S else self._former
         return encode_configs([KeyConfig(key_id, public_key(self.private[key_id]))])

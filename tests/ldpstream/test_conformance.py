@@ -172,7 +172,7 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (NoLifetime, PHASES, "at most 2 reports (lifetime_reports)"),
     (Skips, L_GRR, "made no report at a step at which it reports"),
     (FirstAttribute, TWO, "sampled attribute"),
-    (BothAttributes, TWO, "one attribute only"),
+    (BothAttributes, TWO, "only one attribute"),
     (FreshFakes, FAKE_GRR, "equal reports"),
     (NoFakes, FAKES, "support the device's value"),
     (EachAttributeTrueByItself, FAKE_GRR, "both attributes"),

@@ -15,6 +15,7 @@ from ldpstream.checks.conformance import listener
 from ldpstream.checks.conformance.calls import ConformanceError
 from ldpstream.checks.conformance.listener import ANSWERS, LEAST, Sending, listening
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.producers.gateway.gateway_log import MAX_BATCH_BYTES
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys.envelope import seal
 from tests.producers.samples import one_question
@@ -207,6 +208,13 @@ def test_the_survey_and_other_paths_are_answered() -> None:
             assert answer.status == status
             assert status != 200 or document["fingerprint"] == SURVEY.fingerprint.hex()
         connection.close()
+
+
+def test_the_answer_to_a_batch_that_is_too_large_names_the_limit(served: Served) -> None:
+    _, post, _ = served
+    answer = post(bytes(MAX_BATCH_BYTES + 1), key(0), BATCH)
+    assert answer.status == 422
+    assert f"at most {MAX_BATCH_BYTES} bytes" in answer.body.decode()
 
 
 def test_pages_may_report(served: Served) -> None:

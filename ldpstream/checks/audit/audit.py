@@ -9,9 +9,9 @@ event among the reports of each of the two values a and b:
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
 with Clopper-Pearson bounds. The second half tests only one event, so the choice among many events does not weaken the bound.
-The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability 0.999 no
-bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t), the
-memo (ε∞), and the three losses of a spaced level (`ldpstream.checks.audit.spaced`).
+The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability at least
+0.999 no bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value
+(ε_t), the memo (ε∞), and the three losses of a spaced level (`ldpstream.checks.audit.spaced`).
 
 The audit of the device's code path covers the device's randomizers (`Mechanism.randomizer`), but not the device's memo file.
 Only the audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor
@@ -78,7 +78,7 @@ class Report:
     Attributes:
         seed: seed of the vectorised reports and of the controls; devices use the operating system's randomness.
         k: domain size.
-        joint_confidence: probability that no bound exceeds a claim if every claim holds.
+        joint_confidence: lower bound on the probability that no bound exceeds a claim, if every claim holds.
         n_bounds: number of bounds that share the error probability.
     """
 
@@ -216,7 +216,7 @@ def audit(
         devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
 
     Returns:
-        All bounds, and the controls. If all claims hold, then with probability 0.999 no bound exceeds its claim.
+        All bounds, and the controls. If all claims hold, then with probability at least 0.999 no bound exceeds its claim.
     """
     audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)

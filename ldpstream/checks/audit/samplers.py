@@ -66,7 +66,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the code of `producers.device.Device`: `Mechanism.randomizer`, with the operating system's randomness and no seed.
 
-    Each device makes one memo. A one-time mechanism makes the first report of each device's memo: t is 1.
+    Each device makes one memo. For a one-time mechanism t must be 1.
     """
     device, random = m.randomizer(m.parameters()), SecureRandom()
     functions = [device.enroll(random) for _ in range(n)]

@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
     Attributes:
         place: file and line.
-        device: name of the device; what the program gave to the device as its identity.
+        device: name of the device: the identity that the program gave to the device.
         attribute: index of the attribute in the survey.
         value: index of the true value.
         step: time step.

@@ -71,7 +71,7 @@ def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
 
 
 def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[BinomialCounts]:
-    """Two attributes of a device: independent under spl; under rs+fd one of them at most has true values."""
+    """Two attributes of a device: independent under spl; under rs+fd at most one of them has true values."""
     found = []
     for (first, one), (second, two) in pairwise(sorted(rows.items())):
         m1, m2 = survey.mechanisms[first[0]][first[1]], survey.mechanisms[second[0]][second[1]]

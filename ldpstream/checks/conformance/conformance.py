@@ -1,4 +1,4 @@
-"""The conformance check of a foreign device: is its behaviour that of the survey's devices?
+"""The conformance check: tests whether a foreign device behaves like a device of the survey.
 
 A correct device fails with probability at most `FALSE_ALARM`. One half of this probability is divided evenly among the checks,
 and within a check among its binomial tests. The other half is divided among the audited losses. The rules have no false alarms.
@@ -68,7 +68,7 @@ class Conformance:
         faults: broken rules.
         tested: the tests of the distribution.
         bounds: the audited losses.
-        false_alarm: probability that a correct device fails, at most.
+        false_alarm: upper bound on the probability that a correct device fails.
         check_alpha: error probability of one check, divided evenly among its tests.
     """
 

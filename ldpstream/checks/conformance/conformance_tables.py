@@ -28,7 +28,7 @@ def conformance_tables(found: Conformance) -> list[Table]:
 
 
 def conformance_verdict(found: Conformance) -> str:
-    """One line: passed or failed, and how far to believe it."""
+    """One line: passed or failed, with the size of the sample and the probability of a false alarm."""
     tests = sum(one.tests for one in found.tested)
     reports = f"{plural(found.reports, 'report')} of {plural(found.devices, 'device')}"
     size = f"{plural(found.calls, 'call')}, {reports}, {plural(tests, 'test')}"

@@ -1,7 +1,7 @@
 """A small gateway that checks how a device sends: `ldpstream conformance SURVEY --listen PORT`.
 
-It listens on loopback, keeps nothing, and answers as a gateway in trouble does. The first attempt of every request gets the
-next of these answers in turn, and every further attempt is accepted:
+It listens on loopback, stores nothing, and simulates the answers of a gateway with faults. The first attempt of each request
+gets the next one of these answers, in turn; every further attempt is accepted:
 
     202, 503, no answer (the request was accepted), 409, 429, 504 (the request was accepted)
 
@@ -114,7 +114,7 @@ class Sending:
             detail = f"a device's key has {IDEMPOTENCY_KEY_BYTES} bytes, as 22 letters of base64url"
             raise Problem("malformed idempotency key", detail)
         if len(body) > largest_body(batch):
-            raise oversized(batch)
+            raise oversized(largest_body(batch))
         envelopes = unpack(body, batch)
         checks = Checks({self._survey.fingerprint: self._survey}, now_ms())
         checks.check(envelopes)

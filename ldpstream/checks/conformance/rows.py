@@ -21,7 +21,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 HELD = "reports that support the device's value"
 FIRST_TWO = "first two reports of a value"
-SIGNAL_SHARE = 4  # a test of `HELD` must be able to detect a change of p by this part of p - q
+SIGNAL_SHARE = 4  # a test of `HELD` must be able to detect a change of p by (p - q) / SIGNAL_SHARE
 DISTANCES = (1, 8)  # between the two bits of a pair; 8 finds a byte that is used again
 
 

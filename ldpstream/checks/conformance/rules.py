@@ -243,7 +243,7 @@ class _Rules:
         for (name, _), device in self.numbers.items():
             answered = [a for a in everything if (asked := self.asked.get((device, a))) and asked.answered]
             if len(answered) > 1:
-                self.faults.add("under smp a device must answer one attribute only", f"device {name}")
+                self.faults.add("under smp a device must answer only one attribute", f"device {name}")
             elif all(self._whole_cycle(device, a) for a in everything):
                 if answered:
                     found.append((device, answered[0]))
