@@ -30,10 +30,12 @@ async def close_vanished(survey: Survey, source: Log, store: StoreRequests) -> b
     begins = [found.appended_ms for found in (await source.later(dict.fromkeys(there, 0))).values() if found is not None]
     if not begins:
         return False
+    damaged = False
     for number in sorted(old - there):
         try:
             checkpoint = await store.load(number)
         except StoreDamaged:
+            damaged = True
             continue
         if checkpoint is None or checkpoint.log_id == log_id:
             continue  # another agent has written first
@@ -43,4 +45,4 @@ async def close_vanished(survey: Survey, source: Log, store: StoreRequests) -> b
         fold.switch_log(log_id, 0, not_after(min(begins)))
         if (change := fold.changes()) is not None:
             await store.commit(number, checkpoint.position, change)
-    return True
+    return not damaged

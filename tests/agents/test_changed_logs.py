@@ -7,6 +7,7 @@ from ldpstream.agents import Record, metrics, tally
 from ldpstream.agents.fold import not_after
 from ldpstream.stores import Checkpoint, MemoryCountStore
 from ldpstream.stores.checkpoint import MAX_MS, STORED_KEY_BYTES, Missing, first_open_step
+from ldpstream.stores.count_store import StoreDamaged
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
 
@@ -204,6 +205,33 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
     assert found[1].panes != old.panes
     assert found[1].missing == Missing(old.newest_ms, not_after(new[0][0].appended_ms), 0)
     assert await agent.counting.healthy()
+
+
+async def test_a_vanished_partition_with_a_damaged_checkpoint_is_closed_once_it_is_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    agent, load, damaged = SteppedAgent(store, log), store.load, True
+
+    def loaded(partition: int) -> Checkpoint | None:
+        if damaged and partition == 1:
+            raise StoreDamaged("damaged")
+        return load(partition)
+
+    await agent.step()
+    await agent.read(1, 15)
+    await agent.step()
+    monkeypatch.setattr(store, "load", loaded)
+    log.log_id, log.records, log.begins = "new", {0: remade(first_step=4, length=5, seed=1)[0]}, {0: 0}
+    agent = SteppedAgent(store, log)
+    agent.counting.assign([0])
+    for _ in range(3):
+        await agent.step()
+        await agent.read(0)
+    assert store.snapshot()[1].log_id == "old"
+    damaged = False
+    await agent.step()
+    assert store.snapshot()[1].position == (0, "new")
 
 
 async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
