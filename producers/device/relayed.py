@@ -136,8 +136,8 @@ class Moments:
 
     A report's first moment is uniformly random in the steps after its step, until shortly before its step closes. It follows
     from the report's secret key, so it stays the same when the process restarts. A report whose attempt failed, and all but
-    one of several that are due at once, get a new moment: uniformly random in the time that is left until then, or until the
-    close, or in one step if the step has closed.
+    one of several that are due at once, get a new moment: uniformly random in half of the time that is left until the close, so
+    that many more attempts fit. After the close it is uniformly random in one step.
     """
 
     def __init__(self, survey: Survey) -> None:
@@ -160,9 +160,9 @@ class Moments:
         """Draws a new moment for a report. Returns the seconds until it."""
         now = now_ms()
         begin = now + math.ceil(1000 * at_least_s)
-        ends = (self._window(report.step)[1], self._survey.closes_ms(report.step), begin + self._survey.step_ms)
-        end = next(end for end in ends if end > begin)
-        self._again[report.key] = moment = begin + 1 + self._random.randrange(end - begin)
+        left = self._survey.closes_ms(report.step) - begin
+        within = max(1, left // 2) if left > 0 else self._survey.step_ms
+        self._again[report.key] = moment = begin + 1 + self._random.randrange(within)
         return (moment - now) / 1000
 
     def _of(self, report: Waiting) -> int:
