@@ -5,7 +5,7 @@ checkpoint's offset. Then the agent counts chunks and commits the changes at int
 agent commits the last changes and forgets the partition. This module uses asyncio, without Faust. Recovery from any fault uses
 the same two steps, load and place. These steps lose no record and count no record twice:
 
-    the store refuses a commit (another agent has written)  forget, load, place
+    the store refuses a commit (the stored one has changed)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
     a delivery lacks a record                               place
     the log has no record at an offset                      note the missing records, continue after them
@@ -271,7 +271,7 @@ class Counting:
             else:
                 metrics.refused_commits.inc()
                 offset = None if expected is None else expected[0]
-                log.warning("commit refused: another agent has written", partition=partition.number, expected=offset)
+                log.warning("commit refused: the stored checkpoint has changed", partition=partition.number, expected=offset)
                 self._start_over(partition)
 
     async def _replaced(self, folds: dict[int, PartitionFold]) -> dict[int, int | None]:

@@ -73,7 +73,8 @@ class Log(Protocol):
     async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
         """Returns for each partition the first record appended at or after the partition's given time; None without one.
 
-        Leaves out a partition whose broker does not answer, if another partition's broker does.
+        Leaves out each partition whose broker does not answer. If the only partition asked for has no answer, raises
+        `LogUnavailable`.
         """
 
     async def place(self, partition: int, offset: int) -> int:

@@ -23,7 +23,7 @@ gaps = Counter("ldpstream_gaps", "Number of deliveries with missing envelopes, w
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and recreated")
 refused_commits = Counter(
-    "ldpstream_refused_commits", "Commits refused because another agent had written the partition meanwhile"
+    "ldpstream_refused_commits", "Commits refused because the stored checkpoint had changed: by another agent, or by a loss"
 )
 store_losses = Counter(
     "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"

@@ -54,7 +54,8 @@ class Lattice:
         step: h; 1 / h is an integer.
         unbiased, noise: (k,) combined inversion of each value, and its variance.
         first, size: (k,) first point of each value, and number of its points.
-        like: (k, most points) likelihoods, times e^(λ f); the largest of each value is 1, and 0 is beyond the value's points.
+        like: (k, most points) likelihoods times e^(λ f), scaled so that each value's largest entry is 1. Entries after a
+            value's last point are 0.
         log_equal: log-likelihood of equal shares, in the same units.
     """
 
@@ -172,7 +173,8 @@ class FewValues:
 
 
 def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[FloatArray, float]:
-    """Returns the most likely distribution max(z + λ N, 0) of shares z with normal errors of variance N, and λ.
+    """Returns the most likely distribution, max(z + λ N, 0), and λ: z are the unbiased shares, N the variances of their normal
+    errors.
 
     λ is found from the values in ascending order of -z/N, at which they become positive.
     """

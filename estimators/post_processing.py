@@ -1,9 +1,10 @@
 """Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
 
-Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts.
-If the numbers and the total are multiplied by a factor, the result is multiplied by the same factor. NaN gives NaN. All methods
-except power and power-ns are idempotent; a second application of power or power-ns shrinks the numbers again. No method
-reverses the order of two numbers (for power: of two numbers with equal variance). The methods guarantee:
+Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts. If
+the numbers and the total are multiplied by a positive factor, the result is multiplied by the same factor; for power and
+power-ns, the variance must be multiplied by the factor's square. NaN gives NaN. All methods except power and power-ns are
+idempotent; a second application of power or power-ns shrinks the numbers again. No method reverses the order of two numbers
+(for power: of two numbers with equal variance). The methods guarantee:
 
     none            nothing: the numbers do not change
     base-pos        non-negative numbers

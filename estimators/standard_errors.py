@@ -31,7 +31,8 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
         groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: true if `frequencies` maximises the true likelihood; relevant only if `Mechanism.likelihood` has another one.
+        exact: true if `frequencies` maximises the true likelihood; relevant only for mechanisms
+            that also have a pseudo-likelihood (`Mechanism.likelihood`).
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """

@@ -161,9 +161,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) integers in [0, k) that the devices encode, the same at every step.
-            rng: source of randomness. NumPy's own class is for simulation: the code may use this source only to seed a fast,
-                predictable generator. A subclass, such as a device's cryptographic source, provides every random bit itself. A
-                subclass needs only ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
+            rng: source of randomness. NumPy's own class is for simulation: some mechanisms then only seed a fast,
+                predictable generator from it. A subclass, such as a device's cryptographic source, provides every random bit
+                itself. A subclass needs only ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)

@@ -10,10 +10,11 @@ values satisfies
 The bound is the largest such s. For one ε-LDP report it is the well-known e^ε / (e^ε + k-1).
 
 The reports of a pair are replaced by **evidence** that reveals at least as much: n independent rounds. A round favours v with
-probability h, v' with probability h e^{-ε}, each by the odds e^ε, and else says nothing. For the one-time mechanisms here a
-report is such a round, or has the same likelihood ratios. The general case: if reports have a loss of at most ε and a total
-variation distance δ, then max_A P(A) - e^x P'(A) is at most δ at x = 0, 0 at x = ε, and convex in e^x. A round with
-h = δ / (1 - e^{-ε}) reaches the straight line between the two, so by Blackwell's theorem it reveals at least as much.
+probability h, v' with probability h e^{-ε}, each by the odds e^ε, and else says nothing. A report of GRR, subset selection,
+Square Wave, a unary encoding or local hashing is such a round, or has the same likelihood ratios. The general case covers all
+other mechanisms: if reports have a loss of at most ε and a total variation distance δ, then max_A P(A) - e^x P'(A) is at most δ
+at x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between the two, so by
+Blackwell's theorem it reveals at least as much.
 
 Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
 h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is ours, as written above.

@@ -126,7 +126,7 @@ class PrivacyClaims(ABC):
         number of tables, if the person and n - 1 others report at the same steps, each from one memo. Then the tables are a
         function of n memos without owners. With fake data, the reader also knows which reports are true.
 
-        Both are upper bounds, at most those of an observer of all single reports.
+        The loss and the chance are upper bounds. Neither exceeds the bound for an observer who sees every single report.
 
         Args:
             t: number of reports, at least 1.

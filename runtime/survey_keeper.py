@@ -82,7 +82,7 @@ def kept_survey(place: str, kept: Kept) -> Survey:
     """Returns the kept survey.
 
     Raises:
-        KeptUnreadable: if this version reads the text as another survey than the version that wrote it.
+        KeptUnreadable: if this version cannot read the text, or gets another fingerprint than the version that wrote it.
     """
     try:
         survey = parse_survey(loads(kept.toml), place)

@@ -76,7 +76,7 @@ class TopicKeeper(SurveyKeeper):
 
 
 def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> int:
-    """Writes what is kept of a survey to its topic; None ends the keeping.
+    """Writes the kept record of a survey to the survey's topic. With None, the topic then keeps nothing of the survey.
 
     Returns:
         The time of the record, in Unix milliseconds: the append time, if the topic has this type of timestamps.

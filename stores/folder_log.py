@@ -1,8 +1,8 @@
 """The log of one survey in a data folder: one partition, with append times that never decrease.
 
 The envelopes of a request are one row, so a batch takes little more time than a single envelope. A row has the offset of its
-first envelope and their number. A single envelope stands in it as it is, with its report key. Several envelopes stand in it as
-a msgpack array, with the hash from which `surveys.report_key.batch_keys` derives their report keys.
+first envelope and their number. A row of one envelope has the envelope and its report key. A row of several envelopes has a
+msgpack array of them, and the hash from which `surveys.report_key.batch_keys` derives their report keys.
 
 The machine's clock is the log's clock. If it is set back, records keep the newest append time until the clock has caught up.
 If it jumps ahead, the steps up to the new time close, as they would if the time had passed.
@@ -120,7 +120,8 @@ def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
     Args:
         folder: the data folder.
         before_ms: Unix milliseconds.
-        limit: the number of records of each survey to look at, the oldest first; more only to end with a whole request.
+        limit: largest number of records of each survey to look at, from the oldest. The last request is taken whole, so a few
+            more records are possible.
 
     Returns:
         The number of deleted records.

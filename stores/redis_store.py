@@ -11,7 +11,7 @@
         keys                                JSON: number of report keys by generation
         pane:<attribute>:<level>:<step>:<cohort>    CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
-        a string: the report keys of a generation, 8 bytes each; only agents read and write it
+        a string: the report keys of a generation, 8 bytes each; agents read and write it, and `ldpstream move` writes it once
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
         a step: the panes of all steps before this step have been removed; a separate key, because only estimators write it
     ldpstream:<survey>:<fingerprint>:partitions

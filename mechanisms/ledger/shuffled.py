@@ -92,7 +92,7 @@ class _Law:
         return np.asarray(weights / weights.sum())
 
     def centre(self) -> float:
-        """The tilt of mean 0, at least 0. The mean without tilt must not be positive, the largest value must be."""
+        """The tilt, at least 0, at which the tilted mean is 0. Needs a mean of at most 0 without tilt, and a positive value."""
         high = 1 / float(self.values.max())
         while self.tilted(high) @ self.values < 0:
             high *= 2

@@ -49,7 +49,8 @@ class WalletSpent:
 class Wallet:
     """A person's budget for all surveys of an application, and the devices that answer them.
 
-    Objects, processes and threads that share one file are one wallet. Reports outside the wallet are not counted.
+    Objects, processes and threads that share one file are one wallet. The budget does not include
+    reports of devices outside the wallet.
 
     Args:
         path: the wallet's file; its folder must exist.

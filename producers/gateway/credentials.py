@@ -168,7 +168,7 @@ class _Files:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Returns what changes with the file; None if it is missing or the system refuses to tell."""
+    """Returns the file's stamp, which differs after a change; None if the file is missing or the stamp cannot be read."""
     try:
         return stamp_of(path)
     except OSError:

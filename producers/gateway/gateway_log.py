@@ -49,8 +49,8 @@ class GatewayLog(Protocol):
 
         Args:
             envelopes: the envelopes.
-            keyed: what a request with an idempotency key needs; None for a request without one.
-            done: called once with the outcome and the append time, later.
+            keyed: hash, step and time of a request with an idempotency key; None without a key.
+            done: called once, after this method has returned, with the outcome and the append time.
 
         Raises:
             NotAppended: if no envelope is in the log; `done` is then never called.

@@ -71,7 +71,7 @@ def _reports_of_a_value(m: Mechanism, reports: Rows) -> int:
 def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
     """For some values, numbered from 0: how many of the first t reports of each device support each of these values.
 
-    A device counts once, for the first value of which it has t reports.
+    Each device counts once: for the smallest value of which it has at least t reports.
     """
     order, begins, sizes = _groups(m, reports)
     begins = begins[sizes >= t]

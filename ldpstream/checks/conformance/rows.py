@@ -57,7 +57,7 @@ def _independent(m: Mechanism, reports: Rows) -> Rows:
 
 
 def _memos(m: Mechanism, reports: Rows) -> IntArray:
-    """(n,) a number for each device and memo key."""
+    """(n,) for each report, a number that identifies its device and memo key."""
     hashed = m.functions(reports.rows)
     enrolment = np.zeros(reports.values.size, np.int64) if hashed is None else hashed[0]
     return reports.devices * 2**31 + m.memo_keys(reports.values, enrolment)
