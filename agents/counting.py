@@ -5,7 +5,7 @@ checkpoint's offset. Then the agent counts chunks and commits the changes at int
 agent commits the last changes and forgets the partition. This module uses asyncio, without Faust. Recovery from any fault uses
 the same two steps, load and place. These steps lose no record and count no record twice:
 
-    the store refuses a commit (the stored one has changed)  forget, load, place
+    the store refuses a commit (another has come before)    forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
     a delivery lacks a record                               place
     the log has no record at an offset                      note the missing records, continue after them

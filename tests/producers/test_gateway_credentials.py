@@ -108,6 +108,7 @@ async def test_new_connections_get_the_new_certificate_and_a_key_of_another_chan
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readline())
+        writer.close()
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
