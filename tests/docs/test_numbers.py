@@ -63,7 +63,7 @@ SAID = [
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"gives one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
-    ("operate.md", f"the estimates of {survey.KEPT_STEPS} steps"),
+    ("operate.md", f"for each of the last `retention_steps` steps ({survey.KEPT_STEPS} by default)"),
     ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
     ("counting.md", f"A lease of {redis_results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
