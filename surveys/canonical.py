@@ -5,6 +5,9 @@ and all parameters that devices get (`Mechanism.parameters`). If a version draws
 fingerprint therefore differs. The probabilities of the coins have six significant digits, since machines may round the last
 digits of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text
 does not.
+
+The text of a survey that requires a relay has `RELAY_FORMAT`. A device that cannot send through a relay refuses this format. If
+such a device ignored the key `relay`, it would send its reports directly.
 """
 
 import hashlib
@@ -18,7 +21,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.devices import Coin
 from ldpstream.surveys.questions import Attribute, Level
 
-FORMAT = 3
+FORMAT, RELAY_FORMAT = 3, 4
 DERIVED = (
     "k",
     "row_bytes",
@@ -32,7 +35,7 @@ DERIVED = (
 
 def text(survey: dict[str, Any]) -> str:
     """The canonical text of the survey's keys, which include ``"attribute"``: the list of `attribute_keys`."""
-    return rfc8785.dumps({"format": FORMAT} | survey).decode()
+    return rfc8785.dumps({"format": RELAY_FORMAT if "relay" in survey else FORMAT} | survey).decode()
 
 
 def former_fingerprints(canonical: str) -> dict[int, bytes]:

@@ -33,6 +33,7 @@ from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.producers.relay.relay_keys import RelayKeys
 from ldpstream.runtime.clock import now_ms
+from ldpstream.surveys import Survey
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
@@ -120,7 +121,7 @@ class Intake:
 
     # ---- a request
 
-    def take(self, pairs: Pairs, host: str, body: bytes, answer: Answer) -> None:
+    def take(self, pairs: Pairs, host: str, body: bytes, answer: Answer, relayed: bool = False) -> None:
         """Handles a request that has arrived whole.
 
         Args:
@@ -128,6 +129,7 @@ class Intake:
             host: the client's address.
             body: the body.
             answer: called once, now or later, with the number of reports acknowledged or the problem.
+            relayed: True if the request came through a relay, inside another request.
         """
         begun_s, reservation = time.monotonic(), Reservation(self._memory)
         try:
@@ -140,7 +142,7 @@ class Intake:
             reservation.grow(OVERHEAD_BYTES + len(body))
             envelopes, checks = unpack(body, batch), self._checks()
             checks.check(envelopes)
-            log = self.surveys.log_of(checks.require_countable(batch))
+            log = self._log(checks.require_countable(batch), relayed)
             self._append(log, envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer, batch))
         except Busy:
             _answer(_busy(), begun_s, answer)
@@ -178,7 +180,7 @@ class Intake:
                 if first:
                     await asyncio.sleep(0)  # let other tasks run
                 checks.check(envelopes[first : first + BREATH], first)
-            log = self.surveys.log_of(checks.require_countable(batch))
+            log = self._log(checks.require_countable(batch))
             waiting = _Waiting(begun_s, time.monotonic(), reservation, answer, batch)
             self._append(log, envelopes, body, key, checks, client, waiting)
         except Problem as problem:
@@ -200,7 +202,7 @@ class Intake:
             Number of reports acknowledged, or the problem.
         """
         future = asyncio.get_running_loop().create_future()
-        self.take(pairs, host, body, lambda result: None if future.done() else future.set_result(result))
+        self.take(pairs, host, body, lambda result: None if future.done() else future.set_result(result), relayed=True)
         found: int | Problem = await future
         return found
 
@@ -289,6 +291,16 @@ class Intake:
         return Checks(self.surveys.by_fingerprint, self.now_ms(), self.surveys.incomplete, PATIENCE_MS)
 
     # ---- to the log
+
+    def _log(self, survey: Survey, relayed: bool = False) -> GatewayLog:
+        """Returns the survey's log.
+
+        Raises:
+            Problem: relay required, if the survey requires a relay and the request came without one; or as `log_of`.
+        """
+        if survey.relay is not None and not relayed:
+            raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
+        return self.surveys.log_of(survey)
 
     def _append(
         self,

@@ -43,7 +43,7 @@ def description(tokens_required: bool) -> dict[str, Any]:
         "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
         "responses": {
             "202": _answer("The log has the reports; `accepted` of them count.", accepted=_INTEGER | {"minimum": 1}),
-            **_problems(400, 401, 408, 409, 415, 422, 429, 500, 501, 503, 504),
+            **_problems(400, 401, 403, 408, 409, 415, 422, 429, 500, 501, 503, 504),
         },
         **guarded,
     }

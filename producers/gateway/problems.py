@@ -14,7 +14,8 @@ The status alone determines what a client does:
 - 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
 - all other statuses: the reports do not count by this attempt, and the same body may count later.
 
-A fault outside the body is never final: in the head, the framing, the token or the URL. The client or a proxy can mend it.
+A fault outside the body is never final: in the head, the framing, the token or the URL, or the lack of a relay. The client or a
+proxy can mend it.
 Nor is a refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the version.
 """
 
@@ -33,6 +34,7 @@ Cause = (
         "malformed idempotency key",
         "unknown key configuration",
         "unauthorized",
+        "relay required",
         "not found",
         "method not allowed",
         "too slow",
@@ -53,6 +55,7 @@ STATUS: Final[dict[Cause, int]] = {
     "malformed idempotency key": 400,
     "unknown key configuration": 400,
     "unauthorized": 401,
+    "relay required": 403,
     "not found": 404,
     "method not allowed": 405,
     "too slow": 408,
@@ -80,7 +83,7 @@ STATUS: Final[dict[Cause, int]] = {
     "outcome unknown": 504,
 }
 FINAL: Final = 422  # after this status, and no other, the same body is never accepted
-MEND_FIRST: Final = (400, 401, 404, 405, 415, 501)  # a fault of the head, the token or the URL, which somebody must mend
+MEND_FIRST: Final = (400, 401, 403, 404, 405, 415, 501)  # a fault of the head, the token or the way, which somebody must mend
 RETRY_S: Final[dict[Cause, int]] = {
     "too slow": 1, "unknown version": 3600, "wrong survey": 3600, "step in the future": 1, "too many requests": 1, "busy": 1,
     "log unavailable": 2, "survey unavailable": 15, "stopping": 1, "outcome unknown": 2,

@@ -199,7 +199,7 @@ def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes
 
 class _Scripted(Device):
     def __init__(self, survey: Survey, folder: str, levels: dict[str, str], random: SecureRandom, cohort: str | None) -> None:
-        self.survey, self._random, self.cohort = survey, random, cohort
+        self._random, self.cohort = random, cohort
         super().__init__(survey, Path(folder) / "file", levels, cohort=cohort)
 
 

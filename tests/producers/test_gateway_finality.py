@@ -28,6 +28,7 @@ WHY: Final[dict[Cause, str]] = {
     "malformed request": HEAD,  # or the body was lost on its way
     "malformed idempotency key": HEAD,
     "unauthorized": HEAD,  # also while tokens are changed
+    "relay required": HEAD,  # the same body counts through a relay
     "not found": HEAD,  # a proxy may have changed the path
     "method not allowed": HEAD,
     "unsupported content type": HEAD,

@@ -38,7 +38,7 @@ func Post(url, token string, sealed *Sealed) (accepted bool, err error) {
 				return true, nil
 			case 422:
 				return false, nil
-			case 400, 401, 404, 405, 415, 501:
+			case 400, 401, 403, 404, 405, 415, 501:
 				return false, fmt.Errorf("%w: status %d", ErrWrongAddress, answer.StatusCode)
 			}
 			if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds >= 0 {
