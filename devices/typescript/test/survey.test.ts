@@ -1,7 +1,6 @@
 /** Surveys that a device refuses: unknown ones, and ones that would weaken their own promise. */
 
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { openSurvey, stepAt, UnknownSurvey, UnsafeSurvey, WrongSurvey } from "../src/index.js";
 import { valueIndex } from "../src/values.js";
@@ -10,13 +9,6 @@ import { BITS, coin, document, HASHED, LONG, ONCE, SPACED, survey, type Document
 const ALL: Level[] = [LONG, BITS, HASHED, ONCE, SPACED, { mechanism: "OUE", eps: 1 }, { mechanism: "SS", eps: 1, omega: 3 }];
 
 const all = (): Document => document([{ k: 9, levels: ALL.slice(0, 4) }, { k: 9, levels: ALL.slice(4) }], { collection: "spl" });
-
-test("a survey that requires a relay is refused: this device would send directly", async () => {
-  const made = document([{ k: 5, levels: [LONG] }]);
-  const canonical = JSON.stringify({ ...JSON.parse(made.canonical), relay: "required", lateness_steps: 2, format: 4 });
-  const relayed = { ...made, canonical, fingerprint: createHash("sha256").update(canonical).digest("hex").slice(0, 16) };
-  await assert.rejects(openSurvey(relayed), UnknownSurvey);
-});
 
 test("the survey's own text decides, not the server", async () => {
   const made = all();
