@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from ldpstream.producers.device.device import Waiting
-from ldpstream.producers.relay.binary_http import BinaryHttpError, BinaryRequest, decode_response, encode_request
+from ldpstream.producers.relay.binary_http import BinaryRequest, decode_response, encode_request
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 
@@ -117,7 +117,8 @@ class Relay:
             raise ValueError(f"a gateway's URL must have no path behind a relay, got {gateway!r}")
         try:
             self._config = capsules.decode_configs(b64decode(keys, validate=True))[0]
-        except (ValueError, IndexError):
+            self.seal(b"")  # refuses a public key of low order
+        except (ValueError, IndexError, capsules.PyHPKEError):
             raise ValueError("keys must be a key configuration in base64, as `ldpstream relay-key` prints it") from None
 
     def message(self, survey: Survey, envelope: bytes, key: str, token: str | None) -> bytes:
@@ -152,7 +153,7 @@ class ThroughRelay:
             return Answer(status, _retry_after_s(status, given.get("Retry-After", "")), False, reason)
         try:
             inner = decode_response(exchange.open_response(body))
-        except (BinaryHttpError, ValueError):  # a `CapsuleError` is a ValueError
+        except ValueError:  # a `CapsuleError` or a `BinaryHttpError`
             return Answer(0, from_gateway=False, reason="an answer that is not the gateway's")
         told = next((value for name, value in inner.headers if name == b"retry-after"), b"")
         return Answer(inner.status, _retry_after_s(inner.status, told.decode("latin-1")))

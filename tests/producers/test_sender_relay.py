@@ -1,5 +1,6 @@
 """The sender behind a relay: reports leave alone, in requests of one size, and never directly; no fault loses a report."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ldpstream.device import Attempt, Device, Relay, RelayRequired, Sender, Wall
 from ldpstream.producers.device import routes
 from ldpstream.producers.device.routes import STALE_KEY, STALE_KEY_TYPE
 from ldpstream.producers.gateway.problems import STATUS
-from ldpstream.producers.relay.capsules import OVERHEAD_BYTES
+from ldpstream.producers.relay.capsules import OVERHEAD_BYTES, KeyConfig, encode_configs
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 from tests.devices.vectors import Recorded
@@ -316,7 +317,8 @@ def test_a_malformed_relay_is_refused(url: str) -> None:
         assert "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="no path behind a relay"):
         Relay(**good | {"gateway": "https://gateway.example/path"})
-    for keys in ("", "AAAA", "?", config_of(0)[:-4], config_of(0)[4:], "é"):
+    low_order = b64encode(encode_configs([KeyConfig(0, bytes(32))])).decode()
+    for keys in ("", "AAAA", "?", config_of(0)[:-4], config_of(0)[4:], "é", low_order):
         with pytest.raises(ValueError, match="keys must be a key configuration in base64"):
             Relay(**good | {"keys": keys})
 
