@@ -107,10 +107,17 @@ class RecordingRelay:
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content)))
+                self.send_header("Access-Control-Allow-Origin", "*")
                 for name, value in relay.told.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)
+
+            def do_OPTIONS(self) -> None:
+                self.send_response(204)
+                for name in ("Origin", "Headers", "Methods"):
+                    self.send_header(f"Access-Control-Allow-{name}", "*")
+                self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing."""
