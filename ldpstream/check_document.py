@@ -150,7 +150,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         format: of this document.
-        relay: "required" if devices send through a relay only.
+        relay: "required" if devices send only through a relay; None if they send directly.
         ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
         promise: the lines that `check` prints.
     """

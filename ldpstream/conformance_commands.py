@@ -40,6 +40,8 @@ def conformance_command(
         failures = _check_calls(survey, calls, json)
     else:
         assert listen is not None
+        if survey.relay is not None:
+            raise typer.BadParameter(f"survey {survey.name} requires a relay: its devices send no plain request to check")
         failures = _check_sending(survey, survey_file.read_text(encoding="utf-8"), listen, json)
     if failures:
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ from ldpstream.producers.device.errors import (
     CostlySurvey,
     DeviceError,
     NotSigned,
+    RelayRequired,
     StepForgotten,
     StoreCleared,
     StoreFull,
@@ -14,13 +15,13 @@ from ldpstream.producers.device.errors import (
     WalletFull,
     WrongSurvey,
 )
-from ldpstream.producers.device.relayed import Relay
+from ldpstream.producers.device.routes import Relay
 from ldpstream.producers.device.sender import Attempt, Sender
 from ldpstream.producers.device.wallet import Wallet, WalletSpent
 from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
-    "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay", "Sender", "Spent",
-    "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet",
-    "WalletFull", "WalletSpent", "WrongSurvey",
+    "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay", "RelayRequired",
+    "Sender", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting",
+    "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
 ]  # fmt: skip

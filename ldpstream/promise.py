@@ -28,6 +28,11 @@ DEVICE_CHANCES = {
     "rs+fd": HINTS + "other attributes, and knows the worst hints: which answer is true, and that it is the worst function of "
     "the value.",
 }
+RELAY = (
+    "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
+    "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see everything. "
+    "The losses below hold against everybody, with or without a relay."
+)
 MANY_MEMOS = 8  # number of memos; local hashing usually needs fewer
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
@@ -127,11 +132,6 @@ def promise(survey: Survey) -> list[str]:
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
     ]
-    if survey.relay is not None:
-        lines.append(
-            "Devices send through a relay only; the gateway refuses all other reports. The losses here hold without a relay, "
-            "and against a relay and a gateway that work together."
-        )
     lines += [f"{attribute.name}: {attribute.rest}" for attribute in survey.attributes]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [
@@ -141,6 +141,8 @@ def promise(survey: Survey) -> list[str]:
         ]
     if survey.cohort is not None:
         lines += _cohort(survey.cohort)
+    if survey.relay is not None:
+        lines.append(RELAY)
     for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True)):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]

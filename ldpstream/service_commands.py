@@ -160,7 +160,9 @@ def relay_key(
 ) -> None:
     """Make the key with which devices encrypt reports that they send through a relay, or replace it by a new key.
 
-    Copy the file to all gateways; they notice the change. The file also keeps the former key until the next replacement."""
+    Copy the file to all gateways; they notice the change. The file also keeps the former key until the next replacement. Put
+    the printed key configuration into the apps."""
     from ldpstream.producers.relay.relay_keys import rotate, told  # only here: it loads a cryptographic library
 
-    tell(told(rotate(file, datetime.now(UTC))))
+    for line in told(rotate(file, datetime.now(UTC))):
+        tell(line)

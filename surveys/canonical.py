@@ -6,8 +6,8 @@ fingerprint therefore differs. The probabilities of the coins have six significa
 digits of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text
 does not.
 
-The text of a survey that requires a relay has `RELAY_FORMAT`. So a device that does not know the key `relay` refuses the
-survey. If it ignored the key, it would send its reports directly.
+The text of a survey that requires a relay has `RELAY_FORMAT`. A device that cannot send through a relay refuses this format. If
+such a device ignored the key `relay`, it would send its reports directly.
 """
 
 import hashlib

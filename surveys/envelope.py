@@ -138,6 +138,14 @@ def seal_rows(survey: Survey, attribute: int, level: int, step: int, n: int, pay
     return encode(CohortEnvelope(VERSION, survey.fingerprint, attribute, level, step, n, cohort, payload))
 
 
+def largest_envelope(survey: Survey) -> int:
+    """Size in bytes of the survey's largest envelope with one report, at any step below 2^64."""
+    rows = [[m.report_dtype.itemsize for m in levels] for levels in survey.mechanisms]
+    cohort, step = survey.n_cohorts - 1, 2**64 - 1
+    sealed = (seal_rows(survey, a, i, step, 1, bytes(n), cohort) for a, levels in enumerate(rows) for i, n in enumerate(levels))
+    return max(map(len, sealed))
+
+
 def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
     """Number of reports of `row_bytes` bytes that fit an envelope of about `target_bytes`, from 1 to `MAX_ENVELOPE_REPORTS`."""
     return min(max(1, (target_bytes - 32) // row_bytes), MAX_ENVELOPE_REPORTS)

@@ -10,9 +10,9 @@
                                         # spl: a device answers all attributes and splits its budget evenly
                                         # rs+fd: a device samples one attribute and answers the other attributes with fake
                                         # values
-    relay = "required"                  # devices send through a relay only (docs/relay.md); then lateness_steps is at least 1
-                                        # (default: devices send to the gateway)
     ends = 2026-12-31T00:00:00Z         # the last step ends at this time, or the number of steps (default: no end)
+    relay = "required"                  # devices send only through a relay (docs/relay.md), and never directly; needs
+                                        # lateness_steps of at least 2 (default: devices send directly)
     title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)
     retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
     replaces = "cd834f94b66f32b5"       # fingerprint of the earlier survey whose history this survey continues
@@ -66,6 +66,7 @@ MAX_TABLE_BYTES = 2**26  # for one count table; Redis needs half a second to wri
 MAX_OPEN_BYTES = 2**27  # for all count tables of open steps together; one commit may write all of them
 MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
 FINGERPRINT_BYTES = 8
+RELAY_LATENESS = 2  # least `lateness_steps` with a relay: a step for the moment of sending, and a step for further attempts
 KEPT_STEPS = 1000  # default of `retention_steps`
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 HEX = r"\A[0-9a-f]{16}\Z"
@@ -76,6 +77,7 @@ class SurveyError(UserError, ValueError):
 
 
 Collection = Literal["smp", "spl", "rs+fd"]
+Relay = Literal["required"]
 Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=LABEL)]
 
 
@@ -111,7 +113,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     lateness_steps: Annotated[int, Meta(ge=0, le=10_000)]
     skew_seconds: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     collection: Collection
-    relay: Literal["required"] | None = None
     ends: datetime | Annotated[int, Meta(ge=1)] | None = None
     title: Text | None = None
     description: Text | None = None
@@ -120,6 +121,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     contact: Text | None = None
     retention_steps: Annotated[int, Meta(ge=1, le=100_000)] = KEPT_STEPS
     replaces: Annotated[str, Meta(pattern=HEX)] | None = None
+    relay: Relay | None = None
     cohort: Cohort | None = None
     attributes: Annotated[tuple[Attribute, ...], Meta(min_length=1, max_length=1000)] = field(name="attribute")
 
@@ -134,8 +136,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             raise ValueError(f"ends must be between the years 1971 and 8999, got {self.ends}")
         if self.n_steps is not None and not (self.n_steps >= 1 and self.opens_ms(self.n_steps) < _unix_ms(END_OF_TIME)):
             raise ValueError(f"ends must be at least one step after start and before the year 9000, got {self.ends}")
-        if self.relay is not None and self.lateness_steps == 0:
-            raise ValueError("lateness_steps must be at least 1 with relay, got 0: a report leaves after its step has ended")
+        if self.relay is not None and self.lateness_steps < RELAY_LATENESS:
+            raise ValueError(
+                f"lateness_steps must be at least {RELAY_LATENESS} with relay = {self.relay!r}, got {self.lateness_steps}: a "
+                "device sends a report at a random moment of the next step, and needs a step more for further attempts"
+            )
         distinct("attribute", [attribute.name for attribute in self.attributes])
         tables_bytes = 0
         for i, attribute in enumerate(self.attributes):
@@ -230,7 +235,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
         `start` is in ms since 1970; `ends` is always the number of steps. The other keys are as in the survey's file. These
         keys are left out if they have their default: `skew_seconds` (60, or step_seconds if that is less), `ends` (no end),
-        `relay` and `cohort` (none). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
+        `relay` (none), `cohort` (none). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
         """
         keys: dict[str, Any] = {
             "name": self.name,

@@ -10,19 +10,17 @@ import msgspec
 
 from ldpstream.surveys.errors import did_you_mean
 from ldpstream.surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level, Outside
-from ldpstream.surveys.survey import HEX, Collection, Survey, SurveyError
+from ldpstream.surveys.survey import HEX, Collection, Relay, Survey, SurveyError
 
 _PATTERNS = {
     NAME: "must be 1 to 64 letters, digits, dots, underscores or hyphens",
     LABEL: "must not contain control characters",
     HEX: "must be a fingerprint: 16 lower-case hexadecimal digits, as `ldpstream check` prints them",
 }
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "collection": get_args(Collection),
-    "calibration": get_args(Calibration),
-    "outside": get_args(Outside),
-    "relay": ("required",),
-}
+_CHOICES = {
+    "collection": get_args(Collection), "calibration": get_args(Calibration), "outside": get_args(Outside),
+    "relay": get_args(Relay),
+}  # fmt: skip
 _WORDS = {
     "int": "an integer",
     "float": "a number",

@@ -14,7 +14,8 @@ device returns the envelope. Therefore:
 2. each step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes,
    returns None, or fails;
 3. `Device.spent` counts every report that may have left the device;
-4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key.
+4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
+5. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
 
 No error message, `repr` or log contains a true value. The file contains true values: see docs/device.md.
 """
@@ -50,6 +51,7 @@ from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.signatures import SignatureError, public_keys, require_signature
 
 MAX_STEP = 2**62
+LATEST_MS = 2**62  # a later moment of sending is stored as this time
 MAX_EPS = 1e9  # nats
 TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16
@@ -81,12 +83,15 @@ class Waiting:
         step: time step.
         envelope: bytes to post.
         key: `Idempotency-Key` of all attempts: 128 random bits, as 22 letters, digits, ``-`` and ``_``.
+        due_ms: the time from which the report may leave, in ms since 1970: a random moment of the step after `step`. 0, for at
+            once, unless the survey requires a relay.
     """
 
     attribute: str
     step: int
     envelope: bytes
     key: str
+    due_ms: int = 0
 
 
 class Device:
@@ -239,7 +244,10 @@ class Device:
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             rows = memory.waiting()
-        return [Waiting(self.survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
+            moments = memory.moments() if self.survey.relay is not None else {}
+        return [
+            Waiting(self.survey.attributes[a].name, step, envelope, key, moments.get(key, 0)) for a, step, envelope, key in rows
+        ]
 
     def settle(self, report: Waiting) -> None:
         """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
@@ -313,7 +321,14 @@ class Device:
         envelope = seal_rows(self.survey, a, enrolment.level, step, 1, row, self._cohort)
         idempotency_key = urlsafe_b64encode(self._random.bytes(IDEMPOTENCY_KEY_BYTES)).rstrip(b"=").decode()
         memory.keep(a, step, envelope, key if randomizer.memoized else None, self._n_kept + AHEAD_REPORTS, idempotency_key)
+        if self.survey.relay is not None:
+            memory.keep_moment(idempotency_key, self._moment(step))
         return envelope
+
+    def _moment(self, step: int) -> int:
+        """Draws the moment of sending: uniform over the step after the report's step, whatever the time of the report."""
+        random_ms = 1000 * self._random.below(self.survey.step_seconds) + self._random.below(1000)
+        return min(self.survey.opens_ms(step + 1) + random_ms, LATEST_MS)
 
     def _recall(self, memory: Transaction, randomizer: Randomizer, a: int, key: int, function: int) -> bytes:
         """Returns the memo of a key; draws a memo if the key has none."""

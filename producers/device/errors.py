@@ -43,6 +43,10 @@ class CostlySurvey(DeviceError):
         self.survey, self.asked, self.allowed = survey, asked, allowed
 
 
+class RelayRequired(DeviceError):
+    """The survey requires a relay, and the application gave none."""
+
+
 class NotSigned(DeviceError):
     """The survey has no signature by a key that the application expects."""
 

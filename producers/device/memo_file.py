@@ -6,11 +6,12 @@
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
     sent         the reported steps after `forgotten`, each with its envelope, and its idempotency key until the envelope is
                  settled; the envelope is empty if it was dropped
+    moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
 
 The device's clock may be wrong, so only settled envelopes show which steps are over. `keep` never drops the new envelope: a
 report is counted only if it can be sent.
 
-A wallet's file has one set of the last three tables for each survey (`wallet_file`).
+A wallet's file has one set of these tables, without the first one, for each survey (`wallet_file`).
 """
 
 import sqlite3
@@ -118,6 +119,7 @@ class Transaction:
 
     def _name_tables(self, prefix: str) -> None:
         self._enrolment, self._memo, self._sent = (prefix + table for table in _TABLES)
+        self._moment = f"{prefix}moment"
 
     def _tables(self) -> tuple[str, ...]:
         return self._enrolment, self._memo, self._sent
@@ -136,6 +138,7 @@ class Transaction:
         """Drops the device's tables. SQLite overwrites the freed pages with zeros (``secure_delete``)."""
         for name in self._tables():
             self._db.execute(f"DROP TABLE {name}")
+        self._db.execute(f"DROP TABLE IF EXISTS {self._moment}")
 
     def enrolment(self, attribute: int) -> Enrolment:
         """Returns the device's choices for the attribute."""
@@ -177,6 +180,22 @@ class Transaction:
         """Returns (attribute, step, envelope, idempotency key) of each envelope that may need another attempt, by step."""
         read = f"SELECT attribute, step, envelope, key FROM {self._sent} WHERE key IS NOT NULL ORDER BY step, attribute"
         return [(attribute, step, bytes(envelope), key) for attribute, step, envelope, key in self._db.execute(read)]
+
+    def moments(self) -> dict[str, int]:
+        """Returns the time from which each report may leave, in ms since 1970, by idempotency key."""
+        self._create_moments()
+        return dict(self._db.execute(f"SELECT key, due_ms FROM {self._moment}"))
+
+    def keep_moment(self, key: str, due_ms: int) -> None:
+        """Stores the time from which a report may leave, and drops the times of settled and dropped reports."""
+        self._create_moments()
+        unsettled = f"SELECT key FROM {self._sent} WHERE key IS NOT NULL"
+        self._db.execute(f"DELETE FROM {self._moment} WHERE key NOT IN ({unsettled})")
+        self._db.execute(f"INSERT INTO {self._moment} VALUES (?, ?)", (key, due_ms))
+
+    def _create_moments(self) -> None:
+        columns = "(key TEXT PRIMARY KEY, due_ms INTEGER NOT NULL) WITHOUT ROWID"
+        self._db.execute(f"CREATE TABLE IF NOT EXISTS {self._moment} {columns}")
 
     def settle(self, key: str, n_kept: int) -> None:
         """Marks the envelope with this idempotency key as settled, and forgets the steps before the n_kept latest settled ones.

@@ -1,46 +1,37 @@
-"""Posts a device's reports to a gateway. Needs only the standard library, without a relay."""
+"""Sends a device's reports to a gateway, directly or through a relay, and decides when.
 
-import http.client
+If the survey requires a relay, each report leaves alone: from its own random moment on, which the device has drawn and stored.
+An attempt then sends at most one report. Every report that an attempt could not deliver, or did not send, gets a new random
+moment. So after a fault two reports of a device do not leave together, and the times of the attempts do not link them.
+"""
+
 import random
 import secrets
-import socket
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ldpstream.producers.device.device import Device, Waiting
-from ldpstream.producers.device.relayed import Capsules, Moments, NoAnswer, Relay, check_url
+from ldpstream.producers.device.errors import RelayRequired
+from ldpstream.producers.device.routes import Answer, Direct, Relay, ThroughRelay
 
 ACCEPTED: Final = 202
 NEVER_COUNTS: Final = 422  # the only status after which an envelope never counts
-ANSWER_S: Final = 15.0  # longer than each of the gateway's own time limits
 LONGEST_PAUSE_S: Final = 300.0
-DAY_S: Final = 86_400
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Reports a redirect as a status: a report goes to the gateway that the application named, and to no other."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_opener: Final = urllib.request.build_opener(_NoRedirects)
+SHORTEST_RANGE_S: Final = 1.0
 
 
 class Attempt(NamedTuple):
-    """The outcome of one attempt for every waiting report.
+    """The outcome of one attempt.
 
     Attributes:
         accepted: number of reports that are in the log.
-        refused: number of reports that never count, because the gateway refused them finally.
-        waiting: number of reports that need another attempt.
-        retry_after_s: the gateway's `Retry-After` in seconds, the shortest of all reports that wait; 0 if one of them got none.
+        refused: number of reports that never count, because the gateway refused them for good.
+        waiting: number of reports that need another attempt, or whose moment has not come.
+        retry_after_s: the time to the next attempt in seconds. Sent directly: the gateway's `Retry-After`, the shortest of all
+            reports that wait; 0 if one of them got none. Through a relay: the time to the next moment of a report.
         statuses: the HTTP statuses of the answers other than 202, each once; 0 stands for no answer.
-        no_answer: why there was no answer, such as "connection refused", each reason once.
+        no_answer: why there was no answer of the gateway, such as "connection refused", each reason once.
     """
 
     accepted: int
@@ -52,130 +43,114 @@ class Attempt(NamedTuple):
 
 
 class Sender:
-    """Posts the reports of one device to a gateway. All attempts for a report carry its key, so the report counts once.
-
-    With a relay, no report ever goes to the gateway directly, and each report leaves alone at a random moment: see `relayed`.
+    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so the report counts once.
 
     Args:
-        device: the device whose reports to post.
-        url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``. With a relay, the URL only names the
-            gateway.
-        token: bearer token, if the gateway needs one. With a relay, all devices must have the same token.
-        relay: the relay, which the survey may require.
+        device: the device whose reports to send.
+        to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway. A
+            survey with ``relay = "required"`` needs a relay: its reports never take another way.
+        token: bearer token, if the gateway needs one. Behind a relay, all devices must have the same token.
 
     Raises:
-        ValueError: if the URL is malformed, if the survey requires a relay and none is given, or if a relay is given and
-            `lateness_steps` is 0. The message leaves out a user name and password.
+        RelayRequired: if the survey requires a relay and `to` is a URL.
+        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is one. Messages leave out a user
+            name and password.
     """
 
-    def __init__(self, device: Device, url: str, token: str | None = None, relay: Relay | None = None) -> None:
-        check_url("gateway", url)
+    def __init__(self, device: Device, to: str | Relay, token: str | None = None) -> None:
         survey = device.survey
-        if relay is None and survey.relay is not None:
-            raise ValueError(f"survey {survey.name} takes reports through a relay only: give `relay` (docs/relay.md)")
-        if relay is not None and survey.lateness_steps == 0:
-            raise ValueError(f"survey {survey.name} has lateness_steps = 0: reports through a relay would come too late")
-        self._device, self._url = device, url.rstrip("/") + "/v1/reports"
-        self._headers = {"Content-Type": "application/vnd.ldpstream.envelope"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._capsules = None if relay is None else Capsules(survey, relay, self._url, self._headers)
-        self._moments = Moments(survey)
+        if survey.relay is not None and not isinstance(to, Relay):
+            raise RelayRequired(f"survey {survey.name} requires a relay: give the sender a Relay in place of the gateway's URL")
+        if survey.relay is None and isinstance(to, Relay):
+            raise ValueError(f'survey {survey.name} requires no relay: set relay = "required" in the survey, or give a URL')
+        self._device, self._relayed = device, isinstance(to, Relay)
+        self._way = ThroughRelay(to, survey, token) if isinstance(to, Relay) else Direct(to, token)
+        self._next_ms: dict[str, float] = {}  # behind a relay: key -> the next moment of a report that was due
 
     def attempt(self) -> Attempt:
-        """Posts every waiting report once, and settles the reports that are in the log or never count.
-
-        With a relay, posts one report if its moment has come. `retry_after_s` is the time until the next report's moment.
+        """Sends every waiting report once; through a relay, at most one report, whose moment has come. Settles the reports that
+        are in the log or never count.
 
         Raises:
             DeviceError: if the device's file cannot be used.
         """
+        if self._relayed:
+            return self._attempt_one()
         reports = self._device.waiting()
-        if self._capsules is None:
-            random.SystemRandom().shuffle(reports)  # the order of arrival then shows no order of steps or attributes
-            return self._post_all(reports)
-        report, next_s = self._moments.next(reports)
-        if report is None:
-            return Attempt(0, 0, len(reports), next_s, ())
-        outcome, others = self._post_all([report]), len(reports) - 1
-        if outcome.waiting:
-            again_s = self._moments.postpone(report, outcome.retry_after_s)
-            next_s = min(next_s, again_s) if others else again_s
-        return outcome._replace(waiting=outcome.waiting + others, retry_after_s=next_s)
-
-    def _post_all(self, reports: list[Waiting]) -> Attempt:
-        accepted, refused = 0, 0
-        waits_s, statuses, no_answer = list[float](), list[int](), list[str]()
-        for report in reports:
-            try:
-                status, told_s = self._post(report)
-            except (OSError, http.client.HTTPException, NoAnswer) as error:
-                status, told_s = 0, 0.0
-                reason = str(error) if isinstance(error, NoAnswer) else _reason(error)
-                if reason not in no_answer:
-                    no_answer.append(reason)
-            if status in (ACCEPTED, NEVER_COUNTS):
-                self._device.settle(report)
-            else:
-                waits_s.append(told_s)
-            accepted += status == ACCEPTED
-            refused += status == NEVER_COUNTS
-            if status not in (ACCEPTED, *statuses):
-                statuses.append(status)
-        return Attempt(accepted, refused, len(waits_s), min(waits_s, default=0), tuple(statuses), tuple(no_answer))
+        random.SystemRandom().shuffle(reports)  # the order of arrival then shows no order of steps or attributes
+        answers = [self._send(report) for report in reports]
+        waits_s = [answer.retry_after_s for answer in answers if not _final(answer)]
+        return _outcome(answers, len(waits_s), min(waits_s, default=0))
 
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
 
-        The pause before the next attempt has two parts. The first part is the shortest `Retry-After` of all reports: a report
-        for a future step may have to wait a day, and must not delay the others. The second part is a uniformly random share of
-        1 s, 2 s, 4 s, … up to 5 minutes. It keeps many devices from returning at one moment. With a relay, the pause
-        lasts until the next report's moment.
+        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, it has two parts. The
+        first part is the shortest `Retry-After` of all reports: a report for a future step may have to wait a day, and must not
+        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes. It keeps many devices
+        from returning at one moment.
 
         Args:
             pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
         """
         attempts = 0
         while (outcome := self.attempt()).waiting:
-            range_s = min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30)) if self._capsules is None else 0
-            pause(outcome.retry_after_s + secrets.randbelow(2**32) / 2**32 * range_s)
+            range_s = 0.0 if self._relayed else min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30))
+            pause(outcome.retry_after_s + _share() * range_s)
             attempts += 1
 
-    def _post(self, report: Waiting) -> tuple[int, float]:
-        """Makes one attempt. Returns the answer's status and its `Retry-After` in seconds (0: none)."""
-        if self._capsules is not None:
-            status, told_s = self._capsules.post(report, _opener, ANSWER_S)
-            return status, min(told_s, DAY_S)
-        # the same User-Agent for all devices: the default names the Python version
-        headers = self._headers | {"User-Agent": "ldpstream", "Idempotency-Key": report.key}
-        request = urllib.request.Request(self._url, report.envelope, headers)
-        try:
-            with _opener.open(request, timeout=ANSWER_S) as answer:
-                return answer.status, 0.0
-        except urllib.error.HTTPError as error:
-            error.close()
-            told = error.headers.get("Retry-After", "")
-            return error.code, min(float(told), DAY_S) if told.isascii() and told.isdecimal() else 0.0
+    def _send(self, report: Waiting) -> Answer:
+        answer = self._way.post(report)
+        if _final(answer):
+            self._device.settle(report)
+        return answer
+
+    # ---- through a relay
+
+    def _attempt_one(self) -> Attempt:
+        now, reports = _now_ms(), self._device.waiting()
+        due = [report for report in reports if self._moment(report) <= now]
+        answers = list[Answer]()
+        if due:
+            sent = random.SystemRandom().choice(due)
+            answers = [self._send(sent)]
+            if _final(answers[0]):
+                reports.remove(sent)
+                due.remove(sent)
+            now = _now_ms()
+            for report in due:
+                wait_s = answers[0].retry_after_s if report is sent else 0.0
+                self._next_ms[report.key] = now + 1000 * (wait_s + self._range_s(report, now) * _share())
+        self._next_ms = {report.key: at for report in reports if (at := self._next_ms.get(report.key)) is not None}
+        next_ms = min(map(self._moment, reports), default=now)
+        return _outcome(answers, len(reports), max(0.0, (next_ms - now) / 1000))
+
+    def _moment(self, report: Waiting) -> float:
+        return self._next_ms.get(report.key, report.due_ms)
+
+    def _range_s(self, report: Waiting, now_ms: int) -> float:
+        """The range of the next moment: half of the time to the close of the report's step, so that more attempts fit."""
+        survey = self._device.survey
+        left_s = (survey.closes_ms(report.step) - now_ms) / 1000
+        return min(survey.step_seconds, max(SHORTEST_RANGE_S, left_s / 2) if left_s > 0 else survey.step_seconds)
 
 
-def _reason(error: OSError | http.client.HTTPException) -> str:
-    """Returns why there was no answer. The texts contain nothing of the URL."""
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    match reason:
-        case ssl.SSLCertVerificationError():
-            return f"certificate refused: {reason.verify_message.partition(',')[0].lower()}"  # the host's name follows a comma
-        case ssl.SSLError():
-            return "TLS failed"
-        case socket.gaierror():
-            return "name not found"
-        case TimeoutError():
-            return "timeout"
-        case ConnectionRefusedError():
-            return "connection refused"
-        case ConnectionError():
-            return "connection closed"
-        case OSError(strerror=str(text)):
-            return text.lower()  # such as "network is unreachable"
-        case http.client.InvalidURL():
-            return "a malformed URL"
-    return "an answer that is not HTTP"
+def _final(answer: Answer) -> bool:
+    return answer.from_gateway and answer.status in (ACCEPTED, NEVER_COUNTS)
+
+
+def _outcome(answers: list[Answer], waiting: int, retry_after_s: float) -> Attempt:
+    final = [answer.status for answer in answers if _final(answer)]
+    statuses = dict.fromkeys(answer.status for answer in answers if answer.status != ACCEPTED or not answer.from_gateway)
+    reasons = dict.fromkeys(answer.reason for answer in answers if answer.reason)
+    accepted = final.count(ACCEPTED)
+    return Attempt(accepted, len(final) - accepted, waiting, retry_after_s, tuple(statuses), tuple(reasons))
+
+
+def _share() -> float:
+    """A uniformly random number in [0, 1)."""
+    return secrets.randbelow(2**32) / 2**32
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 10**6

@@ -10,9 +10,10 @@
     GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
-survey``). The refusal is not final: another gateway may have the survey, or this one later. Reports of a survey whose topic
-cannot be used get 503 (``survey unavailable``); the other surveys are served. While a survey file is broken, an unknown
-fingerprint also gets this 503: the survey may be in that file.
+survey``), but not for good: another gateway may have the survey, or this one later. A survey whose topic cannot be used gets
+503 (``survey unavailable``), and the other surveys are served. While a survey file is broken, an unknown fingerprint also gets
+this 503: the survey may be in that file. A survey with ``relay = "required"`` takes reports only through a relay: a plain
+request gets 403 (``relay required``).
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope

@@ -129,7 +129,7 @@ class Intake:
             host: the client's address.
             body: the body.
             answer: called once, now or later, with the number of reports acknowledged or the problem.
-            relayed: True if the request came through a relay.
+            relayed: True if the request came through a relay, inside another request.
         """
         begun_s, reservation = time.monotonic(), Reservation(self._memory)
         try:
@@ -142,7 +142,7 @@ class Intake:
             reservation.grow(OVERHEAD_BYTES + len(body))
             envelopes, checks = unpack(body, batch), self._checks()
             checks.check(envelopes)
-            log = self._log_of(checks.require_countable(batch), relayed)
+            log = self._log(checks.require_countable(batch), relayed)
             self._append(log, envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer, batch))
         except Busy:
             _answer(_busy(), begun_s, answer)
@@ -180,7 +180,7 @@ class Intake:
                 if first:
                     await asyncio.sleep(0)  # let other tasks run
                 checks.check(envelopes[first : first + BREATH], first)
-            log = self._log_of(checks.require_countable(batch), relayed=False)
+            log = self._log(checks.require_countable(batch))
             waiting = _Waiting(begun_s, time.monotonic(), reservation, answer, batch)
             self._append(log, envelopes, body, key, checks, client, waiting)
         except Problem as problem:
@@ -295,10 +295,14 @@ class Intake:
 
     # ---- to the log
 
-    def _log_of(self, survey: Survey, relayed: bool) -> GatewayLog:
+    def _log(self, survey: Survey, relayed: bool = False) -> GatewayLog:
+        """Returns the survey's log.
+
+        Raises:
+            Problem: relay required, if the survey requires a relay and the request came without one; or as `log_of`.
+        """
         if survey.relay is not None and not relayed:
-            detail = f"survey {survey.name} takes reports through a relay only; do not send this report without one again"
-            raise Problem("relay required", detail)
+            raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
         return self.surveys.log_of(survey)
 
     def _append(

@@ -14,9 +14,9 @@ The status alone determines what a client does:
 - 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
 - all other statuses: the reports do not count by this attempt, and the same body may count later.
 
-Two kinds of refusals are never final. A fault outside the body (in the head, the framing, the token, the way or the URL) can be
-mended by the client or a proxy. If this gateway does not know the survey or the version, another gateway may know it, or this
-one after an update.
+A fault outside the body is never final: in the head, the framing, the token or the URL, or the lack of a relay. The client or a
+proxy can mend it.
+Nor is a refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the version.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ STATUS: Final[dict[Cause, int]] = {
     "outcome unknown": 504,
 }
 FINAL: Final = 422  # after this status, and no other, the same body is never accepted
-MEND_FIRST: Final = (400, 401, 403, 404, 405, 415, 501)  # somebody must mend the head, the token, the way or the URL
+MEND_FIRST: Final = (400, 401, 403, 404, 405, 415, 501)  # a fault of the head, the token or the way, which somebody must mend
 RETRY_S: Final[dict[Cause, int]] = {
     "too slow": 1, "unknown version": 3600, "wrong survey": 3600, "step in the future": 1, "too many requests": 1, "busy": 1,
     "log unavailable": 2, "survey unavailable": 15, "stopping": 1, "outcome unknown": 2,

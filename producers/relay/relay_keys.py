@@ -7,6 +7,7 @@ that still use it. `rotate` refuses a second rotation within `PAUSE_S`: it would
 """
 
 import os
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -101,13 +102,15 @@ def rotate(path: Path, now: datetime) -> RelayKeyFile:
     return document
 
 
-def told(document: RelayKeyFile) -> str:
-    """Returns a sentence on the keys of a file that `rotate` has just written."""
+def told(document: RelayKeyFile) -> list[str]:
+    """Returns lines on the keys of a file that `rotate` has just written, with the key configuration for devices."""
     made, former = document.keys[0], document.keys[1:]
-    if not former:
-        return f"Key {made.id} made. Gateways use it as soon as they have the file."
-    at = _minute(made.created + timedelta(seconds=LEAD_S))
-    return f"Key {made.id} made. Gateways publish it from {at}, and accept key {former[0].id} until the next rotation."
+    config = b64encode(encode_configs([KeyConfig(made.id, public_key(load_key(made.private)))])).decode()
+    lines = [f"Key {made.id} made. Gateways use it as soon as they have the file.", f"For the apps: {config}"]
+    if former:
+        at = _minute(made.created + timedelta(seconds=LEAD_S))
+        lines[0] = f"Key {made.id} made. Gateways publish it from {at}, and accept key {former[0].id} until the next rotation."
+    return lines
 
 
 def _read(path: Path) -> RelayKeyFile:

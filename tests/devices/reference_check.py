@@ -108,8 +108,10 @@ def check(survey: Json) -> Json:
     if hashlib.sha256(survey["canonical"].encode()).hexdigest()[:16] != survey["fingerprint"]:
         raise Refused(1, "the fingerprint is not the canonical text's")
     canonical: Json = json.loads(survey["canonical"])
-    if canonical.get("format") != 3:
+    if canonical.get("format") != (4 if "relay" in canonical else 3):
         raise Refused(1, "another format of the canonical text")
+    if "relay" in canonical and (canonical["relay"] != "required" or canonical["lateness_steps"] < 2):
+        raise Refused(1, "an unknown rule for relays")
     if canonical["collection"] not in ("smp", "spl", "rs+fd"):
         raise Refused(1, "unknown collection")
     for attribute in canonical["attribute"]:

@@ -62,6 +62,7 @@ class ReferenceDevice:
         self.sent: list[dict[int, tuple[bytes, str]]] = [{} for _ in self.attributes]
         self.settled: list[set[int]] = [set() for _ in self.attributes]
         self.dropped: list[set[int]] = [set() for _ in self.attributes]
+        self.moments: dict[str, int] = {}  # of sending, by the envelope's key; none without a relay
 
     def report(self, name: str, value: Any, step: int, cohort: str | None = None) -> tuple[bytes, str] | None:
         """Returns the envelope and its key, or None."""
@@ -79,6 +80,10 @@ class ReferenceDevice:
         fake = self.fakes[a]
         row = self._row(a, p, v if fake is None else fake)
         key = urlsafe_b64encode(self.random.bytes(16)).rstrip(b"=").decode()
+        if "relay" in self.canonical:
+            seconds = self.canonical["step_seconds"]
+            random_ms = 1000 * self.random.below(seconds) + self.random.below(1000)
+            self.moments[key] = self.canonical["start"] + 1000 * (step + 1) * seconds + random_ms
         made = sent[step] = seal(self.fingerprint, a, self.levels[a], step, 1, row, cohort_index), key
         self.counts[a] += 1
         waiting = sorted(sent.keys() - self.settled[a])

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from tests.agents.samples import during
 from tests.producers.gateway_rig import Served
+from tests.producers.relay_rig import GATEWAY, config_of, relay_site, relay_survey
 from tests.producers.samples import one_question
 from tests.services.rig import wait_until
 
@@ -212,6 +213,30 @@ def test_a_page_of_another_origin_cannot_report(context: BrowserContext, server:
     )
     assert page.evaluate(tried, [f"{gateway.url}/v1/reports", ENVELOPE]) == "refused"
     assert gateway.rig.log.appended == []
+
+
+# ---- a relay
+
+
+def test_a_page_sends_through_a_relay(context: BrowserContext, server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests of two pages have one size and the same headers, and reach the gateway only through the relay."""
+    survey = relay_survey("GRR", "L-OSUE")
+    with relay_site(survey, monkeypatch) as site:
+        site.clock.now_ms = survey.opens_ms(7)
+        relay = {"url": site.relay.url, "keys": config_of(0)}
+        sent = []
+        for level in ("GRR", "L-OSUE"):
+            page = tab(context, server)
+            document, options = msgspec.to_builtins(survey.device_survey), {"levels": {"zone": level}}
+            assert page.evaluate("made => open_device(...made)", [document, "memory", options, survey.opens_ms(5)]) is None
+            sent.append(bytes.fromhex(report(page, 7, 5)[0]))
+            without, told = "url => send(url).catch(({ name }) => name)", "made => send_through(...made)"
+            assert page.evaluate(without, site.gateway.url) == "RelayRequired"
+            page.evaluate(told, [f"https://{GATEWAY}", relay])
+            assert page.evaluate("() => waiting()") == []
+        counted, seen = site.gateway.rig.log.counted(), site.relay.seen
+    assert [envelope for (envelope,) in counted] == sent
+    assert [len(seen), len({len(one.body) for one in seen}), len({one.lines for one in seen})] == [2, 1, 1]
 
 
 # ---- signatures

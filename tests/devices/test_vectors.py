@@ -10,15 +10,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
 from ldpstream.surveys import REASONS, Rejected, Survey, check_envelope, load_survey
-from tests.devices import reference_check, reference_device, reference_rows
+from tests.devices import reference_check, reference_device, reference_relay, reference_rows
 from tests.devices.reference_check import Json
 from tests.devices.reference_device import ReferenceDevice, ReferenceWallet
+from tests.devices.reference_relay import ReferenceExchange
 from tests.devices.reference_rows import Random
-from tests.devices.vectors import SURVEYS, VECTORS, files
+from tests.devices.vectors import RELAYED, SURVEYS, VECTORS, files
 
 MAX_BYTES = 1_500_000
 
@@ -220,7 +222,10 @@ def test_the_documented_format_gives_the_envelopes() -> None:
         assert reference_rows.seal(*fields, case["cohort"]).hex() == case["envelope"]
 
 
-@pytest.mark.parametrize("life", read("devices.json"), ids=lambda life: f"{life['survey']['name']}-{life['levels']}")
+LIVES = read("devices.json") + read("relay_lives.json")
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: f"{life['survey']['name']}-{life['levels']}")
 def test_the_documented_device_lives_the_same_lives(life: Json) -> None:
     random = Random(bytes.fromhex(life["random"]))
     device = ReferenceDevice(life["survey"], life["levels"], random)
@@ -235,7 +240,38 @@ def test_the_documented_device_lives_the_same_lives(life: Json) -> None:
         except (reference_device.StepForgotten, ValueError) as error:
             result = ({"error": type(error).__name__}, None)
         assert result == expected
+        if call.get("due_ms") is not None:
+            assert device.moments[call["key"]] == call["due_ms"]
     assert not random.left
+
+
+def test_a_report_through_a_relay_has_a_moment_of_the_next_step() -> None:
+    survey, offsets = load_survey(RELAYED), set[int]()
+    for life in read("relay_lives.json"):
+        assert life["survey"]["canonical"] == survey.canonical
+        for call in life["calls"]:
+            if call["key"] is not None:
+                offset_ms = call["due_ms"] - survey.opens_ms(call["step"] + 1)
+                assert 0 <= offset_ms < survey.step_ms
+                offsets.add(offset_ms)
+    assert len(offsets) >= 25
+
+
+def test_the_documented_requests_through_a_relay() -> None:
+    survey, seen = load_survey(RELAYED), set[int]()
+    document = msgspec.to_builtins(survey.device_survey)
+    for case in read("relay_requests.json"):
+        largest = reference_relay.largest(document, json.loads(survey.canonical))
+        asked = (case["gateway"], bytes.fromhex(case["envelope"]), case["key"], case["token"], largest)
+        assert reference_relay.message(*asked).hex() == case["message"]
+        exchange = ReferenceExchange(case["keys"], bytes.fromhex(case["ephemeral"]))
+        assert exchange.capsule(bytes.fromhex(case["message"])).hex() == case["capsule"]
+        status, fields = exchange.answer(bytes.fromhex(case["answer"]))
+        told = fields.get(b"retry-after")
+        assert (status, told and int(told)) == (case["status"], case["retry_after"])
+        seen.add(len(bytes.fromhex(case["capsule"])))
+    assert len(read("relay_requests.json")) >= 4
+    assert len(seen) == 3  # with another host or a token the size is another one
 
 
 def test_the_lives_meet_every_way_to_forget_a_step() -> None:
@@ -316,7 +352,7 @@ def canonical(toml: str, resolved: Json) -> str:
         document.pop(key, None)
     if isinstance(document.get("ends"), datetime):
         document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])
-    document["format"] = 3
+    document["format"] = 4 if "relay" in document else 3
     document["start"] = round(document["start"].timestamp() * 1000)
     if document.get("skew_seconds") == min(60, document["step_seconds"]):
         del document["skew_seconds"]
@@ -367,7 +403,8 @@ def number(x: float) -> str:
 
 
 def test_the_canonical_text_follows_from_the_file() -> None:
-    for case in read("surveys.json"):
+    relayed = read("relay_lives.json")[0]["survey"] | {"toml": RELAYED.read_text(encoding="utf-8")}
+    for case in [*read("surveys.json"), relayed]:
         assert canonical(case["toml"], json.loads(case["canonical"])) == case["canonical"]
         assert hashlib.sha256(case["canonical"].encode()).hexdigest()[:16] == case["fingerprint"]
         assert '"auto"' not in case["canonical"].replace('"name":"auto"', "")

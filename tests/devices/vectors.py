@@ -29,12 +29,14 @@ from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.envelope import VERSION, seal_rows
 from tests.devices.forgeries import forged
 from tests.devices.refusals import refused
+from tests.devices.relay_requests import relay_requests
 from tests.devices.signatures import signatures
 from tests.devices.wallet_lives import wallet_lives
 
 EVERY = (*NAMES, *NUMERIC)
 VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
 SURVEYS = sorted((VECTORS / "surveys").glob("*.toml"))
+RELAYED = VECTORS / "relayed.toml"  # apart from the others: a device that does not send through a relay refuses it
 LARGE_FIELDS = (81, 121, 125, 128, 169, 243, 256, 257, 343, 512, 625, 729, 961, 1021, 1024)
 Case = dict[str, Any]
 
@@ -199,7 +201,7 @@ def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes
 
 class _Scripted(Device):
     def __init__(self, survey: Survey, folder: str, levels: dict[str, str], random: SecureRandom, cohort: str | None) -> None:
-        self.survey, self._random, self.cohort = survey, random, cohort
+        self._random, self.cohort = random, cohort
         super().__init__(survey, Path(folder) / "file", levels, cohort=cohort)
 
 
@@ -212,6 +214,7 @@ LIVES: dict[str, list[dict[str, str]]] = {
     "cohorts": [{}],
     "rest": [{}],
     "refusing": [],
+    "relayed": [{}, {"place": "large"}],
 }
 VALUES: dict[str, list[str | float]] = {
     "city": ["😀 emoji", "Zürich", "😀 emoji", 2, " "], "many": [69_999, "0", 69_999, 300, 5],
@@ -221,12 +224,13 @@ VALUES: dict[str, list[str | float]] = {
     "language": ["fr", "en", "EN", "other", ""], "shop": ["C", "B", "refuse", "other", " A"],
     "strict": ["A", "C", "other", "a", 1],
     "age": [103, -0.5, "1e3", 100, 64], "height": [99.5, 200, 200.5, 150, "1e3"], "rooms": [7, -1, "99", 4, "-3"],
-    "code": [5, -1, "4", 0, "99"],
+    "code": [5, -1, "4", 0, "99"], "mode": ["bus", "car", 2, "bus", "bicycle"], "place": [0, 299, "7", 7, 128],
 }  # fmt: skip
 WRONG: dict[str, str | float] = {  # values that a device refuses
     "city": "Zurich", "many": "x", "latency": "x", "colour": 3, "hashed": "", "set": "x", "bits": "-", "screen": "Home",
     "page": "x",
     "language": 3, "shop": -1, "strict": "refuse", "age": "old", "height": 250, "rooms": "many", "code": 999,
+    "mode": "walk", "place": "x",
 }  # fmt: skip
 STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, and with gaps
 
@@ -234,22 +238,26 @@ STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, a
 def lives() -> Iterator[Case]:
     """Whole lives of devices. After each call, `waiting` lists the idempotency keys of the stored envelopes."""
     for path in SURVEYS:
-        survey = load_survey(path)
-        for number, levels in enumerate(LIVES[survey.name]):
-            random = Recorded(f"life {survey.name} {number}")
-            with tempfile.TemporaryDirectory() as folder:
-                devices = [  # the first one enrolls, and the others open its file
-                    _Scripted(survey, folder, levels, random, survey.cohort_name(cohort)) for cohort in range(survey.n_cohorts)
-                ]
-                calls = [
-                    _call(devices[i % len(devices)], attribute.name, VALUES[attribute.name][i % 5], step)
-                    for i, step in enumerate(STEPS)
-                    for attribute in survey.attributes
-                ]
-                calls += [_call(devices[0], attribute.name, WRONG[attribute.name], 25) for attribute in survey.attributes]
-            yield {"survey": survey.device_survey, "levels": levels, "random": random.drawn.hex(), "calls": calls}
+        yield from lives_of(load_survey(path))
     for name, a in (("window", 0), ("window", 1), ("fake", 0), ("fake", 1)):
         yield from clock_lives(load_survey(VECTORS / "surveys" / f"{name}.toml"), a)
+
+
+def lives_of(survey: Survey) -> Iterator[Case]:
+    """Lives of devices that answer a survey at the chosen levels."""
+    for number, levels in enumerate(LIVES[survey.name]):
+        random = Recorded(f"life {survey.name} {number}")
+        with tempfile.TemporaryDirectory() as folder:
+            devices = [  # the first one enrolls, and the others open its file
+                _Scripted(survey, folder, levels, random, survey.cohort_name(cohort)) for cohort in range(survey.n_cohorts)
+            ]
+            calls = [
+                _call(devices[i % len(devices)], attribute.name, VALUES[attribute.name][i % 5], step)
+                for i, step in enumerate(STEPS)
+                for attribute in survey.attributes
+            ]
+            calls += [_call(devices[0], attribute.name, WRONG[attribute.name], 25) for attribute in survey.attributes]
+        yield {"survey": survey.device_survey, "levels": levels, "random": random.drawn.hex(), "calls": calls}
 
 
 def clock_lives(survey: Survey, a: int) -> Iterator[Case]:
@@ -291,7 +299,8 @@ def _call(device: _Scripted, attribute: str, value: str | float, step: int, sett
     if waiting and settle:
         device.settle(waiting[0])
     key = waiting[0].key if waiting else None
-    return called | {"settle": bool(waiting) and settle, "envelope": envelope.hex(), "key": key}
+    due = {} if device.survey.relay is None else {"due_ms": waiting[0].due_ms if waiting else None}
+    return called | {"settle": bool(waiting) and settle, "envelope": envelope.hex(), "key": key} | due
 
 
 def _index(attribute: Attribute, value: str | float) -> int | None:
@@ -337,6 +346,8 @@ def files() -> dict[str, str]:
         "draws.json": _lines(draws()),
         "envelopes.json": _lines(envelopes()),
         "devices.json": _lines(lives()),
+        "relay_lives.json": _lines(lives_of(load_survey(RELAYED))),
+        "relay_requests.json": _lines(relay_requests(load_survey(RELAYED))),
         "ledger.json": _lines(ledger()),
         "claims.json": _lines(claims()),
         "wallets.json": _lines(

@@ -133,6 +133,14 @@ def test_the_command_needs_a_file_or_a_port(tmp_path: Path) -> None:
         assert shown.exit_code == 2
 
 
+def test_the_sending_of_a_survey_that_requires_a_relay_is_not_checked(tmp_path: Path) -> None:
+    relayed = re.sub("(?m)^lateness_steps = .*$", 'lateness_steps = 2\nrelay = "required"', SURVEY)
+    (tmp_path / "survey.toml").write_text(relayed)
+    shown = CliRunner().invoke(app, ["conformance", str(tmp_path / "survey.toml"), "--listen", "0"])
+    assert shown.exit_code == 2
+    assert "requires a relay" in shown.output
+
+
 def test_the_gateway_of_the_command_ends_with_a_verdict(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     command = [sys.executable, "-m", "ldpstream", "conformance", str(tmp_path / "survey.toml"), "--listen", "0"]

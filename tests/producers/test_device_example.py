@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from ldpstream.device import Device, Sender, Waiting
-from ldpstream.producers.device import sender
+from ldpstream.device import Device, Waiting
+from ldpstream.producers.device import routes
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
@@ -124,7 +124,7 @@ def appended_by_devices(
     A killed program is restarted. A program that has finished is started once more.
     """
     network = Network(gateway.url, seed=1)
-    monkeypatch.setattr(sender, "_opener", network)
+    monkeypatch.setattr(routes, "_opener", network)
     monkeypatch.setattr(time, "sleep", Patience())
     brought = []
     for device in range(60):
@@ -189,7 +189,7 @@ def appended_by_two_runs(program: str, folder: Path, monkeypatch: pytest.MonkeyP
     """Runs the first program twice; the first run loses its answer. Returns the number of envelopes in the log."""
     monkeypatch.chdir(folder)
     survey = rehearse(ROOT / "surveys" / "samples" / "ms_fimu.toml", folder / "now.toml", 86_400, time.time())
-    monkeypatch.setattr(sender, "_opener", LosesTheFirst())
+    monkeypatch.setattr(routes, "_opener", LosesTheFirst())
     with closing(Served(survey=survey, now_ms=now_ms)) as served:
         program = program.replace("http://127.0.0.1:8081", served.url)
         exec(program, {})  # our own documentation
@@ -205,8 +205,8 @@ def test_the_first_program_counts_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_first_program_without_the_devices_key_counts_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: the test above must detect a sender that draws a new key for each attempt."""
-    post = Sender._post
-    monkeypatch.setattr(Sender, "_post", lambda self, report: post(self, replace(report, key=secrets.token_urlsafe(16))))
+    post = routes.Direct.post
+    monkeypatch.setattr(routes.Direct, "post", lambda self, report: post(self, replace(report, key=secrets.token_urlsafe(16))))
     assert appended_by_two_runs(FIRST, tmp_path, monkeypatch) == 2
 
 

@@ -17,10 +17,12 @@ from ldpstream.producers.relay.binary_http import BinaryRequest, BinaryResponse,
 from ldpstream.producers.relay.capsules import KEYS_TYPE, RESPONSE_TYPE, KeyConfig, decode_configs, public_key, seal_request
 from ldpstream.producers.relay.relay_keys import RelayKey, RelayKeys, rotate
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, seal_rows
 from tests.producers.test_relay_keys import NOW as CREATED
 
 from .gateway_rig import KEYS, NOW, STEP, TOKEN, MakeServed, Rig, envelopes, title
+from .relay_rig import relay_survey
 from .test_gateway_http import Socket
 
 SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -123,6 +125,44 @@ async def test_another_request_inside_is_refused_inside(inside: bytes, cause: st
     assert title_inside(await ask(rig, inside)) == cause
     assert metrics.counts.requests[cause] == before + 1
     assert rig.log.appended == []
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_plain_request_for_a_survey_that_requires_a_relay_is_refused(batch: bool) -> None:
+    """The same report passes through a relay: the refusal is not final. A report that never counts gets its own reason."""
+    survey = relay_survey()
+    rig = relay_rig(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
+    good, late = (envelopes_of(survey, step) for step in (STEP, STEP - 4))
+    before = metrics.counts.requests["relay required"]
+    sent = rig.post_batch([good], idempotency_key=KEYS[0]) if batch else rig.post(good, idempotency_key=KEYS[0])
+    answer = await sent
+    assert (answer.status_code, title(answer)) == (403, "relay required")
+    assert "only through a relay" in answer.json()["detail"]
+    assert metrics.counts.requests["relay required"] == before + 1
+    assert title(await rig.post(late, idempotency_key=KEYS[0])) == "step too old"
+    assert rig.log.appended == []
+    assert (await ask(rig, message(good))).status == 202
+    assert rig.log.appended == [[good]]
+
+
+def test_a_plain_request_over_http_is_refused(served: MakeServed) -> None:
+    """Also on the direct path of the protocol, for a request that arrives whole and for one that arrives in pieces."""
+    survey = relay_survey()
+    one = served(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
+    connection, body = Socket(one.port), envelopes_of(survey, STEP)
+    for pieces in (1, 3):
+        head = f"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {ENVELOPE}\r\ncontent-length: {len(body)}\r\n\r\n"
+        whole = head.encode() + body
+        connection.send(*(whole[len(whole) * i // pieces : len(whole) * (i + 1) // pieces] for i in range(pieces)))
+        status, _, told = connection.answer()
+        assert (status, json.loads(told)["title"]) == (403, "relay required")
+    connection.close()
+    assert one.rig.log.appended == []
+
+
+def envelopes_of(survey: Survey, step: int) -> bytes:
+    """An envelope with one report of a survey's only attribute."""
+    return seal_rows(survey, 0, 0, step, 1, b"\7", 0)
 
 
 async def test_the_host_may_be_a_header_and_in_capitals() -> None:

@@ -1,6 +1,8 @@
 """The file of relay keys: its rotation loses no report, and a file that cannot be used changes nothing."""
 
+import re
 import stat
+from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
-from ldpstream.producers.relay.capsules import decode_configs, open_request, seal_request
+from ldpstream.producers.relay.capsules import decode_configs, open_request, public_key, seal_request
 from ldpstream.producers.relay.relay_keys import LEAD_S, PAUSE_S, RelayKeyError, RelayKeys, read_keys, rotate, told
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -49,7 +51,7 @@ def test_keys_are_numbered_and_only_two_are_kept(tmp_path: Path) -> None:
     third = rotate(path, NOW + timedelta(seconds=PAUSE_S))
     assert third.keys == [third.keys[0], second.keys[0]]
     assert len({key.private for document in (first, second, third) for key in document.keys}) == 3
-    assert "publish it from 2026-01-05 03:00 UTC, and accept key 2 until" in told(third)
+    assert "publish it from 2026-01-05 03:00 UTC, and accept key 2 until" in told(third)[0]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
     path.write_text(path.read_text().replace('"id": 3', '"id": 255'))
@@ -91,6 +93,9 @@ def test_the_command_makes_and_replaces_a_key(tmp_path: Path) -> None:
     said = [CliRunner().invoke(app, ["relay-key", str(path)]) for _ in range(3)]
     assert [done.exit_code for done in said[:2]] == [0, 0]
     assert "Key 1 made. Gateways use it as soon as they have the file." in said[0].output
+    (config,) = re.findall("^For the apps: (.*)$", said[0].output, re.M)
+    ((number, public),) = decode_configs(b64decode(config))
+    assert (number, public) == (1, public_key(read_keys(path).private[1]))
     assert "Key 2 made." in said[1].output
     assert isinstance(said[2].exception, RelayKeyError)  # the command line turns it into one line and status 2
     assert sorted(read_keys(path).private) == [1, 2]

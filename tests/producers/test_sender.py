@@ -17,7 +17,7 @@ from urllib.request import Request
 import pytest
 
 from ldpstream.device import Attempt, Device, Sender
-from ldpstream.producers.device import sender
+from ldpstream.producers.device import routes
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.gateway.problems import FINAL, STATUS
 from ldpstream.runtime.clock import now_ms
@@ -82,8 +82,8 @@ def test_an_attempt_settles_what_the_gateway_took_or_refused_for_good(survey: Su
     device = device_with_reports(survey, tmp_path, 0, 9)
     with closing(Served(survey=survey, tokens=[TOKEN], now_ms=now_ms)) as served:
         assert Sender(device, served.url, "another-token").attempt()[:3] == (0, 0, 2)
-        assert Sender(device, served.url + "/", TOKEN).attempt() == Attempt(1, 0, 1, sender.DAY_S, (409,))
-        assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 0, 1, sender.DAY_S, (409,))
+        assert Sender(device, served.url + "/", TOKEN).attempt() == Attempt(1, 0, 1, routes.DAY_S, (409,))
+        assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 0, 1, routes.DAY_S, (409,))
         assert len(served.rig.log.counted()) == 1
         waiting = device.waiting()
         device.waiting = lambda: [replace(report, envelope=b"?") for report in waiting]  # type: ignore[method-assign]  # damaged
@@ -93,11 +93,11 @@ def test_an_attempt_settles_what_the_gateway_took_or_refused_for_good(survey: Su
 def test_reports_go_in_random_order(survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device, posted = device_with_reports(survey, tmp_path, *range(25)), list[str]()
 
-    def post(_: Sender, report: Waiting) -> tuple[int, float]:
+    def post(_: routes.Direct, report: Waiting) -> routes.Answer:
         posted.append(report.key)
-        return 0, 0.0
+        return routes.Answer(0)
 
-    monkeypatch.setattr(Sender, "_post", post)
+    monkeypatch.setattr(routes.Direct, "post", post)
     for _ in range(2):
         Sender(device, "http://127.0.0.1:9").attempt()
     orders = {tuple(report.key for report in device.waiting()), tuple(posted[:25]), tuple(posted[25:])}
@@ -158,7 +158,7 @@ def test_the_outcome_says_why_there_was_no_answer(
     def fail(request: Request, timeout: float) -> None:
         raise error
 
-    monkeypatch.setattr(sender._opener, "open", fail)
+    monkeypatch.setattr(routes._opener, "open", fail)
     device = device_with_reports(survey, tmp_path, 0, 1)
     assert Sender(device, "http://127.0.0.1:9/secret").attempt() == Attempt(0, 0, 2, 0, (0,), (reason,))
 
@@ -208,7 +208,7 @@ def test_requests_do_not_name_the_python_version_and_go_out_in_random_order(
         asked.append((request.get_header("User-agent"), request.data))
         raise OSError
 
-    monkeypatch.setattr(sender._opener, "open", refuse)
+    monkeypatch.setattr(routes._opener, "open", refuse)
     for _ in range(40):
         Sender(device, "http://127.0.0.1:1").attempt()
     assert {agent for agent, _ in asked} == {"ldpstream"}

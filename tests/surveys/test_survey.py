@@ -15,6 +15,7 @@ from msgspec.structs import replace as structs_replace
 
 from ldpstream.producers.device.device import value_index
 from ldpstream.surveys import Attribute, Survey, SurveyError, load_survey, parse_survey
+from ldpstream.surveys.differences import Difference, differences
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 DOCUMENT = tomllib.loads("""
@@ -122,6 +123,9 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("cohort", {**COHORT, "name": "b"}, ["cohort.name", "name of an attribute", "'b'"]),
         ("cohort", {**COHORT, "leest": 5}, ["cohort.leest", "unknown key", "did you mean least?"]),
         ("cohort", [COHORT], ["cohort", "a table, got a list"]),
+        ("relay", "optional", ["relay", "'required'", "got 'optional'"]),
+        ("relay", True, ["relay", "a text", "got True"]),
+        ("relay", "required", ["lateness_steps", "at least 2", "got 1", "relay"]),
         ("skew_seconds", 10**400, ["skew_seconds", "<= 1000000000"]),
         ("title", "", ["title", "length >= 1"]),
         ("owner", "a\x1b[31m", ["owner", "control characters"]),
@@ -406,6 +410,16 @@ def test_the_cohort_is_in_the_canonical_text_only_if_there_is_one() -> None:
     assert (plain.cohort_index(None), survey.cohort_index("1.1"), survey.cohort_name(1)) == (0, 1, "1.1")
     others = [COHORT | {"least": 999}, COHORT | {"name": "channel"}, COHORT | {"values": ["1.1", "1.0"]}]
     assert len({survey.fingerprint, *(parse_survey(changed("cohort", other)).fingerprint for other in others)}) == 4
+
+
+def test_a_device_that_does_not_know_relays_refuses_the_survey() -> None:
+    """Devices refuse a format that they do not know, but ignore keys: the format has to change with the key."""
+    plain = parse_survey(changed("lateness_steps", 2))
+    relayed = structs_replace(plain, relay="required")
+    assert "relay" not in plain.canonical
+    assert json.loads(relayed.canonical) == json.loads(plain.canonical) | {"relay": "required", "format": 4}
+    assert json.loads(plain.canonical)["format"] == 3
+    assert differences(plain, relayed) == [Difference("relay", None, "required", True)]
 
 
 def test_cohorts_multiply_the_tables_and_the_estimates() -> None:

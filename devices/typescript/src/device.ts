@@ -7,7 +7,8 @@
  *
  * 1. a memo key never gets a second memo, and the memo is on the disk before any report from it leaves the device;
  * 2. each step has one report, despite repeated calls, crashes, tabs and processes: a later call returns the same bytes or fails;
- * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key.
+ * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
+ * 4. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
  *
  * No error message contains a true value. The store contains true values: see docs/device.md.
  *
@@ -61,6 +62,7 @@ export interface Waiting {
   readonly step: number;
   readonly envelope: Uint8Array;
   readonly key: string; // `Idempotency-Key` of all attempts: 128 random bits
+  readonly dueMs: number; // time from which the report may leave, in ms since 1970; 0, for at once, without a relay
 }
 
 /** Privacy losses of the reports made for an attribute. They depend on the values: show them only to the person. */
@@ -78,6 +80,7 @@ type Sent = {
   readonly step: number;
   readonly envelope: string; // empty if it was dropped
   readonly key: string | null; // null once the report is settled, or its envelope dropped
+  readonly due?: number; // with a relay: a random moment of the step after `step`, in ms since 1970
 };
 
 export type Enrolment = {
@@ -100,7 +103,7 @@ export class Device {
     private readonly store: Store,
     private readonly enrolment: string,
     private readonly cohort: number | null,
-    private readonly clock: () => number,
+    readonly clock: () => number,
     private readonly random: RandomBytes,
   ) {}
 
@@ -258,7 +261,8 @@ export class Device {
   ): Promise<Sent> {
     const { row, drawn } = await this.row(records, a, m, enrolment.hashFunction, value);
     const envelope = toText(seal(this.survey.fingerprint, a, enrolment.level, step, row, this.cohort));
-    const report: Sent = { step, envelope, key: toText(this.random(KEY_BYTES)) };
+    const key = toText(this.random(KEY_BYTES));
+    const report: Sent = { step, envelope, key, ...(this.survey.relay && { due: this.moment(step) }) };
     let sent = [...enrolment.sent, report].sort((left, right) => left.step - right.step);
     // the service accepts the present step, late steps within `lateness_steps`, and the next step because of clock skew
     const surplus = sent.filter(({ key }) => key !== null).length - this.survey.latenessSteps - 2 - AHEAD_REPORTS;
@@ -273,6 +277,13 @@ export class Device {
     const { reports, memos } = enrolment;
     records.put(`attribute/${a}`, { ...enrolment, reports: reports + 1, memos: memos + Number(drawn), forgotten, sent });
     return report;
+  }
+
+  /** Draws the moment of sending: uniform over the step after the report's step, whatever the time of the report. */
+  private moment(step: number): number {
+    const { startMs, stepMs } = this.survey;
+    const seconds = below(stepMs / 1000, this.random);
+    return startMs + (step + 1) * stepMs + 1000 * seconds + below(1000, this.random);
   }
 
   /** Draws the row of a report; `drawn` is true if the value had no memo. */
@@ -405,5 +416,7 @@ async function read(records: Transaction, a: number): Promise<Enrolment> {
 
 /** Returns an attribute's reports that are not settled. */
 function unsettled(attribute: string, sent: readonly Sent[]): Waiting[] {
-  return sent.flatMap(({ step, envelope, key }) => (key === null ? [] : [{ attribute, step, envelope: fromText(envelope), key }]));
+  return sent.flatMap(({ step, envelope, key, due: dueMs = 0 }) =>
+    key === null ? [] : [{ attribute, step, envelope: fromText(envelope), key, dueMs }],
+  );
 }

@@ -3,6 +3,8 @@
  * 1, cohort, row]` for a survey with cohorts.
  */
 
+import type { Survey } from "./survey.js";
+
 /** Returns the envelope of one report; `cohort` is an index, and null for a survey without cohorts. */
 export function seal(
   fingerprint: Uint8Array,
@@ -23,6 +25,15 @@ export function seal(
     ...(cohort === null ? [] : integer(cohort)),
     ...binary(row),
   ]);
+}
+
+/** Size in bytes of the survey's largest envelope. */
+export function largestEnvelope({ fingerprint, cohort, attributes }: Survey): number {
+  const last = cohort && cohort.values.length - 1;
+  const sizes = attributes.flatMap(({ levels }, a) =>
+    levels.map(({ mechanism }, i) => seal(fingerprint, a, i, Number.MAX_SAFE_INTEGER, new Uint8Array(mechanism.rowBytes), last).length),
+  );
+  return Math.max(...sizes);
 }
 
 /** The shortest msgpack form of an integer in [0, 2^53). */

@@ -20,6 +20,11 @@ export class NotSigned extends DeviceError {
   override readonly name = "NotSigned";
 }
 
+/** The survey requires a relay, and the application gave none. */
+export class RelayRequired extends DeviceError {
+  override readonly name = "RelayRequired";
+}
+
 /** The store, or the application's pin, belongs to a survey with another fingerprint. */
 export class WrongSurvey extends DeviceError {
   override readonly name = "WrongSurvey";

@@ -6,6 +6,7 @@ export {
   CostlySurvey,
   DeviceError,
   NotSigned,
+  RelayRequired,
   StepForgotten,
   StoreCleared,
   StoreFull,
@@ -16,6 +17,7 @@ export {
   WrongSurvey,
 } from "./errors.js";
 export { IndexedDBStore } from "./indexeddb_store.js";
+export type { RelayOptions } from "./relay.js";
 export { fetchSurvey, Sender, type Attempt, type GatewayOptions } from "./send.js";
 export type { Losses } from "./promise.js";
 export { MemoryStore, type Json, type Store, type Transaction } from "./store.js";

@@ -1,8 +1,9 @@
 /** Sending reports through the gateway: docs/write_a_device.md has the table of answers. */
 
 import type { Device, Waiting } from "./device.js";
-import { DeviceError } from "./errors.js";
+import { DeviceError, RelayRequired } from "./errors.js";
 import { below, shuffled, systemBytes } from "./random.js";
+import { Envoy, type RelayOptions } from "./relay.js";
 import { openSurvey, type OpenOptions, type Survey } from "./survey.js";
 
 const NEVER_COUNTS = 422; // the only final refusal
@@ -26,15 +27,18 @@ const REASONS: readonly (readonly [codes: RegExp, reason: string])[] = [
 export interface GatewayOptions {
   readonly url: string; // without /v1/reports
   readonly token?: string; // bearer token, if the gateway needs one
+  readonly relay?: RelayOptions; // if the survey requires a relay: reports travel through it, and never directly
   readonly fetch?: typeof globalThis.fetch; // for tests
 }
 
-/** The outcome of one attempt for every waiting report. */
+/** The outcome of one attempt. */
 export interface Attempt {
   readonly accepted: number;
   readonly refused: number; // never count
   readonly waiting: number; // may count later
-  readonly retryAfterMs: number; // shortest Retry-After of the reports that wait; 0 if one of them got none
+  /** Time to the next attempt: the shortest Retry-After of the reports that wait, 0 if one of them got none. With a relay: the time to
+   * the next moment of a report. */
+  readonly retryAfterMs: number;
   readonly problems: readonly string[]; // such as "step too old (422)", or "no answer: connection refused"
 }
 
@@ -42,10 +46,15 @@ export interface Attempt {
  * Returns a survey that a gateway serves.
  *
  * @param pin the fingerprint that the application expects: see `openSurvey`. A gateway with several surveys needs it.
+ * This request reaches the gateway directly. If the gateway must not learn the device's address, ship the survey with the application,
+ * and use `openSurvey`.
+ *
  * @param options what else the application requires of the survey.
+ * @throws RangeError if `gateway` has a relay.
  * @throws DeviceError if the gateway does not answer with a survey; `UnknownSurvey` and others as in `openSurvey`.
  */
 export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options: OpenOptions = {}): Promise<Survey> {
+  if (gateway.relay) throw new RangeError("fetchSurvey would ask the gateway directly; ship the survey, and use openSurvey");
   const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${encodeURIComponent(pin)}`;
   const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(noAnswer);
   if (typeof answer === "string" || !answer.ok) {
@@ -57,16 +66,30 @@ export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options
 
 /** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts once. */
 export class Sender {
+  private readonly envoy: Envoy | null;
+  private readonly next = new Map<string, number>(); // with a relay: key -> the next moment of a report that was due
+
+  /**
+   * @throws RelayRequired if the survey requires a relay and `gateway` has none.
+   * @throws RangeError if the survey requires no relay and `gateway` has one, or the relay's keys or the gateway's URL are malformed.
+   */
   constructor(
     private readonly device: Device,
     private readonly gateway: GatewayOptions,
-  ) {}
+  ) {
+    const { survey } = device;
+    const { relay, url, token } = gateway;
+    if (survey.relay && !relay) throw new RelayRequired(`survey ${survey.name} requires a relay: give the sender one`);
+    if (!survey.relay && relay) throw new RangeError(`survey ${survey.name} requires no relay, but the sender has one`);
+    this.envoy = relay ? new Envoy(survey, relay.keys, url, token) : null;
+  }
 
   /**
-   * Posts every waiting report once, and settles the reports that are in the log or will never count. The order is random: the order
-   * of arrival then shows no order of steps or attributes.
+   * Posts every waiting report once; with a relay at most one report, whose moment has come. Settles the reports that are in the log or
+   * will never count. The order is random: the order of arrival then shows no order of steps or attributes.
    */
   async attempt(signal?: AbortSignal): Promise<Attempt> {
+    if (this.envoy) return this.attemptOne(signal);
     const totals = { accepted: 0, refused: 0, waiting: 0, problems: [] as string[] };
     const waits: number[] = [];
     for (const report of shuffled(await this.device.waiting(), systemBytes)) {
@@ -84,7 +107,7 @@ export class Sender {
    *
    * The pause before the next attempt is the shortest `Retry-After` of all reports plus a uniformly random part of 1 s, 2 s, 4 s, … up
    * to 5 minutes ("full jitter"), so that many devices do not return at one moment. A report for a future step may have to wait a
-   * day, and must not delay the others.
+   * day, and must not delay the others. With a relay, the pause ends at the next moment of a report.
    *
    * @param options.signal stops the retries: the promise then rejects with the signal's reason. The reports stay in the store.
    * @param options.pause waits for a number of ms; for tests.
@@ -95,7 +118,7 @@ export class Sender {
       const { waiting, retryAfterMs } = await this.attempt(options.signal);
       if (waiting === 0) return;
       options.signal?.throwIfAborted();
-      const range = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts);
+      const range = this.envoy ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts);
       await pause(retryAfterMs + below(range + 1, systemBytes));
     }
   }
@@ -103,9 +126,10 @@ export class Sender {
   /**
    * Starts a last attempt for the known reports in random order while the page ends, with `fetch` and `keepalive`. If the page ends before an answer
    * comes, the report stays in the store, and the next `attempt` posts it again with the same key. `sendBeacon` cannot be used: it
-   * sends neither a key nor a token, so a report could count twice.
+   * sends neither a key nor a token, so a report could count twice. With a relay it does nothing: each report leaves at its own moment.
    */
   lastAttempt(): void {
+    if (this.envoy) return;
     let bytes = 0;
     for (const report of shuffled(this.device.known(), systemBytes)) {
       bytes += report.envelope.length;
@@ -123,25 +147,69 @@ export class Sender {
     return () => document.removeEventListener("visibilitychange", hidden);
   }
 
+  /** Sends one of the reports that are due. Each one that stays gets a new random moment, so that no two leave together. */
+  private async attemptOne(signal?: AbortSignal): Promise<Attempt> {
+    const moment = ({ key, dueMs }: Waiting) => this.next.get(key) ?? dueMs;
+    let waiting = await this.device.waiting();
+    const due = waiting.filter((report) => moment(report) <= this.device.clock());
+    const totals = { accepted: 0, refused: 0, waiting: 0, problems: [] as string[] };
+    if (due.length > 0) {
+      signal?.throwIfAborted();
+      const sent = due[below(due.length, systemBytes)]!;
+      const { outcome, problem, retryAfterMs } = await this.deliver(sent, signal ? { signal } : {});
+      if (outcome !== "waiting") {
+        totals[outcome] = 1;
+        waiting = waiting.filter((report) => report !== sent);
+      }
+      if (problem) totals.problems.push(problem);
+      for (const report of due) {
+        this.next.set(report.key, this.device.clock() + (report === sent ? retryAfterMs : 0) + this.randomPart(report));
+      }
+    }
+    for (const key of this.next.keys()) if (!waiting.some((report) => report.key === key)) this.next.delete(key);
+    const nextMs = Math.min(...waiting.map(moment));
+    const retryAfterMs = waiting.length ? Math.max(0, Math.ceil(nextMs - this.device.clock())) : 0;
+    return { ...totals, waiting: waiting.length, retryAfterMs };
+  }
+
+  /** A uniformly random part of half of the time to the close of the report's step, so that more attempts fit. */
+  private randomPart({ step }: Waiting): number {
+    const { startMs, stepMs, latenessSteps } = this.device.survey;
+    const left = startMs + (step + 1 + latenessSteps) * stepMs - this.device.clock();
+    const range = left > 0 ? Math.min(stepMs, Math.max(FIRST_PAUSE_MS, left / 2)) : stepMs;
+    return (below(2 ** 32, systemBytes) / 2 ** 32) * range;
+  }
+
+  /** Posts a sealed request to the relay. Node closes the connection afterwards; a browser does not let a page decide this. */
+  private postCapsule(capsule: Uint8Array<ArrayBuffer>, signal: AbortSignal): Promise<Response> {
+    const headers = new Headers({ "Content-Type": "message/ohttp-req", Connection: "close" });
+    return send(this.gateway, this.gateway.relay!.url, headers, { method: "POST", body: capsule, signal });
+  }
+
   /** Posts a report once, and settles it if the answer is final. */
   private async deliver(report: Waiting, { signal, keepalive = false }: { signal?: AbortSignal; keepalive?: boolean }) {
+    const sealed = this.envoy && (await this.envoy.seal(this.envoy.message(report.envelope, report.key))); // no pause without a relay: a page may end
     const timeout = AbortSignal.timeout(ANSWER_MS);
-    const headers = { "Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key };
+    const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;
     let answer: Response;
+    let final = true; // false: the relay's own answer, which decides nothing
     try {
-      answer = await post(this.gateway, "/v1/reports", {
-        method: "POST",
-        headers,
-        body: report.envelope.slice(),
-        keepalive,
-        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
-      });
+      if (sealed) {
+        answer = await this.postCapsule(sealed.capsule, stop);
+        final = answer.status === 200;
+        const body = final ? new Uint8Array(await answer.arrayBuffer()) : null;
+        if (body) answer = await sealed.open(body).catch(() => Promise.reject(new NotTheGateway()));
+      } else {
+        const headers = { "Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key };
+        answer = await post(this.gateway, "/v1/reports", { method: "POST", headers, body: report.envelope.slice(), keepalive, signal: stop });
+      }
     } catch (error) {
       signal?.throwIfAborted();
-      return { outcome: "waiting" as const, problem: noAnswer(error), retryAfterMs: 0 };
+      const problem = error instanceof NotTheGateway ? error.message : noAnswer(error);
+      return { outcome: "waiting" as const, problem, retryAfterMs: 0 };
     }
-    const never = answer.status === NEVER_COUNTS;
-    const accepted = answer.status === 202;
+    const never = final && answer.status === NEVER_COUNTS;
+    const accepted = final && answer.status === 202;
     if (accepted || never) await this.device.settle(report);
     const problem = await problemOf(answer); // also ends the answer of an accepted report
     const outcome = accepted ? ("accepted" as const) : never ? ("refused" as const) : ("waiting" as const);
@@ -149,12 +217,21 @@ export class Sender {
   }
 }
 
+/** The relay gave an answer that does not open with the request's key. */
+class NotTheGateway extends Error {
+  override readonly message = "an answer that is not the gateway's";
+}
+
 function post(gateway: GatewayOptions, path: string, options: RequestInit): Promise<Response> {
   const headers = new Headers(options.headers);
-  headers.set("Accept-Language", "*"); // the user's languages would help to link reports; so would the page's address
   if (gateway.token !== undefined) headers.set("Authorization", `Bearer ${gateway.token}`);
-  const send = gateway.fetch ?? globalThis.fetch.bind(globalThis);
-  return send(gateway.url.replace(/\/+$/, "") + path, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options, headers });
+  return send(gateway, gateway.url.replace(/\/+$/, "") + path, headers, options);
+}
+
+function send(gateway: GatewayOptions, url: string, headers: Headers, options: RequestInit): Promise<Response> {
+  headers.set("Accept-Language", "*"); // the user's languages would help to link reports; so would the page's address
+  const fetch = gateway.fetch ?? globalThis.fetch.bind(globalThis);
+  return fetch(url, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options, headers });
 }
 
 /** The error of a request as text, without the URL. Node names a code; browsers tell the reason only on their console. */

@@ -9,7 +9,8 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const CANONICAL_FORMAT = 3; // of the canonical text
+export const [CANONICAL_FORMAT, RELAY_FORMAT] = [3, 4]; // of the canonical text, without and with the key `relay`
+const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
 const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
@@ -50,6 +51,7 @@ export interface Survey {
   readonly latenessSteps: number;
   readonly ends: number; // number of steps; Infinity without end
   readonly collection: Collection;
+  readonly relay: "required" | null; // "required": reports travel only through a relay
   readonly cohort: Cohort | null;
   readonly attributes: readonly Attribute[];
 }
@@ -132,12 +134,14 @@ function parseJson(canonical: string): unknown {
 
 function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: Uint8Array): Survey {
   const survey = object(canonical, "canonical");
-  if (survey["format"] !== CANONICAL_FORMAT) {
-    throw new UnknownSurvey(`the canonical text has format ${shown(survey["format"] ?? 1)}, this device needs format ${CANONICAL_FORMAT}`);
+  const relay = survey["relay"] === undefined ? null : "required";
+  const format = relay ? RELAY_FORMAT : CANONICAL_FORMAT;
+  if (survey["format"] !== format) {
+    throw new UnknownSurvey(`the canonical text has format ${shown(survey["format"] ?? 1)}, this device needs format ${format}`);
   }
+  if (relay && survey["relay"] !== relay) throw new UnknownSurvey(`relay must be ${relay}, got ${shown(survey["relay"])}`);
   const collection = COLLECTIONS.find((known) => known === survey["collection"]);
   if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
-  if (survey["relay"] !== undefined) throw new UnknownSurvey("the survey requires a relay, and this device cannot send through one");
   const attributes = list(survey["attribute"], "attribute");
   if (parameters.length !== attributes.length) throw new UnknownSurvey("mechanisms must have one entry for each attribute");
   const share = collection === "spl" ? attributes.length : 1;
@@ -146,9 +150,10 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
     fingerprint,
     startMs: integer(survey["start"], "start", 0, Number.MAX_SAFE_INTEGER),
     stepMs: 1000 * integer(survey["step_seconds"], "step_seconds", 1, 1e9),
-    latenessSteps: integer(survey["lateness_steps"], "lateness_steps", 0, 10_000),
+    latenessSteps: integer(survey["lateness_steps"], "lateness_steps", relay ? RELAY_LATENESS : 0, 10_000),
     ends: survey["ends"] === undefined ? Infinity : integer(survey["ends"], "ends", 1, Number.MAX_SAFE_INTEGER),
     collection,
+    relay,
     cohort: survey["cohort"] === undefined ? null : parseCohort(object(survey["cohort"], "cohort")),
     attributes: attributes.map((raw, a) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share)),
   };

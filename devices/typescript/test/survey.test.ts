@@ -23,7 +23,6 @@ for (const [name, head] of [
   ["a collection", { collection: "shuffle" }],
   ["a step of no length", { step_seconds: 0 }],
   ["a start that is no integer", { start: "2026-01-05" }],
-  ["a relay, which this device would bypass", { relay: "required" }],
 ] as const) {
   test(`unknown: ${name}`, () => assert.rejects(survey([{ k: 9, levels: [ONCE] }], head), UnknownSurvey));
 }

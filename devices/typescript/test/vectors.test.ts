@@ -10,6 +10,7 @@ import {
   Device, MemoryStore, NotSigned, openSurvey, UnknownSurvey, UnsafeSurvey, Wallet, type DeviceOptions, type WalletLimits,
 } from "../src/index.js";
 import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
+import { Envoy } from "../src/relay.js";
 import { lossOfReports, lossPerReport } from "../src/promise.js";
 import { CANONICAL_FORMAT } from "../src/survey.js";
 import { valueIndex } from "../src/values.js";
@@ -113,10 +114,10 @@ test("envelopes: all widths of integers and rows", () => {
 });
 
 test("devices: whole lives, byte for byte", async () => {
-  for (const { survey: document, levels, random, calls } of read("devices")) {
+  for (const { survey: document, levels, random, calls } of [...read("devices"), ...read("relay_lives")]) {
     const bytes = scripted(random);
     const [survey, store] = [await openSurvey(document), new MemoryStore()];
-    for (const { attribute, value, step, cohort, settle, envelope, key } of calls) {
+    for (const { attribute, value, step, cohort, settle, envelope, key, due_ms } of calls) {
       const options: DeviceOptions = { levels, random: bytes, ...(cohort === null ? {} : { cohort }) };
       const device = await Device.open(survey, store, options);
       if (envelope?.error) {
@@ -127,10 +128,30 @@ test("devices: whole lives, byte for byte", async () => {
       const sent = await device.report(attribute, value, step);
       assert.equal(sent && toHex(sent), envelope);
       const kept = (await device.waiting()).find((report) => report.attribute === attribute && report.step === step);
-      if (key) assert.equal(kept?.key, key);
+      if (key) assert.deepEqual([kept?.key, kept?.dueMs], [key, due_ms ?? 0]);
       if (settle) await device.settle(kept!);
     }
     assert.equal(bytes.left(), 0);
+  }
+});
+
+test("relay requests: message, capsule and answer, byte for byte", async () => {
+  const [cases, survey] = [read("relay_requests"), await openSurvey(read("relay_lives")[0].survey)];
+  assert.ok(cases.length >= 4);
+  for (const { gateway, keys, token, envelope, key, ephemeral, message, capsule, answer, status, retry_after } of cases) {
+    const envoy = new Envoy(survey, keys, gateway, token ?? undefined);
+    const inside = envoy.message(fromHex(envelope)!, key);
+    assert.equal(toHex(inside), message);
+    const pkcs8 = Buffer.from(`302e020100300506032b656e04220420${ephemeral}`, "hex");
+    const raw = Buffer.from(capsule.slice(14, 78), "hex");
+    const sealed = await envoy.seal(inside, {
+      privateKey: await crypto.subtle.importKey("pkcs8", pkcs8, "X25519", false, ["deriveBits"]),
+      publicKey: await crypto.subtle.importKey("raw", raw, "X25519", true, []),
+    });
+    assert.equal(toHex(sealed.capsule), capsule);
+    const told = await sealed.open(fromHex(answer)!);
+    assert.deepEqual([told.status, told.headers.get("Retry-After")], [status, retry_after === null ? null : String(retry_after)]);
+    await assert.rejects(sealed.open(fromHex(answer)!.map((byte, i) => byte ^ Number(i === 40))));
   }
 });
 

@@ -64,7 +64,6 @@ type Canonical struct {
 	LatenessSteps int64       `json:"lateness_steps"`
 	Ends          *int64      `json:"ends"`
 	Collection    string      `json:"collection"`
-	Relay         string      `json:"relay"`
 	Cohort        *Cohort     `json:"cohort"`
 	Attribute     []Attribute `json:"attribute"`
 }
@@ -166,9 +165,6 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 	}
 	if c.Collection != "smp" && c.Collection != "spl" && c.Collection != "rs+fd" {
 		return nil, fmt.Errorf("%w: collection %q", ErrUnknownSurvey, c.Collection)
-	}
-	if c.Relay != "" {
-		return nil, fmt.Errorf("%w: relay %q", ErrUnknownSurvey, c.Relay)
 	}
 	if len(c.Attribute) == 0 || len(c.Attribute) != len(mechanisms) || c.StepSeconds < 1 || c.LatenessSteps < 0 {
 		return nil, fmt.Errorf("%w: attributes or steps", ErrUnknownSurvey)

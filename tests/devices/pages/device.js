@@ -13,7 +13,11 @@ const failure = (error) => ({ error: named(error), message: error.message });
 window.open_survey = (document, options) => openSurvey(document, undefined, options).then(() => null, failure);
 
 /** Opens the device. `kind` is "indexeddb", or "memory" for a store that ends with the page. */
-window.open_device = async (document, kind = "indexeddb", options = {}) => {
+window.open_device = async (document, kind = "indexeddb", options = {}, startMs = undefined) => {
+  if (startMs !== undefined) {
+    window.now = startMs;
+    options = { ...options, clock: () => now };
+  }
   const store = kind === "memory" ? new MemoryStore() : new IndexedDBStore(NAME);
   try {
     window.device = await Device.open(await openSurvey(document), kind === "meeting" ? new MeetingStore(store) : store, options);
@@ -107,6 +111,11 @@ window.waiting = async () => (await device.waiting()).map(({ step, key }) => [st
 
 window.send = async (url) => {
   await new Sender(device, { url }).run({ pause: async () => {} });
+};
+
+/** Sends through a relay until nothing waits, on a clock that runs as fast as the sender asks. */
+window.send_through = async (url, relay) => {
+  await new Sender(device, { url, relay }).run({ pause: async (ms) => void (now += ms) });
 };
 
 window.send_at_page_end = (url) => {

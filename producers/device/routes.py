@@ -1,0 +1,227 @@
+"""The ways of a report to the gateway: directly, or through a relay that hides who sent it. Needs only the standard library,
+and pyhpke for a relay.
+
+Through a relay, all requests of a survey look alike: the same size, the same headers, each with a fresh key and on a connection
+of its own. The report, its key and the token travel inside the encryption (RFC 9458), padded to the survey's largest report.
+"""
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64decode
+from email.message import Message
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from ldpstream.producers.device.device import Waiting
+from ldpstream.producers.relay.binary_http import BinaryRequest, decode_response, encode_request
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import largest_envelope
+
+if TYPE_CHECKING:
+    from ldpstream.producers.relay.capsules import Exchange
+
+ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
+DAY_S: Final = 86_400
+MAX_ANSWER_BYTES: Final = 2**20
+AGENT: Final = "ldpstream"  # the same User-Agent for all devices: the default names the Python version
+ENVELOPE_TYPE: Final = "application/vnd.ldpstream.envelope"
+REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
+STALE_KEY_TYPE: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
+STALE_KEY: Final = "the gateway has no such key: the application needs its present key configuration"
+NOT_INSTALLED: Final = "a relay needs the package pyhpke: pip install 'ldpstream[relay]'"
+_READ_ERRORS = (OSError, http.client.HTTPException)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Reports a redirect as a status: a report goes to the server that the application named, and to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener: Final = urllib.request.build_opener(_NoRedirects)
+
+
+class Answer(NamedTuple):
+    """The answer to one attempt for one report.
+
+    Attributes:
+        status: the HTTP status; 0 for no answer.
+        retry_after_s: its `Retry-After` in seconds, at most a day; 0 for none.
+        from_gateway: true if the gateway gave the answer. The answer of a relay decides nothing about a report.
+        reason: why there is no answer of the gateway; "" if there is one.
+    """
+
+    status: int
+    retry_after_s: float = 0.0
+    from_gateway: bool = True
+    reason: str = ""
+
+
+class Direct:
+    """The way straight to the gateway, which sees the device's address.
+
+    Args:
+        url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
+        token: bearer token, if the gateway needs one.
+
+    Raises:
+        ValueError: if the URL is malformed. The message leaves out a user name and password.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        _split(url, "a gateway's URL")
+        self._url, self._token = url.rstrip("/") + "/v1/reports", token
+
+    def post(self, report: Waiting) -> Answer:
+        """Makes one attempt for a report."""
+        headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
+        try:
+            status, given, _ = _exchange(self._url, report.envelope, headers, 0)
+        except _READ_ERRORS as error:
+            return Answer(0, reason=_reason(error))
+        return Answer(status, _retry_after_s(status, given.get("Retry-After", "")))
+
+
+class Relay:
+    """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install 'ldpstream[relay]'``.
+
+    The key belongs into the application's package, beside the survey's fingerprint: then all devices have the same key, and
+    neither relay nor gateway can give one device a key of its own. docs/relay.md explains this.
+
+    Args:
+        url: the relay's URL for this gateway, ``http[s]://host[:port][/path]``.
+        gateway: the gateway's URL, ``http[s]://host[:port]``: the relay sends its host as ``Host``.
+        keys: the gateway's key configuration in base64, as ``ldpstream relay-key`` prints it.
+
+    Attributes:
+        url: as given.
+
+    Raises:
+        ValueError: if a URL is malformed, or `keys` is no key configuration that this version knows.
+        ModuleNotFoundError: if pyhpke is not installed.
+    """
+
+    def __init__(self, url: str, *, gateway: str, keys: str) -> None:
+        try:
+            from pyhpke import PyHPKEError  # only here: a device without a relay does not need pyhpke
+
+            from ldpstream.producers.relay import capsules
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NOT_INSTALLED, name=error.name) from None
+        _split(url, "a relay's URL")
+        self.url, self._gateway, self._capsules = url, _split(gateway, "a gateway's URL"), capsules
+        if self._gateway.path not in ("", "/"):
+            raise ValueError(f"a gateway's URL must have no path behind a relay, got {gateway!r}")
+        try:
+            self._config = capsules.decode_configs(b64decode(keys, validate=True))[0]
+            self.seal(b"")  # refuses a public key of low order
+        except (ValueError, IndexError, PyHPKEError):
+            raise ValueError("keys must be a key configuration in base64, as `ldpstream relay-key` prints it") from None
+
+    def message(self, survey: Survey, envelope: bytes, key: str, token: str | None) -> bytes:
+        """Returns the request inside the encryption, with zeros up to the size of the survey's largest request."""
+        headers = tuple((name.lower().encode(), value.encode()) for name, value in _headers(key, token).items())
+        scheme, authority = self._gateway.scheme.encode(), self._gateway.netloc.encode()
+        request = BinaryRequest(b"POST", scheme, authority, b"/v1/reports", headers, envelope)
+        largest = encode_request(request._replace(content=bytes(largest_envelope(survey))))
+        return encode_request(request).ljust(len(largest), b"\0")
+
+    def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
+        """Returns the encrypted request, with a fresh key, and what opens its answer."""
+        return self._capsules.seal_request(self._config, message)
+
+
+class ThroughRelay:
+    """The way through a relay, of one survey's reports."""
+
+    def __init__(self, relay: Relay, survey: Survey, token: str | None) -> None:
+        self._relay, self._survey, self._token = relay, survey, token
+
+    def post(self, report: Waiting) -> Answer:
+        """Makes one attempt for a report."""
+        capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
+        try:
+            headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
+            status, given, body = _exchange(self._relay.url, capsule, headers, MAX_ANSWER_BYTES)
+        except _READ_ERRORS as error:
+            return Answer(0, from_gateway=False, reason=_reason(error))
+        if status != http.HTTPStatus.OK:
+            reason = STALE_KEY if _problem_type(body) == STALE_KEY_TYPE else ""
+            return Answer(status, _retry_after_s(status, given.get("Retry-After", "")), False, reason)
+        try:
+            inner = decode_response(exchange.open_response(body))
+        except ValueError:  # a `CapsuleError` or a `BinaryHttpError`
+            return Answer(0, from_gateway=False, reason="an answer that is not the gateway's")
+        told = next((value for name, value in inner.headers if name == b"retry-after"), b"")
+        return Answer(inner.status, _retry_after_s(inner.status, told.decode("latin-1")))
+
+
+def _headers(key: str, token: str | None) -> dict[str, str]:
+    headers = {"Content-Type": ENVELOPE_TYPE, "Idempotency-Key": key}
+    return headers if token is None else headers | {"Authorization": f"Bearer {token}"}
+
+
+def _split(url: str, name: str) -> SplitResult:
+    """Returns the parts of a URL.
+
+    Raises:
+        ValueError: if the URL is malformed, or has a user name, a query or a fragment.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+        told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
+        raise ValueError(f"{name} must be {told}")
+    return parts
+
+
+def _exchange(url: str, body: bytes, headers: dict[str, str], read: int) -> tuple[int, Message, bytes]:
+    """Posts a body on a new connection. Returns the answer's status, its headers, and at most `read` bytes of its body."""
+    request = urllib.request.Request(url, body, headers)
+    try:
+        with _opener.open(request, timeout=ANSWER_S) as answer:
+            return answer.status, answer.headers, answer.read(read)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read(read)
+
+
+def _retry_after_s(status: int, told: str) -> float:
+    """Returns the seconds that an error's `Retry-After` tells, at most a day; 0 for another text."""
+    return min(float(told), DAY_S) if status >= 300 and told.isascii() and told.isdecimal() else 0.0
+
+
+def _problem_type(body: bytes) -> str | None:
+    """Returns the type of a problem document; None if the body is something else."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document.get("type") if isinstance(document, dict) else None
+
+
+def _reason(error: OSError | http.client.HTTPException) -> str:
+    """Returns why there was no answer. The texts contain nothing of the URL."""
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    match reason:
+        case ssl.SSLCertVerificationError():
+            return f"certificate refused: {reason.verify_message.partition(',')[0].lower()}"  # the host's name follows a comma
+        case ssl.SSLError():
+            return "TLS failed"
+        case socket.gaierror():
+            return "name not found"
+        case TimeoutError():
+            return "timeout"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ConnectionError():
+            return "connection closed"
+        case OSError(strerror=str(text)):
+            return text.lower()  # such as "network is unreachable"
+        case http.client.InvalidURL():
+            return "a malformed URL"
+    return "an answer that is not HTTP"
