@@ -15,7 +15,7 @@ import numpy.typing as npt
 MAX_EPS = 700.0  # exp(700) does not overflow a double; thanks to logarithms, every formula is accurate up to ε = 700
 MIN_EPS = 1e-9  # for smaller ε, p - q is lost in the rounding of p and q
 MAX_K = 2**31 - 1
-MAX_COUNT = 2**62  # largest number of reports, people or bytes; the sum of two such numbers fits in 64 bits
+MAX_COUNT = 2**62  # largest number of reports, people or bytes; the sum of two smaller numbers fits in an int64
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -89,5 +89,5 @@ def user_values(values: npt.ArrayLike, k: int) -> IntArray:
 
 
 def log1mexp(x: float) -> float:
-    """ln(1 - e^-x) for x > 0, accurate at both ends (Maechler 2012, "Accurately computing log(1 - exp(-|a|))")."""
+    """ln(1 - e^-x) for x > 0, accurate for small and large x (Maechler 2012, "Accurately computing log(1 - exp(-|a|))")."""
     return math.log(-math.expm1(-x)) if x < math.log(2) else math.log1p(-math.exp(-x))

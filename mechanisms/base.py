@@ -23,7 +23,7 @@ Invalid = Literal["symbol out of range", "padding bits set"]
 
 
 class Mechanism(Inference, PrivacyClaims, Checked):
-    """A pure LDP mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`.
+    """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If it is not `pure`, p and q are NaN.
 
     Attributes:
         name: the name in the literature, e.g. ``"L-OSUE"``.
@@ -37,7 +37,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         signature: the mechanism's name and all parameters that affect the counts. Only tables with equal signatures can be
             added.
         marks: number of counts that every report raises by one; None if this number varies.
-        invalid: the reason why a row is not `valid`.
+        invalid: the reason for the rejection of a row that is not `valid`.
         memoized: true if a device makes one memo of a value, and reports the memo.
         n_keys: number of memo keys, which are in [0, n_keys): k, or g for local hashing; memoized mechanisms only.
         max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing; 0 for a
@@ -45,7 +45,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         n_enrolments: number of permanent choices of a device (`enroll`). If it is above 1, all reports of a device show its
             choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
-        loss_to_all: true if some reports have the loss `eps_t` between the most likely value and every other value.
+        loss_to_all: true if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
     """
 
@@ -161,9 +161,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) integers in [0, k) that the devices encode, the same at every step.
-            rng: source of randomness. NumPy's own class is for simulation: some mechanisms then only seed a fast,
-                predictable generator from it. A subclass, such as a device's cryptographic source, provides every random bit
-                itself. A subclass needs only ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
+            rng: source of randomness. NumPy's own class is for simulation: the code may draw just a seed from it, for a fast,
+                predictable generator. A subclass, such as a device's cryptographic source, provides every random bit itself. A
+                subclass needs no other methods than ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)
@@ -171,13 +171,15 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return reports[0] if len(reports) == 1 else np.concatenate(reports)  # does not copy the reports of a single step
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
-        """Counts of `steps` reports of each person, drawn directly with the distribution of `tabulate` of `simulate`.
+        """Draws the counts of all reports at once, with the same distribution as the counts of simulated reports.
 
         Args:
             people: (k,) number of people with each value.
+            steps: number of reports of each person, with an unchanged value.
+            rng: source of randomness, as in `simulate`.
 
         Returns:
-            None if the mechanism has no faster way than to draw every report.
+            Counts of shape `table_shape`; None if the mechanism has no faster way than to draw every report.
         """
         return None
 
@@ -192,7 +194,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """(n,) true for each row that a device could have sent: symbols in range, padding bits zero."""
 
     def valid_row(self, row: bytes) -> bool:
-        """True if a device could have sent this row. The same as `valid`, without the time that NumPy needs to begin.
+        """True if a device could have sent this row: `valid` for one row. Subclasses avoid the cost of a call of NumPy.
 
         Args:
             row: one report in the wire format, `report_dtype.itemsize` bytes.
@@ -223,7 +225,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """Checks stored counts and returns them as a count table of this mechanism.
 
         Raises:
-            ValueError: if the counts are not non-negative integers of `table_shape`, or cannot come from n reports.
+            ValueError: if the counts are not integers of `table_shape`, if a count is outside [0, n], or if n reports cannot
+                give the sum of the counts (`marks`).
         """
         n = integer("n", n, 0, MAX_COUNT)
         array = np.asarray(counts)
@@ -248,7 +251,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
 
     def separating_part(self, table: CountTable) -> "tuple[Mechanism, CountTable]":
-        """Returns the reports that distinguish the values, and the mechanism of these reports: usually the whole table."""
+        """Returns the mechanism and the table of those reports that distinguish values: usually itself and the whole table."""
         return self, table
 
     def empty_table(self) -> CountTable:

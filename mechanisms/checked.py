@@ -1,4 +1,4 @@
-"""What a mechanism tells the audit and the conformance check: the supports of reports, and numbers with a known distribution.
+"""A mechanism's statements for the audit and the conformance check: which values a report supports, and known distributions.
 
 The checks compare reports with these statements. `Checked` has defaults for a pure mechanism. A mechanism with more structure,
 such as symbols or a hash function, overrides more methods; the checks then find more faults.
@@ -14,7 +14,7 @@ from ldpstream.mechanisms.ratios import Ratios
 
 
 class Checked(ABC):
-    """What a mechanism tells checks. `Mechanism` describes the other attributes.
+    """The statements of a mechanism that checks use. `Mechanism` describes the other attributes.
 
     Attributes:
         pure: true if p and q describe the reports.
@@ -32,24 +32,25 @@ class Checked(ABC):
 
     @abstractmethod
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i supports value i: a device with this value supports it with a higher probability."""
+        """(n,) true where report i supports values[i]. Of all values, a report supports the device's own value most often."""
 
     @abstractmethod
     def ratios(self) -> Ratios:
-        """The likelihood ratios of the supports of reports, without fake data."""
+        """The likelihood ratios of the numbers of reports that support two values, without fake data."""
 
     def memo_ratios(self) -> Ratios | None:
-        """The likelihood ratios of the supports of a memo, as if the memo were sent; None for a one-time mechanism."""
+        """The same likelihood ratios of a memo, as if the device sent the memo; None for a one-time mechanism."""
         return None
 
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Probabilities that reports of one memo support a value, (k,) for each value, without fake data.
+        """Probabilities that all of one or two reports of one memo support a value, without fake data.
 
         Args:
-            reports: number of reports, which all support the value: 1 or 2.
+            reports: number of reports: 1 or 2.
 
         Returns:
-            The probabilities if the device encoded the value, and if the device encoded a uniform value.
+            (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device
+            encoded a uniformly drawn value.
         """
         a, b, p2, q2 = self.rounds()
         own, other = a * p2**reports + (1 - a) * q2**reports, b * p2**reports + (1 - b) * q2**reports
@@ -57,7 +58,7 @@ class Checked(ABC):
 
     @property
     def contrast(self) -> float:
-        """Probability that a report supports the device's value, less the smallest one that it supports another value."""
+        """Pr[a report supports the device's value] minus the smallest Pr[a report supports another value]."""
         return self.p - self.q
 
     def pair_chances(self) -> tuple[float, float] | None:
@@ -73,9 +74,9 @@ class Checked(ABC):
         return None
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        """Numbers that are uniform in [0, m) for devices with these values: (what the number is, numbers, m).
+        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m).
 
-        The numbers come from some of the reports, which are independent.
+        The numbers of a part are independent. A part may leave out some of the reports.
         """
         return []
 

@@ -2,8 +2,8 @@
 
 Every double is a rational number whose denominator is a power of two, so its base-256 digits are exact. A mechanism states
 probabilities in pairs: the probabilities of an event and of the opposite event. The smaller probability of a pair becomes a
-coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds the resulting
-loss.
+coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds the small
+additional loss.
 
 `Parameters` is a part of the device survey, a sent format (`surveys.device_survey`): new keys may be added, and no key changes
 its meaning.
@@ -97,7 +97,7 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DeviceRandom(Protocol):
-    """A device's source of randomness; `producers.device.secure_random` has the operating system's."""
+    """A device's source of randomness. `producers.device.secure_random` implements it with the operating system's generator."""
 
     def below(self, n: int) -> int:
         """Returns a uniform integer in [0, n)."""
@@ -167,15 +167,15 @@ def least_bytes(n_symbols: int) -> int:
 
 
 def symbol_row(n_symbols: int, symbol: int) -> bytes:
-    """Returns the row of one of n symbols."""
+    """Returns a symbol in [0, n_symbols) as a row: a little-endian integer of `least_bytes`."""
     return symbol.to_bytes(least_bytes(n_symbols), "little")
 
 
 def bits_row(bits: BitArray) -> bytes:
-    """Returns the row of the bits."""
+    """Packs bits into a row of the format of `mechanisms.bits`."""
     return np.packbits(bits, bitorder="little").tobytes()
 
 
 def row_bits(k: int, row: bytes) -> BitArray:
-    """Returns the k bits of a row."""
+    """Unpacks the k bits of a row; the inverse of `bits_row`."""
     return np.unpackbits(np.frombuffer(row, np.uint8), count=k, bitorder="little").astype(np.bool_)

@@ -1,20 +1,20 @@
 """Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
 
-A test between two values v and v' rejects v' with some probability, its power if v is true and its false-alarm rate α if v' is
-true. Let G(α) be the largest power of any test, for any two values. The best guesser among k values guesses v for the outputs
-in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and the sets are disjoint, so the mean s over all
-values satisfies
+A test of the hypothesis v' against v rejects v' with some probability. If v' is true, this probability is the false-alarm rate
+α; if v is true, it is the power. Let G(α) be the largest power of any test with this α, for any two values. The best guesser
+among k values guesses v for the outputs in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and the sets are
+disjoint, so the mean s of P_v(A_v) over all values v satisfies
 
     s <= G((1-s) / (k-1))
 
 The bound is the largest such s. For one ε-LDP report it is the well-known e^ε / (e^ε + k-1).
 
-The reports of a pair are replaced by **evidence** that reveals at least as much: n independent rounds. A round favours v with
-probability h, v' with probability h e^{-ε}, each by the odds e^ε, and else says nothing. A report of GRR, subset selection,
-Square Wave, a unary encoding or local hashing is such a round, or has the same likelihood ratios. The general case covers all
-other mechanisms: if reports have a loss of at most ε and a total variation distance δ, then max_A P(A) - e^x P'(A) is at most δ
-at x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between the two, so by
-Blackwell's theorem it reveals at least as much.
+The code replaces the reports of a pair by **evidence** that reveals at least as much: n independent rounds. If v is true, a
+round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. Otherwise the
+round leaves the odds unchanged. For the one-time mechanisms here a report is such a round, or has the same likelihood ratios.
+In general, let reports have a loss of at most ε and a total variation distance δ. Then max_A P(A) - e^x P'(A) is at most δ at
+x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between these two points. By
+Blackwell's theorem this round reveals at least as much as the reports.
 
 Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
 h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is ours, as written above.
@@ -59,7 +59,7 @@ class Evidence:
 
     @classmethod
     def worst(cls, several: Iterable[Self]) -> Self:
-        """Evidence that reveals at least as much as each of these."""
+        """Evidence that reveals at least as much as each of several pieces of evidence."""
         all_evidence = list(several)
         eps = max(e.eps for e in all_evidence)
         favours = max(e.favours * -math.expm1(-e.eps) for e in all_evidence) / -math.expm1(-eps)
@@ -67,7 +67,7 @@ class Evidence:
 
     @property
     def distance(self) -> float:
-        """The total variation distance of all rounds; 1 for infinitely many."""
+        """Total variation distance of all rounds; the upper bound 1 for more than 10⁵ rounds."""
         if self.rounds > MAX_ROUNDS:
             return 1.0
         losses, chances = self.losses()
@@ -84,7 +84,7 @@ class Evidence:
 
 
 def guess_bound(k: int, *all_evidence: Evidence) -> float:
-    """Upper bound of the chance of a right guess among k equally likely values, from independent evidence.
+    """Upper bound of the chance of a right guess among k equally likely values, from independent pieces of evidence.
 
     >>> round(guess_bound(4, Evidence(1.0, 0.47536689, 7)), 3)  # seven reports of GRR, k = 4, ε = 1
     0.751
@@ -109,7 +109,7 @@ def _losses() -> FloatArray:
     return np.append(math.inf, GRID * np.arange(CELLS, -CELLS - 1, -1))
 
 
-@lru_cache(maxsize=4)  # all attributes with one level join the same evidence; an array takes half a megabyte
+@lru_cache(maxsize=4)  # a survey needs few combinations of evidence; an array takes half a megabyte
 def _joined(all_evidence: tuple[Evidence, ...]) -> FloatArray:
     """The probabilities of `_losses` for all evidence together. Each loss is rounded up; above `FAR` it is infinite."""
     kinds = iter(sorted(set(all_evidence)))

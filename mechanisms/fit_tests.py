@@ -1,7 +1,7 @@
-"""Tests of counts against a mechanism, of what no distribution of the values changes.
+"""Tests of a count table against its mechanism. Their statistics have the same distribution for all distributions of values.
 
 Each mechanism returns its own tests from `Inference.fit_tests`; `estimators.diagnostics` adds the tests of support counts and
-explains all of them. This module loads SciPy, so mechanisms import it when they test.
+explains all of them. This module loads SciPy, so a mechanism imports it inside the method that tests.
 """
 
 import math
@@ -16,7 +16,7 @@ from ldpstream.mechanisms.table import CountTable
 if TYPE_CHECKING:
     from ldpstream.mechanisms.inference import Inference
 
-ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, a single pair shifts the floor test too much
+ENOUGH_PAIRS = 50.0  # expected pairs of reports whose functions are multiples; with fewer, one pair shifts the floor test
 FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves
@@ -26,7 +26,11 @@ LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 
 
 
 def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Neither real nor fake values affect the number's mean and variance."""
+    """Tests the number of ones in all reports. Its mean and variance do not depend on the values, real or fake.
+
+    Returns:
+        None if the number of ones has no variance.
+    """
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     found = int(table.counts.sum(dtype=object))
@@ -83,7 +87,7 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
 
 
 def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> dict[str, LogP | None]:
-    """Returns the tests of local hashing: of the functions, of the symbols, and whether the floor can be tested.
+    """Returns the tests of local hashing, of functions and of symbols. ``"floor"`` is None if the floor test is unreliable.
 
     Args:
         table: the count table, (size, g).
@@ -101,8 +105,8 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
 def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
     """Tests the number of pairs of reports with equal functions. A pair is equal with probability 1/size.
 
-    Pairs are uncorrelated. The three pairs among three reports are dependent; this dependence gives the third moment. The test
-    is one-sided: if different people report at each step, dividing by `repeats` makes the counts too even.
+    Different pairs are uncorrelated. The third moment includes the dependence of the three pairs among three reports. The test
+    is one-sided: if different people report at each step, division by `repeats` makes the counts too even.
     """
     n, chance = table.n / repeats, 1 / size
     if n < 2:
@@ -128,7 +132,7 @@ def symbols(table: CountTable, repeats: int) -> LogP | None:
 
 
 def classes(table: CountTable, width: int, far: float, near: float) -> LogP | None:
-    """Tests Pearson's χ² of the reports by the remainder of their cell. A person's reports have independent remainders."""
+    """Tests Pearson's χ² of the counts of cell numbers modulo `width`. A person's reports have independent remainders."""
     remainders = np.arange(table.counts.size) % width
     reports = np.bincount(remainders, weights=table.counts, minlength=width)
     chance = far * np.bincount(remainders) + near - far

@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
 class GeometricTerm(ChannelTerm):
-    """Term of the truncated geometric mechanism on a line. A step is one O(k) recursion from each end, over e^{-ε|z-x|}."""
+    """Term of the truncated geometric mechanism on a line. Sums over e^{-ε|z-x|} take one O(k) recursion from each end."""
 
     def __init__(self, factors: FloatArray, eps: float, counts: IntArray) -> None:
         super().__init__(factors.size, counts)
@@ -152,8 +152,9 @@ class PlanarTerm(ChannelTerm):
     The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
     block depends on the distance between the two lines, and on whether the second line is at an edge. An edge line also
     receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines. At k = 4096 a step
-    is 4 times faster than the dense product. A fast Fourier transform would be faster, but its error is 1e-16 of the largest m,
-    so far cells would lose all digits. The sums over pairs of lines have only positive terms, so no digits are lost.
+    is 4 times faster than the dense product. A fast Fourier transform would be faster. But its error is 1e-16 of the largest
+    probability, so the probabilities of far cells would lose all digits. The sums over pairs of lines have no negative terms,
+    so no digits are lost.
     """
 
     def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:

@@ -71,7 +71,7 @@ def chain(k: int, p1: float, q1: float, p2: float, q2: float) -> tuple[float, fl
 def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> IntArray:
     """Keeps each symbol with probability p, else replaces it by one of the other k-1 symbols, drawn uniformly.
 
-    p is accurate to 2^-53, so for a loss above 36 nats the symbol is always kept.
+    p is accurate to 2^-53: if a replacement is rarer, the symbol is always kept.
     """
     other = rng.integers(0, k - 1, symbols.size)
     other += other >= symbols
@@ -114,7 +114,10 @@ def replaced(counts: IntArray, n: int, p: float, q: float, rng: np.random.Genera
 
 
 def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tuple[str, IntArray, int]]:
-    """`Checked.uniform_parts` of symbols: each other symbol is equally likely, counted from 0 and from the encoded symbol."""
+    """`Checked.uniform_parts` of symbols: all symbols except the encoded one are equally likely.
+
+    The other symbols are numbered in two ways: from 0, and from the encoded symbol.
+    """
     if n_symbols < 3:
         return []
     wrong = sent != encoded
@@ -129,7 +132,7 @@ class _Symbols(Mechanism):
     """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
 
     randomizer = SymbolRandomizer
-    loss_to_all = True  # every report is the value
+    loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)
@@ -296,7 +299,7 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         return Evidence(self.eps_2, self.p2, t) if any_values else super().evidence(t)
 
     def _guess_any_values(self, t: int) -> Chance:
-        """As `super`, but exact for known memos: at each step the k sequences have at most k symbols, as in `guessing`."""
+        """Up to 100 reports, also uses the exact chance for a guesser who knows all memos: that of fresh reports at ε₂."""
         chance = super()._guess_any_values(t)
         if t <= guessing.MAX_EXACT_REPORTS:
             chance = min(chance, Chance(guessing.most_likely_symbol(t, self.k, self.k, self.p2) / self.k, exact=False))

@@ -9,12 +9,13 @@ If values may change, the guess is about the value at one step. Its success is c
 this value. So it is largest if all other values are functions of this value: the maximum over k sequences, one for each value.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
-selection), constant sequences are the worst. Proof: fix the outputs of all steps but one, and let a_v be their likelihood for
-sequence v. If the step maps v to the value f(v), only the largest a_v of all v with f(v) = c counts, for each c in the image of
-f. A permutation that sends one best v of each c to c gives at least as much: Σ_y max_v a_v P(y|f(v)) does not fall. By
-symmetry all permutations give the same sum, also the identity. Repeat this for each step.
+selection), constant sequences give the largest chance. Proof: fix the outputs of all steps but one, and let a_v be their
+likelihood for sequence v. Let sequence v have the value f(v) at this step. For each c in the image of f, only the largest a_v
+of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much:
+Σ_y max_v a_v P(y|f(v)) does not fall. By symmetry all permutations give the same sum, also the identity. Repeat this for each
+step.
 
-The **largest chance** is another number: the largest posterior probability of a value, of a person whose reports reveal most.
+The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value.
 It is at most `bound`, and often much larger than the mean.
 
 The functions here compute the mean success exactly, for fresh reports and for reports of one memo. `mechanisms.evidence` has
@@ -31,9 +32,9 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # symbols; above, we return a bound
-MAX_EXACT_BITS = 10**5  # reports of bits
-SAME = 1e-6  # chances with a smaller relative difference are the same number
+MAX_EXACT_REPORTS = 100  # reports of symbols with an exact chance; for more reports, the chance is a bound
+MAX_EXACT_BITS = 10**5  # the same for reports of bits
+SAME = 1e-6  # chances with a smaller relative difference count as equal
 
 
 class Chance(float):
@@ -55,7 +56,7 @@ class Chance(float):
 
 
 def percent(chance: float) -> str:
-    """Formats a probability in per cent: one decimal, two digits below 10 %, and never 100 % if it is below 1."""
+    """Formats a probability in per cent: one decimal, below 10 % two significant digits, and never 100 % if it is below 1."""
     if 0.9995 <= chance < 1:
         return "> 99.9 %"
     return f"{100 * chance:.{_decimals(chance)}f} %"
@@ -67,7 +68,7 @@ def percent_up(bound: float) -> str:
 
 
 def round_up(bound: float) -> float:
-    """Rounds an upper bound up to the digits of `percent`; differences below 10⁻⁵ of the last digit are rounding errors.
+    """Rounds an upper bound up to the digits of `percent`. Ignores excesses below 10⁻⁵ of the last digit as rounding errors.
 
     >>> round_up(0.47537), round_up(0.01234)
     (0.476, 0.013)
@@ -81,19 +82,22 @@ def _decimals(chance: float) -> int:
 
 
 def bound(eps: float, k: int) -> float:
-    """The largest posterior probability of one of k equally likely values, if the loss is eps nats."""
+    """Upper bound of the posterior probability of one of k equally likely values, if the loss is eps nats."""
     return 1 / (1 + (k - 1) * math.exp(-eps))
 
 
 def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -> Chance:
-    """Chance from t reports of one memo, for a chance that never falls with the number of reports.
+    """Chance of a right guess from t reports of one memo. The chance never falls as t grows.
 
     Args:
         t: number of reports, or `math.inf`.
-        known: chance of a guesser who knows the memo, the limit for many reports.
-        chance: the exact chance from some number of reports, which is at most `most`.
-        most: largest number of reports for which we compute `chance`. From more reports the result is `known`: exact if `most`
-            reports reach it, else an upper bound.
+        known: chance of a guesser who knows the memo: the limit for many reports.
+        chance: function that returns the exact chance from a number of reports, up to `most`.
+        most: largest number of reports for which `chance` is called.
+
+    Returns:
+        For t <= `most` the exact chance. For more reports `known`: exact if the chance from `most` reports equals it (`SAME`),
+        else an upper bound.
     """
     return Chance(chance(int(t))) if t <= most else Chance(known, exact=known - chance(most) < SAME * known)
 
@@ -107,7 +111,7 @@ def binomial(t: int, p: float) -> FloatArray:
 
 
 def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
-    """Probability of a right guess among k values, each with independent evidence, such as a bit of a unary encoding.
+    """Chance of a right guess among k values, if each value has independent evidence, such as a bit of a unary encoding.
 
     Args:
         k: number of values.

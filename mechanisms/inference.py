@@ -21,10 +21,10 @@ Variance = Callable[[FloatArray], FloatArray]  # from shares in [0, 1] to varian
 
 
 class Inference(ABC):
-    """What a mechanism tells estimators. `Mechanism` describes the attributes.
+    """The methods of a mechanism that estimators use. `Mechanism` describes the other attributes.
 
     Attributes:
-        unbiased: true if the inversion is unbiased for every table.
+        unbiased: true if the matrix inversion is unbiased for all distributions of the values.
     """
 
     k: int
@@ -65,8 +65,8 @@ class Inference(ABC):
             max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
 
         The matrix inversion is the mean of w over all reports y. For any set R of values, Σ w over R is on average 1 for an
-        honest person whose value is in R, and 0 for all others. A liar chooses the report y, and with it the set: a report
-        that supports many values raises R, a report that supports few lowers it. For one value, the result is
+        honest person whose value is in R, and 0 for all others. A liar chooses the report. A report that supports many values
+        of R raises the share of R, and a report that supports few of them lowers this share. For one value, the result is
         (1-q)/(p-q), or q/(p-q) if q is above 1/2.
 
         Args:
@@ -110,28 +110,28 @@ class Inference(ABC):
         return None
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
-        """Returns tests of a table, by name, of what no shares of the values change: `mechanisms.fit_tests`.
+        """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`). The values do not affect these tests.
 
         Args:
             table: the mechanism's count table, without fake data.
             steps: number of reports of one device with an unchanged value.
 
         Returns:
-            For each test ln p, and the sign of the deviation. None for a test that says nothing about this table, also for
-            one of the tests of support counts that `estimators.diagnostics` makes: ``"floor"`` or ``"least"``.
+            For each test ln p, and the sign of the deviation; None for a test that this table does not allow. The entry None
+            for ``"floor"`` or ``"least"`` also switches off this test of support counts of `estimators.diagnostics`.
         """
         return {}
 
     @property
     def has_score_moments(self) -> bool:
-        """True if the mechanism computes `score_moments`: then few numbers do not describe the covariance of its scores."""
+        """True if the mechanism computes `score_moments`, since no exact formula in a few vectors gives these moments."""
         return False
 
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-        """Returns the Hessian of one report, and the covariance of one person's scores over some steps, at f.
+        """Returns minus the expected Hessian of one report, and the covariance of one person's scores over some steps, at f.
 
-        Scores of the true likelihood omit the part that is the same for all values. If frequencies sum to 1, the common part
-        has no effect. For small ε the common part would use up all digits of double precision.
+        Scores of the true likelihood omit the part that is the same for all values. This part has no effect if frequencies sum
+        to 1. For small ε the sum with this part would lose all digits.
 
         Args:
             f: (k,) true frequencies.
@@ -214,8 +214,8 @@ class Inference(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Bits are independent given the value; the random value alone makes them
-        dependent."""
+        """The rows x of `support_covariance`. Given the value, the bits are independent; they are dependent since the value is
+        random."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     @abstractmethod
@@ -227,15 +227,16 @@ class Inference(ABC):
         """
 
     def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> Variance | FloatArray:
-        """Returns the variance of the inversion's noise, given the people, as if the values were independent.
+        """Returns the variance of the inversion's noise for given people, as if the estimates of the values were independent.
 
-        `estimators.value_likelihood` explains the parts of the covariance that drop out since the shares sum to 1.
+        `estimators.value_likelihood` explains which parts of the covariance drop out since the shares sum to 1.
 
         Args:
             variance: (k,) variances of the inversion at its own shares, for random people.
             n: number of reports.
             steps: number of reports of each person.
-            everyone: number of people of all groups. The shares are those of everyone, so the choice of this group adds noise.
+            everyone: number of people of all groups. The shares are those of all these people. The random choice of the people
+                of this group therefore adds noise.
 
         Returns:
             A function of the shares, or (k,) fixed variances, which include the choice of the people.
@@ -254,15 +255,15 @@ class Inference(ABC):
 
     @property
     def largest_contribution(self) -> float:
-        """Largest contribution of one report to n times an inverted share."""
+        """Largest difference between the contributions of two reports to n times an inverted share: 1 / |p - q|."""
         return 1 / abs(self.p - self.q)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Returns the least variance of one report's fresh noise in a share, and the third central moments, (k,).
+        """Returns a lower limit for the variance of fresh noise, and the third central moments of one report's noise, (k,).
 
-        The least variance is that of adding or removing one report, 1 / (p - q)². A person's report supports the value with the
-        probability p₂ or q₂ (`rounds`), and adds 1 / (p - q) to the share. A variable that is 1 with probability c and else 0
-        has the third central moment c (1 - c) (1 - 2c).
+        All numbers are for n times a share. The limit is the square of one report's effect, 1 / (p - q)². Given the memo, a
+        report supports the value with the probability p₂ or q₂ (`rounds`), and then adds 1 / (p - q). A variable that is 1
+        with probability c, and otherwise 0, has the third central moment c (1 - c) (1 - 2c).
         """
         encoded = self.encoded(shares)
         memo_p, memo_q, p2, q2 = self.device.rounds()

@@ -1,5 +1,8 @@
-"""Loops that are too slow in NumPy, compiled by Numba. Callers import this module only when they need a compiled loop: Numba
-needs 0.5 s to load, and NumPy is fast enough for small batches of reports."""
+"""Loops that are too slow in NumPy, compiled by Numba.
+
+Import this module only inside the calling function: Numba needs 0.5 s to load, and NumPy is fast enough for small batches of
+reports.
+"""
 
 from typing import Any
 
@@ -17,7 +20,7 @@ WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26
 def count_symbols(symbols: Table, k: int) -> Table:
     """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call.
 
-    The loop uses four count tables in turn. Equal symbols next to each other then do not wait for each other's addition.
+    The loop uses four count tables in turn. An addition then need not wait for the previous one if symbols repeat.
     """
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
@@ -161,7 +164,7 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
     """Copies high · low columns of the array x (g symbols, …, g digits, place) to a block (g digits, g symbols, columns).
 
-    first is the first column's index in x for digit 0 and symbol 0. If back is true, the block is copied to x instead.
+    `first` is the index in x of the first column, for digit 0 and symbol 0. If `back` is true, copies the block to x instead.
     """
     width = high * low
     for s in range(g):

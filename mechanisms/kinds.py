@@ -100,7 +100,7 @@ class OneTime(Mechanism):
     def favours(self) -> float:
         """h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two values v and v'.
 
-        The default is the value of randomized response, which is a bound for every ε-LDP mechanism.
+        The default is the h of randomized response with two values: an upper bound for every ε-LDP mechanism.
         """
         return guessing.bound(self.eps_1, 2)
 
@@ -139,7 +139,7 @@ class Longitudinal(Mechanism):
     def memo_ratios(self) -> Ratios: ...
 
     def distance(self, t: float) -> float:
-        """Upper bound of the total variation distance between t reports of an unchanged value and of another one."""
+        """Upper bound of the total variation distance between t reports of one unchanged value and t reports of another."""
         return -math.expm1(-self.eps_inf) / (1 + math.exp(-self.eps_inf))
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:

@@ -23,8 +23,8 @@ histograms) would be noisier than their standard errors say. `stride` therefore 
 next to k/φ with the golden ratio φ. The values at consecutive places are then spread evenly over the range (Weyl's sequence).
 There are as many dependent pairs of values as before, but their covariances nearly cancel in a sum over neighbours. Example:
 k = 300, g = 53, uniform values, and symbols sent without noise. The support counts then vary along the lowest cosine over the
-values 0.84 times as much as independent counts, in place of 7.9 times. Function 0, which gives all values one symbol, still
-moves all support counts together.
+values 0.84 times as much as independent counts would. If v were its own place, they would vary 7.9 times as much. Function 0
+gives all values one symbol, so it still moves all support counts together.
 
 The transform and its transpose add at most (m-1) S g² / (g-1) numbers and subtract none. Sums of counts are therefore exact,
 and tiny masses stay accurate. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools
@@ -45,7 +45,7 @@ class LinearPool:
     Attributes:
         k: domain size.
         g: number of symbols, a prime power.
-        m: number of digits of a value in base g.
+        m: number of digits of a place in base g.
         size: number S = g^m of hash functions, at least k.
         stride: in [1, k), without a common factor with k; 1 if m = 1, since a single digit has no lines.
         cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 the table holds the array
@@ -113,9 +113,9 @@ class LinearPool:
 
 
 def spread(k: int) -> int:
-    """The inverse modulo k >= 3 of s, the number next to k/φ in [1, k) without a common factor with k; φ is the golden ratio.
+    """The inverse modulo k of s, for k >= 3. Of the numbers in [1, k) without a common factor with k, s is the nearest to k/φ.
 
-    Two numbers are never equally near, since k/φ is irrational.
+    φ is the golden ratio. k/φ is irrational, so two numbers are never equally near.
     """
     golden = k * (math.sqrt(5) - 1) / 2
     below = next(s for s in range(math.floor(golden), 0, -1) if math.gcd(s, k) == 1)

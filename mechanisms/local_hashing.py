@@ -3,8 +3,8 @@
 BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance. The one-time mechanisms apply GRR
 to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized mechanisms apply L-GRR (Arcolezi et
 al., LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of
-`mechanisms.linear_pool`: a report supports a value other than the device's with probability q = 1/g exactly. Values that a
-report supports together more often than that are spread evenly over the domain, not neighbours.
+`mechanisms.linear_pool`: a report supports a value other than the device's with probability q = 1/g exactly. Some values are
+supported together more often than independent values. The pool spreads such values evenly over the domain.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
@@ -67,8 +67,7 @@ def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
 
 
 def _limit(k: int) -> int:
-    """The largest table allowed if g is chosen automatically. If the table for g = 2 exceeds the smaller limit, the table for
-    every g exceeds the smaller limit."""
+    """Limit for the counts of a table if g is chosen automatically: `AUTO_TABLE`, or `MAX_TABLE` if no g fits `AUTO_TABLE`."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
@@ -192,7 +191,7 @@ class Hashing(Mechanism):
         return self.symbols.equal_chances() if self.memoized else None
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        if self.fakes > 1:  # some functions map the true and the fake value to symbols that depend on one another
+        if self.fakes > 1:  # a function determines the symbols of the true and of the fake value together
             return []
         encoded = self.pool.hash(reports["function"].astype(np.int64), values)
         return other_symbols(reports["symbol"].astype(np.int64), encoded, self.g)

@@ -1,4 +1,4 @@
-"""Common bases of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
+"""Base classes: of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
 
     A[x, z] = Pr[report z | value x]
 
@@ -35,7 +35,7 @@ class ChannelMechanism(OneTime):
     """A one-time mechanism defined by its channel. p and q are NaN.
 
     An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`. The methods for pure
-    mechanisms (`support`, `support_covariance`, `variance`) raise ValueError.
+    mechanisms (`support`, `support_covariance`, `variance`, `rounds`, `largest_contribution`) raise ValueError.
 
     Attributes:
         pure: False.
@@ -116,7 +116,7 @@ class ChannelMechanism(OneTime):
         return self.inversion_variances(f, 1, steps) / (n / steps)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Like `Mechanism.fresh_moments`; the skewness is neglected."""
+        """Like `Inference.fresh_moments`, with the lower limit 1. The third moments are neglected: 0."""
         return 1.0, np.zeros(shares.size)
 
     def outweighs(self, values: int = 1) -> float:
@@ -203,7 +203,7 @@ class LocationMechanism(ChannelMechanism):
 
     @cached_property
     def eps_distance(self) -> float:
-        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples (x, x', z).
+        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x').
 
         The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
         infinite. The first call takes O(k³) time.

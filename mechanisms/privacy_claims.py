@@ -74,10 +74,10 @@ class PrivacyClaims(ABC):
     def guess(self, t: float = 1) -> Chance:
         """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
 
-        The result is exact for one report, for up to 100 reports of one memo or of GRR, and for unary encodings. In all other
-        cases it is an upper bound: for one memo the chance of a guesser who knows the memo, which is also exact if 100 reports
-        reach it; for a one-time mechanism the bound of `mechanisms.evidence`. With fake data it is the bound for an attacker
-        who knows which reports are true.
+        The result is exact for one report, for up to 100 reports of one memo or of GRR, and for up to 10⁵ reports of unary
+        encodings. For more reports of one memo, the result is the chance of a guesser who knows the memo. This chance is exact
+        if the largest exact number of reports reaches it, else an upper bound. For other one-time mechanisms the result is the
+        upper bound of `mechanisms.evidence`. With fake data it is the bound for an attacker who knows which reports are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for any number of reports.
@@ -90,18 +90,19 @@ class PrivacyClaims(ABC):
     def guess_any_values(self, t: int) -> Chance:
         """Chance of a right guess of the value at one step, from t reports of any values.
 
-        The result is exact where `guess` is exact for a symmetric one-time mechanism, and for one report. Else it is an upper
-        bound, the smaller one of two: the bound of `eps_sequence`, and the bound for an attacker who knows all memos.
+        The result is exact for one report, and where `guess` is exact for a one-time mechanism. Otherwise it is an upper bound:
+        for a one-time mechanism the bound of `guess`; for a memoized one the smaller of two bounds, from `eps_sequence` and for
+        an attacker who knows all memos.
         """
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
         return Chance(chance, exact=chance.exact and self.fakes == 1)
 
     def guess_hint(self, k: int, t: float, *, any_values: bool = False) -> Chance:
-        """Upper bound of the chance of a right guess of one of k equally likely values that determines this attribute's values.
+        """Upper bound of the chance of a right guess of another attribute's value, which determines this attribute's values.
 
         Args:
-            k: number of values of the other attribute.
+            k: number of values of the other attribute, all equally likely.
             t: number of reports of this attribute; `math.inf` only without `any_values`.
             any_values: false if this attribute's value never changes; true for any values.
         """
@@ -115,18 +116,19 @@ class PrivacyClaims(ABC):
 
     @property
     def blanket(self) -> ledger.Blanket | None:
-        """What the reports of all values have in common, or the memos of all values; None if it is unknown."""
+        """The privacy blanket of one report, for a memoized mechanism of one memo: `ledger.Blanket`; None if it is unknown."""
         return None
 
     def reader(self, t: float, n: int, delta: float) -> tuple[float, Chance]:
         """Loss in nats up to `delta`, and chance of a right guess, for a reader of count tables who sees no single report.
 
-        One-time mechanisms: t tables with one report of the person each, any values (`ledger.shuffled`). Each table, and each
-        difference of two published tables, has at least n reports or none of the person's step. Longitudinal mechanisms: any
-        number of tables, if the person and n - 1 others report at the same steps, each from one memo. Then the tables are a
-        function of n memos without owners. With fake data, the reader also knows which reports are true.
+        One-time mechanisms: t tables with one report of the person each, any values (`ledger.shuffled`). Condition: each
+        published table, and each difference of two of them, holds no report of the person's step, or at least n reports.
+        Longitudinal mechanisms: any number of tables, if the person and n - 1 others report at the same steps, each from one
+        memo. Then the tables are a function of n memos without owners. With fake data, the reader also knows which reports are
+        true.
 
-        The loss and the chance are upper bounds. Neither exceeds the bound for an observer who sees every single report.
+        Both results are upper bounds. They are at most the bounds for an observer of all single reports.
 
         Args:
             t: number of reports, at least 1.
@@ -149,8 +151,10 @@ class PrivacyClaims(ABC):
         return Chance(guessing.bound(loss, self.k), exact=self.loss_to_all and self.fakes == 1)
 
     def largest_chance_any_values(self, t: int) -> Chance:
-        """Largest posterior probability of the value at one step, from t reports of any values; exact as `largest_chance`, but
-        for a memoized mechanism only from one report."""
+        """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
+
+        The result is exact if `loss_to_all` and the mechanism is one-time or t = 1, else an upper bound.
+        """
         exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
         return Chance(guessing.bound(self._sequence_loss(t), self.k), exact=exact)
 
@@ -164,7 +168,12 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        """Bound of the evidence of t reports between two values, or between two sequences of any values."""
+        """Evidence (`mechanisms.evidence`) that reveals at least as much as t reports.
+
+        Args:
+            t: number of reports, at least 1; `math.inf` only without `any_values`.
+            any_values: false for reports of an unchanged value, true for any sequences of values.
+        """
 
     @abstractmethod
     def _guess(self, t: float) -> Chance: ...

@@ -16,7 +16,7 @@ Table = npt.NDArray[Any]
 
 LANES = 32  # independent generators that work side by side, so that one instruction serves several of them
 BLOCK = 2**11  # words of a block of rows: 16 KiB, half of the first-level cache
-SPARSE = 16  # subsets with fewer than one in this number of the values are drawn value by value
+SPARSE = 16  # a subset of fewer than k / 16 values is drawn value by value
 
 
 @numba.njit(cache=True, inline="always")
@@ -94,8 +94,8 @@ def _uniform(limit: int, state: Words) -> np.int64:
 def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
     """Writes a uniform subset of size omega to each row. Subset i contains values[i] if and only if with_value[i] is true.
 
-    Floyd's algorithm (Bentley and Floyd 1987) draws from 0 … k-2. If the algorithm draws the person's own value, k-1 replaces
-    that value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. If it draws the person's own value, k-1
+    replaces this value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -126,9 +126,9 @@ def _count(words: Words) -> np.int64:
 def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words, states: Words) -> None:
     """Does the same as `few_members`, faster if omega is not far below k.
 
-    Independent bits with a common probability are, given the number of ones, a uniform subset of that size. Removing a uniform
-    member, or adding a uniform value that is none, leaves the subset uniform. So the probability need not be exact: a near one
-    only saves changes.
+    Independent bits with a common probability are, given the number of ones, a uniform subset of that size. The subset stays
+    uniform if a uniformly drawn member is removed, or a uniformly drawn other value is added. So the probability need not be
+    exact: if it is near omega / k, fewer changes are needed.
 
     Args:
         values, with_value, omega, k, rows: as in `few_members`.

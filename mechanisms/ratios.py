@@ -1,4 +1,4 @@
-"""Exact likelihood ratios of the supports of t reports, for audits. The loss is the largest logarithm of such a ratio.
+"""Exact likelihood ratios of the numbers of reports that support two values, for audits. The loss is the largest log-ratio.
 
 Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. For
 the mechanisms here, a Neyman-Pearson test between a and b uses (i, j):
@@ -30,13 +30,13 @@ Chain = tuple[float, float, float, float]
 
 
 class Ratios(ABC):
-    """The likelihood ratios of the supports of reports of an unchanged value."""
+    """The likelihood ratios of the numbers of supporting reports, for an unchanged value."""
 
     @abstractmethod
     def table(self, t: int) -> FloatArray:
         """Returns ln Pr[i, j | a] - ln Pr[i, j | b] of t reports, (t+1, t+1); 0 if (i, j) is impossible or i = j.
 
-        If a and b share a symbol, i = j.
+        If a hash function gives a and b the same symbol, i = j.
         """
 
     def loss(self, t: int) -> float:
@@ -46,7 +46,7 @@ class Ratios(ABC):
 
 @dataclass(frozen=True, slots=True)
 class BitRatios(Ratios):
-    """Ratios of independent bits, of which a chain produces each."""
+    """Ratios of independent bits. A chain produces each bit."""
 
     chain: Chain
 
@@ -60,7 +60,7 @@ class BitRatios(Ratios):
 
 @dataclass(frozen=True, slots=True)
 class SymbolRatios(Ratios):
-    """Ratios of one of `n_symbols` symbols, which a chain produces from the symbol of the value."""
+    """Ratios of symbols 0 … n_symbols - 1. A chain produces the reported symbol from the value's symbol."""
 
     n_symbols: int
     chain: Chain

@@ -37,12 +37,12 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
 NAMES = (*ONE_TIME, *LONGITUDINAL)  # pure mechanisms, for values with or without an order
 # Mechanisms for numbers in bins. They guarantee an LDP ε, but are not pure: estimators need their channels.
 NUMERIC: dict[str, Callable[..., ChannelMechanism]] = {"SW": SquareWave}
-# `mechanism` does not build location mechanisms: they are not pure, and no LDP ε is among their arguments.
+# `mechanism` does not build location mechanisms: they are not pure, and do not take an LDP ε.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
 MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
-AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-OSUE")  # the preferred mechanisms first
-LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # ratios that do not decide: see `lightest`
+AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-OSUE")  # in the order of preference
+LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ratios count as equal: see `lightest`
 
 
 def registered() -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def mechanism(
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
         g: number of hashed symbols, for local hashing; default: the number with the smallest variance.
         omega: size of the set, for subset selection; default: the size with the smallest variance.
-        width: width of the wave in cells, for SW; default: the width that the paper's bound of the information prefers.
+        width: width of the wave in cells, for SW; default: the width that maximises the paper's bound of the information.
 
     Raises:
         ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
@@ -110,13 +110,14 @@ def mechanism(
 
 
 def lightest(options: Sequence[tuple[M, float]]) -> M:
-    """Returns the mechanism that one false report distorts least, among those whose variance is within 3 % of the smallest.
+    """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
-    Weights for one value (`Mechanism.outweighs`) within 25 % of the smallest count as equal; then the earlier option wins. So a
-    small difference does not decide: at equal variance, GRR has twice the weight of OUE, and local hashing at most 1.21 times.
+    A variance is near the smallest one if it is at most 3 % larger. The change by one false report is its weight for one value
+    (`Mechanism.outweighs`). Weights up to 25 % above the smallest count as equal; then the earlier option wins. So small
+    differences do not decide. At equal variance, GRR has twice the weight of OUE, and local hashing at most 1.21 times.
 
     Args:
-        options: mechanisms with their variances, the preferred mechanisms first.
+        options: mechanisms with their variances, in the order of preference.
     """
     near = [m for m, variance in options if variance <= LIKE_VARIANCE * min(v for _, v in options)]
     return next(m for m in near if m.outweighs() <= LIKE_WEIGHT * min(o.outweighs() for o in near))
@@ -125,9 +126,9 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
     """Returns L-GRR, L-OLH or L-OSUE by the smallest exact variance at f = 0, and the reason.
 
-    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH and by `lightest`. If variance and weight are
-    alike, L-GRR is preferred, then L-OLH. L-OLH has two advantages over L-OSUE: a report has a few bytes instead of k bits, and
-    a changing value has a far smaller privacy loss.
+    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH and by `lightest`. If variances and weights count
+    as equal, L-GRR is preferred, then L-OLH. L-OLH has two advantages over L-OSUE: a report has a few bytes instead of k bits,
+    and a changing value has a far smaller privacy loss.
 
     >>> [choose(k, eps_inf=2.0, eps_1=1.0)[0].name for k in (4, 9, 10, 1000)]
     ['L-GRR', 'L-GRR', 'L-OLH', 'L-OLH']

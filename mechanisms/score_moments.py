@@ -1,8 +1,8 @@
 """Exact covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors.
 
-A local-hashing report that supports one value also supports other values, in a pattern that the pool of functions fixes. The
-scores of three values are therefore dependent, both for the support counts and for the true likelihood. The covariance of the
-scores is a sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
+A local-hashing report supports several values together. The pool of functions determines which values these are. The scores of
+three values are therefore dependent, both for the support counts and for the true likelihood. The covariance of the scores is a
+sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
 O(outputs · k²), so this module is for small domains only (`Inference.score_moments`).
 """
 
@@ -24,7 +24,7 @@ class HashingScore(NamedTuple):
     Attributes:
         pool: the hash functions.
         p, other: Pr[report y | hashed symbol y], and of each other symbol.
-        rounds: p1, q1, p2 and q2 of a memoized mechanism, of the symbols; None for a one-time mechanism.
+        rounds: p1, q1, p2 and q2 of the symbols, for a memoized mechanism; None for a one-time mechanism.
     """
 
     pool: LinearPool

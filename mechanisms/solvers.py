@@ -15,8 +15,8 @@ _GRID = 90_000  # numbers of four significant digits from 1e-6 to 9999
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
     """The longitudinal mechanism with the largest eps_1 for which the loss over a horizon stays within a budget.
 
-    The loss eps_t(horizon) of an unchanged value rises with eps_1. Bisection finds eps_1 to one part in 10⁹. For L-OLH, the
-    best number of symbols depends on eps_1.
+    The loss eps_t(horizon) of an unchanged value rises with eps_1, so bisection finds eps_1. For L-OLH, the best number of
+    symbols depends on eps_1.
 
     Args:
         name: a longitudinal mechanism.

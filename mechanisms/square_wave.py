@@ -15,8 +15,8 @@ ln m - H, where H is the entropy of a report given its value:
 
     ln m - H = ln (k-1+L) - ln (L + (k-1) e^-ε) - ε (k-1) e^-ε / (L + (k-1) e^-ε)
 
-For a real L, its maximum is at L = 2b (k-1). The default is the integer next to it. With L = 1 the mechanism is GRR. In our
-trials, a finer grid of reports had no smaller error, and the error hardly depended on L near this optimum.
+If L may be any real number, the maximum is at L = 2b (k-1). The default is the integer next to it. With L = 1 the mechanism is
+GRR. In our trials, a finer grid of reports had no smaller error, and the error hardly depended on L near this optimum.
 
 Bins may have any widths: the wave is L bins wide wherever it is. Bins of equal width give the paper's mechanism.
 
@@ -62,7 +62,8 @@ def best_width(k: int, eps: float) -> int:
 class WaveTerm(ChannelTerm):
     """Term of Square Wave. A step is two running sums, O(k): a wave is a block of neighbouring cells.
 
-    Where the wave is wider than one cell, q/p is above 1e-5, so differences of running sums lose no more than five digits.
+    With the default width, q/p is above 1e-5 if the wave is wider than one cell. Differences of running sums then lose no more
+    than five digits.
     """
 
     def __init__(self, k: int, width: int, far: float, eps: float, counts: IntArray) -> None:
@@ -113,7 +114,7 @@ class SquareWave(ChannelMechanism):
 
     Attributes:
         eps_1: ε, the exact loss of one report.
-        cells: m = k-1+L, number of reports.
+        cells: m = k-1+L, number of different reports.
         keep: Pr[the report is one of the L cells near the value] = L p.
         near: p, probability of each of these cells.
         far: q, probability of each other cell.
@@ -156,7 +157,7 @@ class SquareWave(ChannelMechanism):
         return np.asarray((offset >= 0) & (offset < self.width))
 
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """With N[u, v] = Pr[a report of value u is near value v]: the diagonal of N^reports, and its mean over u."""
+        """The diagonal of N and its mean over u, elementwise to the power `reports`: N[u, v] = Pr[a report of u is near v]."""
         below = np.pad(np.cumsum(self.channel(), axis=1), ((0, 0), (1, 0)))
         near = (below[:, self.width : self.width + self.k] - below[:, : self.k]) ** reports
         return near.diagonal(), near.mean(axis=0)
@@ -250,7 +251,7 @@ class SquareWave(ChannelMechanism):
         return found
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Like `ChannelMechanism.inversion_variances`, in O(k²): H = A B is d I - (d-1)/k, with d the `fakes`."""
+        """Like `ChannelMechanism.inversion_variances`, in O(k²): H = A B is d I - (d-1)/k, where d is `fakes`."""
         f = self.encoded(distribution("frequencies", frequencies, self.k))
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         b = self.inverse()

@@ -7,7 +7,7 @@ import numpy as np
 from ldpstream.mechanisms.arguments import IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # `__eq__` below compares arrays; Python therefore makes no hash
+@dataclass(frozen=True, slots=True, eq=False)  # `__eq__` below compares arrays, so tables have no hash
 class CountTable:
     """Additive counts of the reports of one mechanism.
 
@@ -18,7 +18,7 @@ class CountTable:
         mechanism: signature of the mechanism of these counts (`Mechanism.signature`).
         n: number of reports counted, at least 0.
         counts: int64, of the mechanism's `table_shape`: reports per symbol (GRR), ones per bit (unary encodings and
-            subsets), reports per hash function and symbol (local hashing).
+            subsets), reports per hash function and symbol (local hashing), reports per cell (Square Wave, location).
     """
 
     mechanism: str

@@ -6,7 +6,7 @@ linear in f. Therefore
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
 A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
-max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c is therefore an upper bound of the distance of L(f) from the maximum.
+max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c therefore bounds the distance of L(f) from the maximum.
 
 `Mechanism.likelihood` returns the term of a count table. A group of reports with a channel A of shape (k, outputs) has
 
@@ -148,7 +148,7 @@ class DenseTerm(ChannelTerm):
 
 
 class FakeDataTerm:
-    """A term under fake data: one device in d reports the person's value; the other devices report a uniform value.
+    """A term under fake data: one device in d encodes its true value; the other devices encode a uniform value.
 
         L(f) = term((f + (d-1)/k Σf) / d)
 

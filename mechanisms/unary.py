@@ -91,12 +91,12 @@ def _logistic(x: float) -> tuple[float, float]:
 
 
 def thresholded(eps: float) -> Round:
-    """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one above the threshold θ in (1/2, 1) with the
-    smallest variance.
+    """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
     The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
-    The variance q(1-q)/(p-q)² is smallest where its derivative is zero: 2(1-p-q)/(p-q) + q/(1-q) = 1. The left side grows with
-    θ, so bisection finds the threshold.
+    θ gives the smallest variance q(1-q)/(p-q)². The derivative is zero where 2(1-p-q)/(p-q) + q/(1-q) = 1. The left side grows
+    with θ, so bisection finds the threshold.
+
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
     low, high = 0.5, 1.0
@@ -219,7 +219,7 @@ class _IndependentBits(Bits):
     report_round: Round
     randomizer = BitRandomizer
     independent_bits = True
-    loss_to_all = True  # every report has the value's bit alone
+    loss_to_all = True  # t reports with the value's bit alone have the loss `eps_t` against every other value
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
         from ldpstream.mechanisms.fit_tests import ones  # slow to load; only estimates need it
@@ -348,7 +348,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         memo = self._as_memos(memos)
         flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
         if CHAINS[self.name][1] == "SUE":
-            return np.bitwise_xor(memo, flips, out=flips)  # p₂ = 1 - q₂: both bits flip with the same probability
+            return np.bitwise_xor(memo, flips, out=flips)  # p₂ = 1 - q₂: ones and zeros flip with the same probability
         coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
         coins ^= flips
         coins &= memo

@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-_FULL_T, _FULL_VALUES = 64, 16  # intervals share κ only above this many steps and above this many values of x'
+_FULL_T, _FULL_VALUES = 64, 16  # if there are more steps and more values of x' than this, all intervals share κ
 _FEW_BITS = 8  # up to this k, we try every x with three blocks
 _LATTICE = 1024  # up to this number, we try every number of zeros in a block
 _TOLERANCE = 1e-10  # relative difference of two bounds
@@ -117,8 +117,13 @@ class _Kind:
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x: the number of bits (fractional for a mean), the index of their `_Kind`, and a term to add
-    to the gain."""
+    """Bits with the same role in x.
+
+    Attributes:
+        many: number of bits; fractional for a mean.
+        kind: index of their `_Kind`.
+        plus: term to add to the gain of each bit.
+    """
 
     many: float
     kind: int
@@ -287,8 +292,7 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Returns the bound for every x, and the R that gives this bound, as an index into `values`. R is the number of values
-        of x'."""
+        """Returns the bound for every x, and the index in `values` of the number R of values of x' that gives this bound."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)

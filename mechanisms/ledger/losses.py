@@ -1,4 +1,4 @@
-"""Privacy loss of t reports of one device. The result is exact if the exact loss is known.
+"""Privacy loss of t reports of one device, for an unchanged value.
 
 For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. Do not confuse these losses:
 

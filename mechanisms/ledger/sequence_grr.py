@@ -57,8 +57,9 @@ _MAX_WORDS = 24  # a witness lists at most this many combinations of values one 
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
-    The result is exact for t <= 8, and if a known pair of sequences reaches the bound (see the module's docstring). Otherwise
-    the result is a proven upper bound. The result is ε₁ at t = 1, never below ε_t, and grows with t without limit.
+    The result is exact for t <= 8, and for larger t if a known pair of sequences reaches the bound (see the module's
+    docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1, is never below ε_t, and grows with t
+    without limit.
 
     For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. If the function maps the
     k values onto all g symbols, every pair of symbol sequences is possible. If k >= g, the linear form H_a(v) = v_0 is such a
@@ -170,7 +171,13 @@ def _describe(matrix: IntArray) -> str:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The best pair of this kind: x has M values, x' has R other values, and all M·R combinations occur about equally often."""
+    """The loss of the worst pair with M values of x and R other values of x', whose M·R combinations are equally frequent.
+
+    The frequencies differ by at most one step.
+
+    Returns:
+        The loss in nats, and a description of the pair.
+    """
     m = widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)

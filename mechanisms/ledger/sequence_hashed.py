@@ -65,8 +65,8 @@ def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRo
 
     `own` holds the numbers of reports of the k values' symbols. `others` holds the numbers of reports of the other symbols.
     ln P(y|x) is the sum of f_v(c_v) over values v. c_v holds the number of reports of each symbol at the steps where x is v.
-    Values are added one at a time. `least` and `most` are the extremes over all ways to divide every part of the counts
-    among the values so far.
+    The loop adds one value at a time. For every part of the counts, `least` and `most` are the extremes over all ways to divide
+    this part among the values added so far.
     """
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

@@ -1,17 +1,17 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
 Every bit of a report is randomized independently. For a new value, however, the device draws all k memo bits anew. Each bit
-therefore reveals a little about the times when values change. Take one bit of the report, and the t reported values of this
-bit. A sequence x divides the t steps into one block for each distinct value. A block with `a` reported ones and `b` zeros
-has the weight w = αa - βb, with α = ln(p₂/q₂) and β = ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and
-cancels. Without this term,
+therefore reveals a little about the times when values change. Consider one bit position in the t reports. A sequence x divides
+the t steps into blocks, one block for each distinct value. A block in which this bit is `a` times one and `b` times zero has
+the weight w = αa - βb, with α = ln(p₂/q₂) and β = ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels.
+Without this term,
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
 where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
 u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and smallest if every
-block has both. Often the worst x has one or two values, and all bits report the pattern of the blocks of x. The worst x' then
-has one value, or as many values as possible.
+block has both. Often the worst x has one or two values, and every reported bit changes at the same steps as x. The worst x'
+then has one value, or as many values as possible.
 
 1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
    best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
@@ -37,9 +37,9 @@ _EXACT_T_OTHERS = 6
 def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
-    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and if a known pair reaches the bound (see the module's
-    docstring). Otherwise the result is a proven upper bound. The result is ε₁ at t = 1 and never below ε_t. The loss grows with
-    t without limit, and in proportion to k, since for a new value the device draws all k memo bits anew.
+    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and for larger t if a known pair reaches the bound (see the
+    module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1 and never below ε_t. It grows
+    with t without limit, and about in proportion to k, since for a new value the device draws all k memo bits anew.
 
     Args:
         t: number of reports, in [1, 2^50].

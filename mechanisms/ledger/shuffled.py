@@ -5,17 +5,19 @@ e^ε its loss. For every mechanism here, the largest part B that all values have
 
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
 
-A report hits v if its symbol, bit, set or wave supports v. Two values are hit together with probability π₁₁. Let V be 0 with
-probability 1-γ, else W = 1 - x + (E-1) (i - x j), where i and j say whether a report drawn from B hits v and v'. For any values
-of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019, Lemma 5.3),
+A report hits v if its symbol, bit, set or wave supports v. A report drawn from B hits two given values with probability π₁₁.
+Let i be 1 if such a report hits v, else 0, and let j be the same for v'. Let V be W = 1 - x + (E-1) (i - x j) with probability
+γ, else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019,
+Lemma 5.3),
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
 
 The published "variation-ratio" pair gives a smaller number, which is not a bound: see docs/errata.md.
 
-`table_delta` computes the right side, rounded up. It rounds V to a lattice at random without a change of its mean, which can
-only increase the mean of the convex function (·)₊. It tilts V by e^{λV}, so tiny results keep their digits. Mass outside the
-lattice's window only adds to the sum; a Chernoff bound covers the positive part. A bound of the transform's rounding is added.
+`table_delta` computes the right side, rounded up. It rounds V at random to a lattice and keeps the mean of V. By Jensen's
+inequality, the mean of the convex function (·)₊ does not fall. It tilts V by e^{λV}, so tiny results keep their digits. The
+transform moves sums outside the lattice's window to points inside, where they add to the result. A Chernoff bound for large
+sums and a bound of the transform's rounding errors are added, too.
 
 `reader_loss` composes tables. Reports of a one-time mechanism are drawn afresh, so the tables are independent given all values.
 δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
@@ -34,24 +36,24 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 CELLS = 2**12, 2**13  # cells of the lattice of a table's sum: usual and largest number
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
-SPREAD = 10.0  # the lattice reaches so many standard deviations to either side
+SPREAD = 10.0  # the lattice reaches this many standard deviations to either side
 POINTS = 64  # of the curve δ(ε) of one table
-TAIL = 1e-3  # share of δ that the part beyond the last point may take
-ROUNDING = 1e-14  # of a table's curve; the slopes' errors are larger, but cancel when the curve is their integral
+TAIL = 1e-3  # largest share of δ for losses beyond the last point
+ROUNDING = 1e-14  # error of a table's curve: the larger errors of the slopes cancel in their sum
 MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
-MOST_REPORTS = 10**7  # more reports of a table reveal less, so this number is a bound for them
+MOST_REPORTS = 10**7  # a table of more reports gets the bound of this number, since more reports reveal less
 UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
 
 
 @dataclass(frozen=True, slots=True)
 class Blanket:
-    """What the reports of all values have in common.
+    """The privacy blanket of a report: the part of its distribution that all values have in common.
 
     Attributes:
         eps: ε, the loss of a report, in nats.
-        hit: π, probability that a report drawn from the common part hits a value.
-        both: π₁₁, the smallest probability that it hits both of two values. A smaller one makes the loss larger, since
-            (·)₊ is convex and i - x j is more spread out.
+        hit: π, probability that a report drawn from the blanket hits a value.
+        both: π₁₁, probability that a report drawn from the blanket hits both of two values, for the two values with the
+            smallest one. A smaller π₁₁ gives a larger loss, since i - x j is more spread out.
     """
 
     eps: float
@@ -60,7 +62,7 @@ class Blanket:
 
     @property
     def share(self) -> float:
-        """γ, the probability with which a report comes from the common part."""
+        """γ, the probability that a report comes from the blanket."""
         return 1 / (1 + math.expm1(self.eps) * self.hit)
 
     def atoms(self, eps: float) -> tuple[FloatArray, FloatArray]:
@@ -92,7 +94,10 @@ class _Law:
         return np.asarray(weights / weights.sum())
 
     def centre(self) -> float:
-        """The tilt, at least 0, at which the tilted mean is 0. Needs a mean of at most 0 without tilt, and a positive value."""
+        """The tilt >= 0 with which one number has the mean 0.
+
+        Without a tilt the mean must be at most 0, and the largest value must be positive.
+        """
         high = 1 / float(self.values.max())
         while self.tilted(high) @ self.values < 0:
             high *= 2
@@ -104,10 +109,10 @@ class _Law:
 
 
 def _power(places: IntArray, chances: FloatArray, n: int, size: int) -> tuple[FloatArray, float]:
-    """Distribution of a sum of n numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
+    """Distribution of a sum of n independent numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
 
-    Each result of a transform has an error of at most 64 units in the last place of the sum of its input's sizes. The n-th
-    power has n times as many, relative to its size. By Parseval's identity, the errors of all places add up as below.
+    Each result of a transform has an error of at most 64 units in the last place of the sum of its input's absolute values. The
+    relative error of the n-th power is n times as large. By Parseval's identity, the errors of all places have the bound below.
     """
     law = np.zeros(size)
     np.add.at(law, places % size, chances)
@@ -134,7 +139,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     deviation = math.sqrt(n * float(law @ values**2))
     parts = max(1, math.floor(CELLS[0] * gain / (2 * SPREAD * deviation)))
     while True:
-        unit = gain / parts  # E-1 is a multiple of it, so the lattice widens W little, for any n
+        unit = gain / parts  # E-1 is a multiple of the unit, so the lattice hardly widens W
         cells = 2 ** math.ceil(math.log2(2 * SPREAD * deviation / unit))
         places = np.floor(values / unit)
         above = np.minimum(values / unit - places + 1e-12 * (1 + np.abs(places)), 1)  # rounds the mean up
@@ -146,7 +151,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
     sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
-    if lattice.log_mean(tilt) > 1:  # a mean that V cannot have: the lattice is too coarse
+    if lattice.log_mean(tilt) > 1:  # V itself has a value of at most 0: the lattice is too coarse
         return local
     total = math.exp(lattice.log_mean(tilt)) * sums
     steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]
@@ -157,7 +162,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
 
 @dataclass(frozen=True)
 class ReaderLoss:
-    """A bound of what a reader of tables learns.
+    """Upper bound of the privacy loss for a reader of tables, as a distribution of losses.
 
     Attributes:
         losses: (m,) possible privacy losses in nats, ascending.
@@ -170,7 +175,7 @@ class ReaderLoss:
     infinite: float
 
     def delta(self, eps: float) -> float:
-        """The largest Pr[S | values] - e^eps Pr[S | other values] of any set S of tables, or more."""
+        """Upper bound of Pr[S | values] - e^eps Pr[S | other values], for every set S of tables."""
         return self.infinite + float(self.chances @ -np.expm1(np.minimum(eps - self.losses, 0)))
 
     def eps(self, delta: float) -> float:
@@ -198,13 +203,13 @@ class ReaderLoss:
 
 @lru_cache(maxsize=256)
 def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLoss | None:
-    """Bound of what `tables` tables of at least n reports reveal; None beyond `MOST_EPS` or `MOST_TABLES`.
+    """Upper bound of the privacy loss from several tables of at least n reports; None beyond `MOST_EPS` or `MOST_TABLES`.
 
     Args:
-        blanket: of the reports, or of the memos if all tables come from the same memos: then `tables` is 1.
-        n: fewest reports of a table, the person's included.
+        blanket: of the reports; or of the memos, if all tables come from the same memos. Then `tables` is 1.
+        n: smallest number of reports of a table, with the person's report.
         tables: number of tables with a fresh report of the person.
-        delta: the points are chosen for this probability; the result is valid for every other probability too.
+        delta: probability for which the points are chosen. The result is valid for every other probability, too.
     """
     if blanket.eps > MOST_EPS or tables > MOST_TABLES:
         return None
@@ -232,7 +237,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:
-    """About the least loss of a table for which Chernoff's bound of δ is below `delta`; at most the loss of a report."""
+    """Approximates the smallest loss of a table for which Chernoff's bound of δ is below `delta`; at most a report's loss."""
     low, high = 0.0, blanket.eps
     for _ in range(30):
         middle = (low + high) / 2
