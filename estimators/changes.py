@@ -6,8 +6,8 @@ the filter's gains (Willsky and Jones 1976). For standardized innovations ν, th
     N = Σ c_s ν_s    D = Σ c_s²    δ̂ = N / D, with the standard error 1/√D    score U = N / √D
 
 There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. If a value
-drifts, the filter estimates a part of the innovations' variance. Its score is then compared after the map from Student's t to
-the normal distribution (Wallace 1959), with DEGREES / gain² degrees of freedom: the gain is the drift's part of the variance.
+drifts, the filter estimates a part of the innovations' variance, and the gain is this part. The score then has heavier tails.
+So it is mapped from Student's t with DEGREES / gain² degrees of freedom to a normal score (Wallace 1959), and then compared.
 
 `python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
@@ -29,12 +29,12 @@ from scipy.special import ndtr, ndtri
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 STARTS = 32  # observed steps that are tested as the jump's step; with 8, small jumps are detected 2 to 4 times later
-FOUND = 0.6  # a jump whose score of one step is this part of the threshold is found within five steps in 9 of 10 cases
+FOUND = 0.6  # a jump of this many thresholds, in standard errors of a step, is found within five steps in 9 of 10 cases
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
 DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75
 NODES = 20  # of the Gauss-Legendre quadrature; its relative error is below 1e-12
-SECOND = 0.7  # steps between two alarms divided by the steps to the first; a false alarm may cause a second one
+SECOND = 0.7  # mean steps between two false alarms, divided by the mean steps to the first: an alarm may cause a second one
 MOVED = 2.0  # if a value jumps, the levels of all values with scores above this limit start anew
 
 
@@ -46,7 +46,7 @@ class Change:
         value: index of the value with the highest score.
         step: the first time step at the new level.
         size: estimated jump of the value's frequency.
-        standard_error: standard error of `size`, if the step of the jump is right.
+        standard_error: standard error of `size`, if `step` is right.
         score: |size| / standard_error.
         moved: (k,) bool, true for values whose level starts anew: values with a score above 2 for the same step of the jump.
     """
@@ -59,10 +59,10 @@ class Change:
     moved: npt.NDArray[np.bool_]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Returns the ends of an interval of `size`, for a level in (0, 1).
+        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9].
 
-        The method widens the normal interval (Bonferroni over all values that moved), because noise exaggerates the jump of the
-        value with the highest score. The interval assumes that the step of the jump is right.
+        Noise exaggerates the jump of the value with the highest score. The method therefore widens the normal interval
+        (Bonferroni over all values that moved). The interval assumes that `step` is right.
         """
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
         half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
@@ -72,7 +72,8 @@ class Change:
 def normalized(scores: FloatArray, skewness: FloatArray) -> FloatArray:
     """Turns standardized numbers with this skewness (for example, of small counts) into approximately normal scores.
 
-    A Poisson count with mean 4 is 266 times as likely as a normal number to exceed its mean by at least 5 standard deviations.
+    Without this map, small counts would cause false alarms. Example: a Poisson count with mean 4 is 266 times as likely as a
+    normal number to exceed its mean by at least 5 standard deviations.
 
     Source: Wilson and Hilferty 1931 (cube root of a gamma variable).
     """
@@ -104,8 +105,8 @@ def run_length(score: float, k: int = 1) -> float:
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
     """Returns the score above which there is an alarm, for a stated mean number of steps to a false alarm of an attribute.
 
-    After a false alarm, the level starts anew at a wrong place. Its return may raise a second alarm. The mean number of
-    steps between alarms is therefore 0.7 times the mean number of steps to the first.
+    After a false alarm, the filter's level starts anew at a wrong place. The return of the level may raise a second alarm. The
+    mean number of steps between alarms is therefore 0.7 times the mean number of steps to the first.
 
     Args:
         k: number of values, at least 1.
@@ -124,8 +125,8 @@ def threshold(k: int, steps: float = RUN_LENGTH) -> float:
 def detectable(k: int, standard_error: float) -> float:
     """Size of a jump that a filter with the default run length finds within five steps in about 9 of 10 cases.
 
-    `python -m lab.bench.changes` measures this part: 92 % for k = 2 and 10, 90 % for k = 100 and 1000. It assumes constant
-    shares before the jump; a share that drifts hides larger jumps.
+    `python -m lab.bench.changes` measured 92 % of the jumps for k = 2 and 10, and 90 % for k = 100 and 1000. The size assumes
+    constant shares before the jump. A share that drifts hides larger jumps.
 
     Args:
         k: number of values.
@@ -142,7 +143,7 @@ class JumpScores:
 
     Attributes:
         begun: (STARTS,) step of the jump; -1 if the slot is empty.
-        lag: (STARTS, k) the part of a unit jump by which the filter's level still lags behind.
+        lag: (STARTS, k) the part of a jump that the filter's level has not followed yet.
         sums: (2, STARTS, k) N and D of the module's docstring.
     """
 

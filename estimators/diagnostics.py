@@ -56,11 +56,12 @@ class Fit:
     """Agreement of counts with the mechanism.
 
     Attributes:
-        z: the p-value as a two-sided normal score: positive for too many, negative for too few, 0 without a deviation. Beyond
-            ±6 (p < 2e-9) the reports are forged or the survey is wrong.
+        z: the p-value `p` as a two-sided normal score; 0 without a deviation. It is positive if the number that the test `sign`
+            counts is too large, and negative if it is too small. Beyond ±6 (p < 2e-9) the reports are forged or the survey is
+            wrong.
         p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
         sign: name of the test with the smallest p-value.
-        tests: p-value of each test.
+        tests: p-value of each test alone.
 
     Without reports z and p are NaN, `sign` is None and `tests` is empty.
     """
@@ -101,7 +102,10 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """Returns the standardised support counts, (k,), below the mean count of a value that nobody has; other counts become 0."""
+    """Returns the standardised support counts, (k,), of values with fewer than n q supports; 0 for all other values.
+
+    n q is the mean count of a value that nobody has. The result is empty if this count has no variance.
+    """
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -128,7 +132,8 @@ def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
     """Tests the deviance of the best-fitting distribution, which is at most the deviance of the true distribution.
 
     The deviance of the true distribution has the mean and variance of k Poisson counts with a given sum, at the fitted means.
-    If people report `steps` times, the variance of the counts grows at most `steps`-fold. Division by `steps` corrects this.
+    If people report `steps` times, the variance of the counts grows by a factor of at most `steps`. The division by `steps`
+    corrects for this factor.
     """
     counts = table.counts.astype(np.float64)
     best = mle(m, table)
@@ -145,8 +150,8 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
     """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
     The calculation starts from independent Poisson counts: from the definition for μ < 30, otherwise from χ² with the mean 1 +
-    1/(6μ). A fixed sum of the counts reduces the mean by 1. It also reduces the variance by one k-th, and by the part that
-    varies with the sum.
+    1/(6μ). The fixed sum of the counts reduces the mean by 1. It also reduces the variance by the factor 1 - 1/k, and by the
+    part that varies with the sum.
     """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]

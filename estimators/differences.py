@@ -1,10 +1,10 @@
-"""Differences of two estimates of one attribute: their standard errors, and which of them are more than chance.
+"""Differences of two estimates of one attribute: their standard errors, and which differences are more than chance.
 
     Var(f̂₂ - f̂₁) = s₁² + s₂² - 2 Cov(f̂₁, f̂₂)
 
-If nobody counts in both estimates, they are independent, and the covariance is 0. Otherwise the server cannot compute the
-covariance, because it does not know who reported at both times. It uses a lower bound of the covariance. The standard error is
-therefore never too small, apart from the errors of s₁, s₂, F₁ and F₂ themselves (F are estimates).
+If nobody counts in both estimates, the estimates are independent, and the covariance is 0. Otherwise the server cannot compute
+the covariance, because it does not know who reported at both times. The server uses a lower bound of the covariance. The
+standard error is therefore never too small, apart from the errors of s₁, s₂, F₁ and F₂, which are estimates themselves.
 
 Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz). The standard error is at most s₁ + s₂.
 
@@ -12,9 +12,9 @@ Matrix inversion of one level: a value's estimate is a sum of independent contri
 law of total covariance splits the covariance in two parts:
 
 - The noise, given the person's values at both times. This part is at least 0. Fresh noise of different reports is independent.
-  A memo that both times share adds its variance, and memos of different values are independent. Local hashing also shares the
-  hash function. Linear forms make the collisions of v with two other values independent or identical. A report that lies in
-  both windows adds its variance.
+  Memos of different values are independent; a memo that is used at both times adds its variance. With local hashing, the hash
+  function is also the same at both times: its collisions of v with two other values are independent or identical. A report
+  that lies in both windows adds its variance.
 - The values. Let u and w be the shares of the person's reports in each span that encode v, with the means F₁ and F₂. As
   u w >= max(0, u + w - 1), their covariance is at least -min(F₁F₂, (1-F₁)(1-F₂)). It is lowest if the people with v at one
   time are never the people with v at the other time.
@@ -25,8 +25,8 @@ at most 1 / max(n₁/each₁, n₂/each₂), and
     Cov(f̂₁, f̂₂) >= -d² min(F₁F₂, (1-F₁)(1-F₂)) / max(n₁/each₁, n₂/each₂)
 
 With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f. Independent errors
-(Cov = 0) would give too narrow intervals if people's values alternate. If people keep their values and memos, the true standard
-error is much smaller than this bound.
+(Cov = 0) would make the intervals too narrow if people's values alternate. If people keep their values and memos, the true
+standard error is much smaller than this bound.
 
 Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality. `clear_differences`: Benjamini and Hochberg 1995,
 "Controlling the false discovery rate".
@@ -69,7 +69,7 @@ def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = N
 
 
 def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
-    """Sizes of differences in standard errors, (k,); NaN where a difference or an error is NaN.
+    """Absolute differences in units of their standard errors, (k,); NaN where a difference or an error is NaN.
 
     >>> evidence(np.array([0.2, -0.1, 0.0]), np.array([0.1, 0.0, 0.0])).tolist()
     [2.0, inf, 0.0]

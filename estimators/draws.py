@@ -1,4 +1,4 @@
-"""Posterior of a histogram, as draws."""
+"""The posterior distribution of a histogram, as random draws."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Unshrunk:
-    """The unbiased shares, which no prior has moved.
+    """The unbiased shares, without the effect of a prior.
 
     Attributes:
-        weight: in [0, 1], how little the smooth model is believed: 1 minus its weight in the estimate.
+        weight: 1 minus the weight of the smooth model in the estimate, in [0, 1].
         shares: (k,) best linear unbiased shares, given the sum 1; may be negative.
-        variance: (k,) variances before the sum was known.
+        variance: (k,) variances of the unbiased shares without the condition that their sum is 1.
     """
 
     weight: float
@@ -28,7 +28,11 @@ class Unshrunk:
         return reached, np.sqrt(np.maximum(variance * (1 - variance / variance[-1]), 0))
 
     def error_of_mean(self, numbers: FloatArray) -> float:
-        """Returns the standard error of the mean of the values' numbers, (k,)."""
+        """Returns the standard error of the mean number of a person.
+
+        Args:
+            numbers: (k,) the number that each value stands for.
+        """
         centred = numbers - self.variance @ numbers / self.variance.sum()
         return float(np.sqrt(self.variance @ centred**2))
 
@@ -38,12 +42,14 @@ class Draws:
     """Equally likely shares and histograms from the posterior distribution of ordered shares.
 
     Attributes:
-        shares: (m, k); each column is the posterior of one share. A row need not be a distribution.
+        shares: (m, k); each column has draws from the posterior of one share. A row need not be a distribution.
         smooth: (m, k), from the smooth model alone; each row is a distribution. Use these for means, quantiles and other
-            numbers that depend on many shares. A model without order knows nothing of such numbers.
-        below, above: (k,) each; the interval's lower and upper ends move outwards by these. The draws do not know the bias of a
-            smooth estimate. A prior that learns from the large shares is also too sure about shares far below the noise.
-        unshrunk: the unbiased shares, for numbers where the smooth model is wrong; None where the smooth model is all there is.
+            numbers that depend on many shares. Models without order do not describe such numbers.
+        below, above: (k,) each; an interval's lower and upper ends move outwards by these numbers. The numbers correct for two
+            errors of the draws: the draws ignore the bias of a smooth estimate, and a prior that is fitted to large shares
+            gives too narrow posteriors to shares far below the noise.
+        unshrunk: the unbiased shares, which widen intervals where the smooth model is wrong; None if the estimate is the smooth
+            model alone.
     """
 
     shares: FloatArray

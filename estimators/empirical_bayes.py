@@ -1,4 +1,4 @@
-"""Empirical Bayes (EB), the default estimate: it learns from the counts how the shares are distributed."""
+"""Empirical Bayes (EB), the default estimate: the prior distribution of the shares is fitted to the counts."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -36,13 +36,13 @@ def empirical_bayes(
         table: the mechanism's count table.
         ordered: true if neighbouring values have similar shares, such as the bins of a number: see `estimators.ordered`. For
             more than 10 000 values the estimate does not use the order.
-        widths: (k,) widths of the bins of ordered values, positive; None for equal widths. The shares per unit of width are
-            smooth.
+        widths: (k,) widths of the bins of ordered values, positive; None for equal widths. The estimate assumes that the shares
+            per unit of width are smooth.
         steps: as in `matrix_inversion`.
 
     Returns:
         Frequencies at least 0, with sum 1. Standard errors are posterior standard deviations. For the intervals, see
-        `estimators.posterior`, and for at most nine values `estimators.few_values`. For ordered values, `posterior` is `Draws`.
+        `estimators.posterior`. For ordered values (at most 10 000), `posterior` is `Draws`.
         All numbers are NaN if the counts carry no information (`Estimate.of_nothing`).
 
     Raises:

@@ -1,4 +1,4 @@
-"""EMS: expectation maximisation with a smoothing step, the estimate of Square Wave for the histogram of a number.
+"""EMS: expectation maximisation with a smoothing step. The paper of Square Wave uses EMS for the histogram of a number.
 
 Each iteration is an EM step (`estimators.likelihood`), then a smoothing step that replaces every cell by the binomial mean of
 itself and its neighbours:
@@ -38,8 +38,8 @@ def ems(m: Iterable[Group], *, max_iter: int = ...) -> Estimate: ...
 def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_iter: int = 10_000) -> Estimate:
     """Histogram of a number by EM with smoothing (EMS), for values in the order of their bins.
 
-    A pure mechanism has the likelihood of its support counts, which is far faster for local hashing. For several levels, each
-    EM step is one of `ibu`.
+    For a pure mechanism, the likelihood is that of the support counts, which is far faster for local hashing. For several
+    levels, each EM step is a step of `ibu`.
 
     Args:
         m: the mechanism: Square Wave, or any other mechanism on bins; or a list of pairs (mechanism, table), one for each

@@ -40,8 +40,8 @@ class Estimate:
         log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion). Compare two values only if the
             counts and the likelihood are the same.
         gap: a bound proven by duality, in nats per report (NaN for matrix inversion). No distribution's log-likelihood exceeds
-            this estimate's log-likelihood by more than `gap`.
-        posterior: posterior distribution of the shares; None for an estimate whose error is nearly normal.
+            this estimate's log-likelihood by more than n times `gap`.
+        posterior: posterior distribution of the shares; None if the intervals are normal.
     """
 
     frequencies: FloatArray
@@ -61,8 +61,8 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the intervals, (k,) each, for a level from LEAST_LEVEL to MOST_LEVEL.
 
-        With a posterior, the ends are about quantiles of the posterior, in [0, 1]. The mean of a skewed posterior may lie
-        outside its quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and
+        With a posterior, the ends come from quantiles of the posterior, in [0, 1]. The mean of a skewed posterior may lie
+        outside the quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and
         may leave [0, 1].
         """
         level = real("level", level, LEAST_LEVEL, MOST_LEVEL)

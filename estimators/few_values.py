@@ -1,25 +1,26 @@
 """Exact posterior of the shares of few values: the default estimate for at most nine values.
 
-Nine counts do not tell how shares are distributed, so nothing is fitted to them (as `estimators.unordered` does for more
-values). The prior is a fixed mixture of laws, and the posterior of each law is exact up to a fine lattice. Under every law, the
+Nine counts do not show how shares are distributed. So the prior is not fitted to the counts, as `estimators.unordered` does for
+more values. It is a fixed mixture, and the posterior of each component is exact up to a fine lattice. Under a component, the
 shares are independent draws from one distribution g, given that they sum to 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
-- Most shares are nearly equal and below 1/k, and a few are anywhere (`SMALLER`). This is one large share over many small ones.
-- All shares are exactly 1/k (`EQUAL`). Intervals do not use this law, because it would make them too narrow where the counts
-  cannot decide.
+- Most shares are nearly equal and below 1/k, and a few are anywhere (`SMALLER`): for example, one large share and many small
+  ones.
+- All shares are exactly 1/k (`EQUAL`). Intervals do not use this component: it would make them too narrow where the counts do
+  not decide between the components.
 
 The shares are multiples of one step h, so sums are multiples of h as well. L_v are the likelihoods of
-`estimators.value_likelihood`. Two passes of convolutions give the probability of the counts under a law, and each share's
+`estimators.value_likelihood`. Two passes of convolutions give the probability of the counts under a component, and each share's
 posterior:
 
-    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)          sums of the values before v; backwards the same for those after v
+    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)          sums of the values up to v; backwards the same for those from v on
 
-The laws' weights are these probabilities, divided by the law's density of the sum at 1.
+The weight of a component is its prior weight times this probability, divided by its density of the sum at 1.
 
-Only shares within 6 standard errors of the most likely distribution are on the lattice. L_v is multiplied by e^(λ f), which
-changes nothing given the sum. λ is the number for which the most likely shares sum to 1. Without it, tables that no honest
-population makes would underflow.
+The lattice has only shares within 6 standard errors of the most likely distribution. L_v is multiplied by e^(λ f), which has
+no effect if the sum is given. λ is the number for which the most likely shares sum to 1. Without this factor, the likelihoods
+of count tables that no honest population makes would underflow.
 """
 
 import functools
@@ -34,15 +35,15 @@ from ldpstream.estimators.value_likelihood import Observation, integrals
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 FEW_VALUES = 9  # most values for this estimate
-SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # of the gamma laws with mean 1/k
+SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # of the gamma distributions with mean 1/k
 SMALLER = np.array([0.03, 0.1, 0.2, 0.32, 0.45, 0.6, 0.8])  # means of nearly equal small shares, in units of 1/k
-NARROW = 60.0  # shape of the gamma law of nearly equal small shares
-ANYWHERE = 1.5  # number of shares that are not among these
-EQUAL, SPIKED = 0.4, 0.4  # prior probability of equal shares, and of `SMALLER` among the other laws
+NARROW = 60.0  # shape of the gamma distribution of nearly equal small shares
+ANYWHERE = 1.5  # expected number of shares that are not among these, but anywhere
+EQUAL, SPIKED = 0.4, 0.4  # prior probability of equal shares, and of `SMALLER` among the other components
 FINE = 4.0  # lattice points per standard error
 LEAST, MOST = 128, 300  # fewest points of the whole lattice, and about the most points of one value
 REACH = 6.0  # the lattice holds shares within this many standard errors of the most likely distribution
-NEAR_ZERO = 16  # points for which a law's probability is integrated exactly
+NEAR_ZERO = 16  # number of points for which the gamma distribution is integrated exactly
 WHOLE = 4096  # points of the lattice for the densities of the sum
 
 
@@ -54,9 +55,9 @@ class Lattice:
         step: h; 1 / h is an integer.
         unbiased, noise: (k,) combined inversion of each value, and its variance.
         first, size: (k,) first point of each value, and number of its points.
-        like: (k, most points) likelihoods times e^(λ f), scaled so that each value's largest entry is 1. Entries after a
-            value's last point are 0.
-        log_equal: log-likelihood of equal shares, in the same units.
+        like: (k, most points) likelihoods times e^(λ f), scaled so that the largest of each value is 1; 0 beyond the value's
+            points.
+        log_equal: log-likelihood of equal shares, with the same factors.
     """
 
     step: float
@@ -116,7 +117,7 @@ class FewValues:
     Attributes:
         lattice: the lattice.
         mean: (k,) posterior means, with sum 1.
-        chances: (k, most points) posterior of each share without the law of equal shares.
+        chances: (k, most points) posterior of each share without the component of equal shares.
     """
 
     lattice: Lattice
@@ -129,7 +130,7 @@ class FewValues:
         from ldpstream.estimators.few_values_kernels import marginals
 
         lattice = Lattice.of(seen, k)
-        prior = np.moveaxis(laws(k, lattice.points, lattice.step), 0, 1)  # (k, laws, points)
+        prior = np.moveaxis(components(k, lattice.points, lattice.step), 0, 1)  # (k, components, points)
         weighted = prior * lattice.like[:, None]
         largest = np.maximum(weighted.max(axis=2), 1e-300)
         weighted /= largest[:, :, None]
@@ -146,7 +147,7 @@ class FewValues:
         return cls(lattice, mean / mean.sum(), mixed)
 
     def posterior(self, people: float) -> Posterior:
-        """Returns the posterior of the population's shares. All intervals hold the unshrunk ones."""
+        """Returns the posterior of the population's shares. All intervals contain the unshrunk intervals."""
         lattice, k = self.lattice, self.mean.size
         own = np.arange(lattice.like.shape[1]) < lattice.size[:, None]
         ends = np.minimum(lattice.shares + lattice.step / 2, 1)
@@ -176,7 +177,7 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
     """Returns the most likely distribution, max(z + λ N, 0), and λ: z are the unbiased shares, N the variances of their normal
     errors.
 
-    λ is found from the values in ascending order of -z/N, at which they become positive.
+    A value is positive if λ > -z/N. The search for λ goes through the values in ascending order of -z/N.
     """
     order = np.argsort(-unbiased / noise)
     rising = (1 - np.cumsum(unbiased[order])) / np.cumsum(noise[order])  # λ if exactly these values are positive
@@ -186,10 +187,11 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
     return likely / likely.sum(), tilt
 
 
-def laws(k: int, points: IntArray, step: float) -> FloatArray:
-    """Returns the probability of each lattice point under every law but equal shares, (laws, *points.shape).
+def components(k: int, points: IntArray, step: float) -> FloatArray:
+    """Returns the prior probability of each lattice point under each component, (components, *points.shape).
 
-    A point stands for the shares around it, weighted by 1 - |distance| / step, which keeps the law's mean.
+    Leaves out the component of equal shares. A point stands for the shares around it, weighted by 1 - |distance| / step. This
+    keeps the mean of the distribution.
     """
     found = [_gamma(shape, 1 / k, points, step) for shape in SHAPES]
     if k > 2:  # of two shares, one determines the other
@@ -202,15 +204,15 @@ def laws(k: int, points: IntArray, step: float) -> FloatArray:
 def _gamma(shape: float, mean: float, points: IntArray, step: float) -> FloatArray:
     rate = shape / mean
     f = np.maximum(points, 1) * step
-    law = step * np.exp(special.xlogy(shape - 1, f) - rate * f + shape * math.log(rate) - special.gammaln(shape))
+    middle = step * np.exp(special.xlogy(shape - 1, f) - rate * f + shape * math.log(rate) - special.gammaln(shape))
     near = np.arange(NEAR_ZERO + 1) * step
     integral = near * special.gammainc(shape, rate * near) - mean * special.gammainc(shape + 1, rate * near)
     exact = np.append(integral[1], np.diff(integral, 2)) / step
-    return np.where(points < NEAR_ZERO, np.maximum(exact, 0)[np.minimum(points, NEAR_ZERO - 1)], law)
+    return np.where(points < NEAR_ZERO, np.maximum(exact, 0)[np.minimum(points, NEAR_ZERO - 1)], middle)
 
 
 def log_weights(k: int) -> FloatArray:
-    """Returns the logarithm of each law's prior probability, given that the shares are not equal."""
+    """Returns the logarithm of each component's prior probability, given that the shares are not equal."""
     if k == 2:
         return np.full(SHAPES.size, -math.log(SHAPES.size))
     parts = [(1 - SPIKED) / SHAPES.size, SPIKED / SMALLER.size]
@@ -219,7 +221,7 @@ def log_weights(k: int) -> FloatArray:
 
 @functools.cache
 def log_densities(k: int) -> FloatArray:
-    """Returns the logarithm of every law's density at 1 of the sum of k independent shares."""
+    """Returns, for each component, the log-density at 1 of the sum of k independent shares."""
     length = 1 << math.ceil(math.log2((k + 1) * WHOLE))
-    law = laws(k, np.arange(WHOLE + 1), 1 / WHOLE)
-    return np.asarray(np.log(np.fft.irfft(np.fft.rfft(law, length) ** k, length)[:, WHOLE] * WHOLE))
+    priors = components(k, np.arange(WHOLE + 1), 1 / WHOLE)
+    return np.asarray(np.log(np.fft.irfft(np.fft.rfft(priors, length) ** k, length)[:, WHOLE] * WHOLE))

@@ -1,9 +1,9 @@
 """Bias of an estimate. With a large bias, the estimate's normal intervals do not cover the truth.
 
 Standard errors describe noise, not bias. Matrix inversion has no bias, so its intervals cover the truth. A likelihood's
-maximum, the iterative Bayesian update (IBU) and a post-processed inversion keep every frequency at zero or above. Without this
-limit, noise would make some rare values negative; with the limit, the noise lowers the frequent values. With many values and
-few reports, the frequent values fall by several standard errors. IBU has more bias if it stops before convergence.
+maximum, the iterative Bayesian update (IBU) and a post-processed inversion keep every frequency at zero or above. This limit
+raises rare values that noise would make negative. Since the sum is 1, frequent values fall. With many values and few reports,
+they fall by several standard errors. IBU has more bias if it stops before convergence.
 """
 
 import numpy as np
@@ -12,16 +12,17 @@ from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms.arguments import FloatArray
 
-ROUNDING = 1e-7  # smallest standard error in `bias`: an iteration ends at about this distance from its limit
+ROUNDING = 1e-7  # smallest standard error that `bias` uses: an iteration ends at about this distance from its limit
 CLEAR = 2.0  # a frequent value is at least this many standard errors above zero
 MAX_BIAS = 0.4  # in standard errors; a 95 % normal interval with this bias still has 93 % coverage
 
 
 def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
-    """Approximates, to first order, the frequencies of greatest likelihood of the support counts; they may be negative.
+    """Approximates the maximum likelihood of the support counts without the limit 0: frequencies with sum 1, some negative.
 
-    The approximation starts with the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. A shift in
-    proportion to 1/h then makes the frequencies sum to 1. For many reports, the approximation approaches the maximum.
+    The approximation is of first order. It starts with the mean of the groups' inversions, with the likelihood's weights
+    h = n (p-q)² / γ. A shift in proportion to 1/h then makes the frequencies sum to 1. For many reports, the approximation
+    approaches the maximum.
 
     Args:
         groups: mechanisms with their tables; no location mechanisms.
@@ -53,9 +54,8 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
         free: (k,) the `free_maximum` of the same counts.
 
     Returns:
-        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors. `bias`
-        compares only the most frequent value and all values at least 2 standard errors above zero. NaN if the counts carry no
-        information.
+        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors. The most
+        frequent value counts, and each value at least 2 standard errors above zero. NaN if the counts carry no information.
     """
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")

@@ -1,8 +1,8 @@
 """Tests whether the levels of an attribute have the same histogram.
 
 Estimates over all levels together assume that people choose a level independently of their value. If people with a rare value
-prefer a strict level, the combined estimate is biased, and the estimate's interval ignores the bias. In that case, the
-estimates of the individual levels differ.
+prefer a strict level, the combined estimate is biased, and its interval ignores the bias. The estimates of the individual
+levels then differ.
 """
 
 import math
@@ -36,8 +36,9 @@ class LevelsDifference:
 def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
-    The difference D is a sum of independent contributions, one per person, each at most b = 1 / (people |p - q|). The variance
-    V of D is known. If both levels have the same histogram, Bernstein's inequality holds for any number of people:
+    The difference D is a sum of independent contributions, one per person. Each contribution is within b = 1 / (people |p - q|)
+    of its mean. The variance V of D is known. If both levels have the same histogram, Bernstein's inequality holds for any
+    number of people:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 

@@ -60,8 +60,8 @@ def ibu(
     For several levels, one EM maximises the sum of the levels' log-likelihoods. Each level has its own channel. The function
     ignores levels without information (no reports, or p = q).
 
-    Each iteration raises the likelihood. For support counts the time of an iteration is O(number of different counts), at most
-    1.6 µs for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
+    No iteration lowers the likelihood. For support counts an iteration takes O(number of different counts) time, at most 1.6 µs
+    for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
@@ -135,13 +135,13 @@ def mle(
 
 
 def likelihood_terms(groups: list[Group], likelihood: str) -> list[Term]:
-    """Log-likelihoods of the groups with information, that is, of the groups whose reports depend on the value."""
+    """Log-likelihoods of the groups with information: groups that have reports, and whose reports depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
     return [m.likelihood(table, exact) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:
-    """True if the counts carry information, that is, if a report supports some value."""
+    """True if the counts carry information: for a likelihood of support counts, if some report supports some value."""
     return any(not isinstance(term, SupportTerm) or (term.slope and term.support.any()) for term in terms)
 
 
@@ -175,7 +175,7 @@ def em(
 def _estimate(
     groups: list[Group], terms: list[Term], f: FloatArray, steps: Steps, iterations: int, converged: bool | None = None
 ) -> Estimate:
-    """Builds the `Estimate` of f. If `converged` is None, `Estimate.converged` is true if the gap is at most `PROVEN_GAP`."""
+    """Builds the `Estimate` of f. If `converged` is None, the estimate has converged if its gap is at most `PROVEN_GAP`."""
     n = sum(table.n for _, table in groups)
     value, gradient = evaluate(terms, f)
     gap = duality_gap(f, gradient) / n

@@ -1,4 +1,4 @@
-"""Matrix inversion (MI): the unbiased estimate from support counts, or by least squares from a location mechanism's counts."""
+"""Matrix inversion (MI): the unbiased estimate from support counts, or by least squares from the counts of a channel."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -21,7 +21,7 @@ def matrix_inversion(
     """Unbiased frequencies from the counts of one mechanism, or of several levels.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
-        f̂ = c/n B, B the channel's pseudo-inverse          location mechanisms (`ChannelMechanism.inverse`)
+        f̂ = c/n B, B the channel's pseudo-inverse          SW and location mechanisms (`ChannelMechanism.inverse`)
 
     For several levels, each bin gets a weighted mean of the levels' inversions. The weights are 1 / variance under uniform
     frequencies. The weights do not depend on the counts, so the mean stays unbiased. If a level's channel is not invertible
@@ -38,8 +38,9 @@ def matrix_inversion(
             (`Mechanism.variance`). The people are a random sample of the population: the standard errors include the sampling.
 
     Returns:
-        Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All frequencies are NaN
-        if the counts carry no information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
+        Frequencies, which may be negative. Their sum is 1 if every report supports equally many values (GRR, L-GRR, SS), and
+        for SW and other invertible channels; otherwise noise moves the sum. All frequencies are NaN if the counts carry no
+        information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
 
     Raises:
         ValueError: if a table belongs to another mechanism or has invalid counts, the levels have different domains, or an

@@ -11,26 +11,27 @@ For linear estimators with equal N, the mean's risk exceeds the smaller risk of 
 and Barron 2006). Ours are not linear. In tests, shares in no order lose little by the mean, and shares in order gain nearly as
 much as from the best of the three.
 
-The smooth estimate and the one with plateaus come from models of the same observations with the same noise. Between these two,
-their evidence counts as well. Evidence is less noisy than R, but it can mislead if both priors are wrong:
+The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
+these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can
+mislead if both priors are wrong:
 
     weight ∝ evidence · e^{-R/4}
 
 The evidence with plateaus is that of the best G and ρ, which is too large. It also ignores that the shares sum to 1, which
-makes it too small. It is divided by e³ (`FITTED`, by simulation).
+makes it too small. The code divides it by e³ (`FITTED`, by simulation).
 
 R is the risk for the shares among the people who report, so N leaves out the choice of the people. All estimates learn their
 priors from the counts. A change of one z therefore also changes the priors and the weights of models. Posterior variances
-cannot replace the derivatives. For the estimate without order they are too large by a factor of up to ten, because its
-intervals leave equal shares out. The derivatives are measured instead (Ramani, Blu and Unser 2008): with independent random
-signs b, every z_v moves by h b_v, and
+cannot replace the derivatives: the posterior for intervals without order leaves out the model of equal shares, so its variances
+are too large by a factor of up to ten. The code measures the derivatives instead (Ramani, Blu and Unser 2008). With independent
+random signs b, every z_v moves by h b_v, and
 
     Σ_v ∂f̂_v/∂z_v ≈ Σ_v b_v (f̂_v(z + h b) - f̂_v(z)) / h
 
-All estimates see the same b, so the noise of b partly cancels in the differences of the risks.
+All estimates use the same b, so the noise of b partly cancels in the differences of the risks.
 
-The smooth posterior knows no irregularities that are smaller than the noise. If R shows more errors than this posterior claims,
-its shares get the difference as further noise, for the intervals alone (`_misfit`).
+The smooth posterior does not describe irregularities that are smaller than the noise. If R shows larger errors than this
+posterior states, its shares get the difference as further noise, for the intervals alone (`_misfit`).
 
 Sources: Stein 1981; Leung and Barron 2006 (weights); Ramani, Blu and Unser 2008, Monte-Carlo SURE (derivatives).
 """
@@ -54,11 +55,11 @@ from ldpstream.mechanisms.inference import Variance
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
-LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals that give the percentiles of a share
+LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals, whose ends are percentiles of a share
 FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
-LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, as part of that at equal shares; limits its grid
-SURE = 0.5  # standard deviations of R by which the smooth posterior must claim too little before its intervals widen
-LEAST_NOISE = 1e-3  # smallest noise, as part of the variance with the choice of the people
+LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, relative to that at equal shares; limits its grid
+SURE = 0.5  # the intervals widen if R exceeds the smooth posterior's errors by more than this many standard deviations of R
+LEAST_NOISE = 1e-3  # smallest noise, relative to the variance with the choice of the people
 
 
 def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
@@ -112,16 +113,16 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
 
 
 def _risk(f: FloatArray, moved: FloatArray, by: FloatArray, z: FloatArray, noise: FloatArray) -> float:
-    """Returns Stein's estimate R of the risk of an estimate f, which is `moved` after z moved by `by`, h b; (k,) each."""
+    """Returns Stein's estimate R of the risk of an estimate f. `moved` is the estimate from z + `by`, with `by` = h b."""
     return float(((f - z) ** 2 / noise).sum() + 2 * by @ (moved - f) / np.mean(by**2))
 
 
 def _misfit(smooth: SmoothPosterior, risk: float, noise: FloatArray) -> FloatArray:
-    """Returns the standard deviations, (k,), of the shares' errors that the smooth posterior does not know.
+    """Returns the standard deviations, (k,), of the errors that the smooth posterior leaves out.
 
-    R - k estimates the sum of the squared errors in units of the noise, for any shares. The smooth posterior claims less if the
-    shares have irregularities below the noise. The excess, less half of its own standard deviation √(2k), is spread over all
-    values.
+    R - k estimates the sum of the squared errors in units of the noise, for any shares. The smooth posterior's variances have a
+    smaller sum if the shares have irregularities below the noise. The excess, minus half of its standard deviation √(2k), is
+    spread over all values.
     """
     k = noise.size
     excess = risk - k - float((smooth.standard_errors**2 / noise).sum()) - SURE * math.sqrt(2 * k)
@@ -142,9 +143,9 @@ def _combined(
     misfit: FloatArray,
     unshrunk: Unshrunk,
 ) -> Estimate:
-    """Returns the mean of the three with these weights, and the mixture of their posteriors.
+    """Returns the mean of the three estimates with these weights, and the mixture of their posteriors.
 
-    The smooth posterior of each share is wider by `misfit`.
+    `misfit` widens the smooth posterior of each share.
     """
     shares = smooth.draws.shares + misfit * np.random.default_rng(4).standard_normal(smooth.draws.shares.shape)
     intervals = stepped.posterior.interval, unordered.interval
@@ -163,9 +164,9 @@ def _combined(
 
 
 def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], rows: int) -> FloatArray:
-    """Returns values of each share, (rows, k), ascending, whose percentiles are the ends of the share's intervals.
+    """Returns numbers for each share, (rows, k), ascending, whose percentiles are the ends of the share's intervals.
 
-    A row does not have the sum 1. If it were multiplied to this sum, many wide intervals near 0 would move a large share.
+    The rows are not scaled to the sum 1: if many shares have wide intervals near 0, the factor would change a large share.
     """
     if rows == 0:
         return np.empty((0, interval(0.5)[0].size))
@@ -179,9 +180,10 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 
 
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
-    """Returns the groups' weighted unbiased shares, (k,), and two functions of true shares: their variances, and their noise.
+    """Returns the weighted mean of the groups' unbiased shares, (k,), and its two variances as functions of the true shares.
 
-    The variances are for random people, the noise for given people. The weights are 1 / noise at uniform shares.
+    The first variance is for random people, the second (the noise) for given people. The weights are 1 / noise at uniform
+    shares.
     """
     seen, people = observations(groups, steps), people_of(groups, steps)
     k = seen[0].z.size

@@ -54,28 +54,28 @@ def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
 
 @numba.njit(cache=True, error_model="numpy")
 def forward_backward(
-    like: Floats, start: Floats, first: Floats, law: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats
+    like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats
 ) -> float:
-    """Posterior of every share if each keeps the level of the share before, or with the chance `jump` draws a new level.
+    """Posterior of every share. With probability `jump` a share draws a new level, else it keeps the previous share's level.
 
     Args:
         like: likelihoods, one for each entry of the grid.
         start: (k + 1,) position of each value's first entry.
         first: (k,) point of each value's first entry.
-        law: (J,) probabilities of a new level.
+        prior: (J,) probabilities of a new level, one for each point.
         jump: in (0, 1].
         later: one number for each entry; overwritten with the likelihood of all later values given this level, scaled.
         posterior: overwritten with the posterior of each value, one probability for each entry.
         drawn: (J,) overwritten with the expected number of new levels at each point. The first value has a new level.
 
     Returns:
-        The log-likelihood of `law` and `jump`.
+        The log-likelihood of `prior` and `jump`.
     """
     k, value, longest = first.size, 0.0, 0
     for v in range(k):
         longest = max(longest, start[v + 1] - start[v])
         here, before, common = _common(v, start, first)
-        own, likely, chances = posterior[start[v] : start[v + 1]], like[start[v] : start[v + 1]], law[first[v] :]
+        own, likely, chances = posterior[start[v] : start[v + 1]], like[start[v] : start[v + 1]], prior[first[v] :]
         chance = jump if v else 1.0
         for i in range(own.size):
             own[i] = chance * chances[i]
@@ -94,7 +94,7 @@ def forward_backward(
     for v in range(k - 1, 0, -1):
         here, before, common = _common(v, start, first)
         n, likely, own = start[v + 1] - start[v], like[start[v] : start[v + 1]], later[start[v] : start[v + 1]]
-        chances, expected, earlier = law[first[v] :], drawn[first[v] :], later[start[v - 1] : start[v]]
+        chances, expected, earlier = prior[first[v] :], drawn[first[v] :], later[start[v - 1] : start[v]]
         for i in range(n):
             told[i] = likely[i] * own[i]
         new = jump * _dot(chances[:n], told[:n])

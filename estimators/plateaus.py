@@ -4,14 +4,14 @@
 
 This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances. So the
 posterior of every share is exact on the grid, in O(k · points). Expectation maximisation (EM, Baum and others 1970) fits G and
-ρ. A step counts a mixture H of gamma distributions with mean 1/k, and of a power law, as M further levels:
+ρ. H is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M further levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
-The shares sum to 1. The sum of the inversions has a large error if the values are many. So each inversion first receives its
-part of the excess, in proportion to its variance: this is the best linear unbiased estimate given the sum.
+The shares sum to 1. The sum of the inversions has a large error if there are many values. So the excess over 1 is first
+subtracted from the inversions, in proportion to their variances: this is the best linear unbiased estimate given the sum.
 
-Bins of unequal widths are treated alike: only a jump of the shares counts here, not of the shares per unit of width.
+The model ignores the widths of bins: it describes jumps of the shares, not of the shares per unit of width.
 
 Sources: Barry and Hartigan 1993 (product partition models with jumps); Baum, Petrie, Soules and Weiss 1970.
 """
@@ -26,8 +26,8 @@ from ldpstream.estimators.value_likelihood import Observation, ValueLikelihood, 
 from ldpstream.mechanisms.arguments import FloatArray
 
 FINER = 3.0  # the grid of levels is this much finer than for single values: a level is the mean of many values
-SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of the gamma laws of H
-EXPONENT, TAIL_SHARE = 1.5, 0.05  # of the power law in H, so that any large level is possible
+SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of the gamma distributions in H
+EXPONENT, TAIL_SHARE = 1.5, 0.05  # exponent and part of the power law in H, so that any large level is possible
 MASS = 3.0  # M
 START = 0.2  # first ρ
 ROUNDS = 12  # EM steps
@@ -54,7 +54,7 @@ def plateaus(z: FloatArray, variance: FloatArray) -> Plateaus:
 
     Args:
         z: (k,) unbiased shares; need not be positive or sum to 1.
-        variance: (k,) their variances. The time is in proportion to the square root of the ratio of largest to smallest.
+        variance: (k,) their variances. The computing time is proportional to √(largest variance / smallest variance).
     """
     values, on_grid, value = _fit(z, variance)
     mean = values.moments(on_grid)[0]
@@ -74,7 +74,7 @@ def _with_sum_one(mean: FloatArray) -> FloatArray:
 
 
 def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
-    """Returns the likelihoods, value by value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
+    """Returns the likelihoods of every value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
     from ldpstream.estimators.plateau_kernels import forward_backward
 
     k = z.size
@@ -85,9 +85,9 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     base = np.maximum(base / base.sum(), LEAST)
     like = np.exp(values.log_like)
     later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)
-    law, jump = base, START
+    prior, jump = base, START
     for _ in range(ROUNDS):
-        forward_backward(like, values.start, values.first, law, jump, later, on_grid, drawn)
-        law, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k  # the first level is no jump
-    value = forward_backward(like, values.start, values.first, law, jump, later, on_grid, drawn)
+        forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn)
+        prior, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k  # the first level is no jump
+    value = forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn)
     return values, on_grid, value

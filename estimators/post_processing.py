@@ -184,7 +184,7 @@ def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArr
 
 
 def _prior(grid: FloatArray, steps: FloatArray, exponents: FloatArray) -> FloatArray:
-    """Returns the law's density t^-a times the weight of ln t, (grid, exponents), not normalised."""
+    """Returns the density t^-a times the weight of ln t, (grid, exponents), not normalised."""
     return np.asarray(np.exp(np.log(grid)[:, None] * (1 - exponents)) * steps[:, None])
 
 

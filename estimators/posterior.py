@@ -1,24 +1,26 @@
 """Posterior of the shares under a fitted prior: means and intervals.
 
 The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
-add the variance f (1 - f) / people of the choice of the people. The prior is fitted to k values, which adds an uncertainty. The
-less the counts say of a value, the more this uncertainty matters. All distances from the value's mean are multiplied by
+add the variance f (1 - f) / people of the choice of the people. The prior is fitted to k values, which adds an uncertainty.
+This uncertainty matters most for values about which the counts say little. All distances from the value's mean are multiplied
+by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
 The numbers 2 and 8 were chosen by simulation.
 
-An interval for the level 95 % leaves 5 % of the posterior out: at least 1.25 % below, the rest above, so that the interval is
-as short as possible. Equal parts would hold too many shares. A share far below the noise is hardly ever below its interval,
-because no share is negative. Other levels divide the rest in the same proportion, so the interval for a higher level contains
-the interval for a lower one.
+An interval for the level 95 % leaves out 5 % of the posterior: 1.25 to 2.5 % below it and the rest above it, so that the
+interval is as short as possible. Equal parts would cover too many shares: a share far below the noise is hardly ever below its
+interval, because no share is negative. Other levels divide the part outside in the same proportion, so the interval for a
+higher level contains the interval for a lower one.
 
-For a value far above the noise, the interval also holds the best linear unbiased interval, given that the shares sum to 1. If
-there are at most 20 values, all their intervals do.
+For a value far above the noise, the interval also contains the best linear unbiased interval, given that the shares sum to 1.
+If there are at most 20 values, this holds for all of them.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 
-Without this, the sum of many small posterior means would keep the share of a value that everybody has below 1.
+Without this rule, the many small posterior means of the other values would keep the share of a value that everybody has below
+1.
 
 The prior has no mass at exactly 0, so no quantile is 0 or 1. With many reports, percentiles of shares that are exactly 0 would
 be about 0.00001 and would miss the truth. The ends therefore move outwards by a small part of the noise (`SHARP`).
@@ -33,9 +35,9 @@ from ldpstream.estimators.value_likelihood import LARGE, ValueLikelihood
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
-PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # parts of the posterior outside an interval that may lie below it
+PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # possible parts below an interval, of the posterior's part outside the interval
 SHARP = 0.03  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
-CHOSEN_AT = 0.95  # level whose shortest interval decides this part, for all levels
+CHOSEN_AT = 0.95  # the part below gives the shortest interval at this level, and is used for all levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Posterior:
     """Posterior distribution of each value's share, on the grid of a `ValueLikelihood`.
 
     Attributes:
-        people: number of people.
+        people: number of people; infinite for the shares among the people who reported.
         mean: (k,) estimated shares.
         standard_errors: (k,) posterior standard deviations, with the choice of the people.
         widening: (k,) factors for the uncertainty of the fitted prior.
@@ -53,9 +55,10 @@ class Posterior:
         start: (kinds + 1,) position of each kind's first cell.
         lowest: (kinds,) lower end of each kind's first cell.
         resolution: added to both sides of an interval.
-        large: indices of the values whose intervals hold the unshrunk ones: the unbiased share is far above the noise, or the
-            values are few.
-        unshrunk, unshrunk_errors: the best linear unbiased estimate of each of these, given the sum, and its standard error.
+        large: indices of the values whose intervals contain the unshrunk intervals: the unbiased share is far above the noise,
+            or there are few values.
+        unshrunk, unshrunk_errors: the best linear unbiased estimates of the `large` values, given the sum, and their standard
+            errors.
     """
 
     people: float
@@ -83,7 +86,7 @@ class Posterior:
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people: number of people.
-            every: whether all intervals hold the unshrunk ones, not only those of values far above the noise.
+            every: true if all intervals contain the unshrunk intervals; false if only those of values far above the noise do.
         """
         below = np.cumsum(posterior)
         below -= (below[values.start[:-1]] - posterior[values.start[:-1]])[values.rows]
@@ -105,9 +108,10 @@ class Posterior:
         )  # fmt: skip
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends, (k,) each, of intervals that hold a share of the population with this probability.
+        """Returns the lower and upper ends, (k,) each, of intervals that contain a share of the population at this level.
 
-        Near zero, the choice of the people adds z²/people above, as in Wilson's interval; z is the normal quantile.
+        For the choice of the people, the upper end also moves by z²/people, as in Wilson's interval near zero; z is the normal
+        quantile.
         """
         below = (1 - level) * self._part_below()
         low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]

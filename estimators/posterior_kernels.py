@@ -13,8 +13,8 @@ import numpy.typing as npt
 Floats = npt.NDArray[Any]
 
 LEAST = 1e-290  # smallest prior probability of a point
-WIDEST = 600.0  # nats; with a wider tilt over the grid, the weight of a point could overflow
-SMALLEST, LARGEST = 1e-250, 1e250  # a kind whose sum lies outside is computed again without overflow or underflow
+WIDEST = 600.0  # largest difference of by · f over the grid, in nats; beyond it, the weight of a point could overflow
+SMALLEST, LARGEST = 1e-250, 1e250  # if the sum of a kind is outside, the loop computes the kind again with logarithms
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -115,22 +115,25 @@ def moments(
 
 @numba.njit(cache=True, error_model="numpy")
 def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) -> float:
-    """Returns the number to subtract from λ: Newton's step to means with sum 1, of limited length."""
+    """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, at most `longest`."""
     step = (sum_of_means - 1) / max(sum_of_variances, 1e-300)
     return min(max(step, -longest), longest)
 
 
 @numba.njit(cache=True, error_model="numpy")
-def fit_law(
+def fit_prior(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     rounds: int, longest: float, prior: Floats, by: float,
 ) -> float:  # fmt: skip
-    """Makes EM steps from `prior` for the law of the shares, with `mass` further values from `base`. Returns the new λ.
+    """Makes EM steps for the prior of the shares, and Newton steps for λ. Returns the new λ.
 
     Args:
         like, log_like, start, first, points, times: as in `moments`.
+        base: (J,) base distribution of the Dirichlet process.
+        mass: number of further values that each step counts, distributed as `base`.
+        rounds: number of steps.
         longest: limit of a Newton step for λ.
-        prior: (J,) overwritten with the law.
+        prior: (J,) the first prior; overwritten with the fitted prior.
         by: the first λ.
     """
     drawn, k = np.empty(points.size), 0.0
@@ -146,36 +149,37 @@ def fit_law(
 
 @numba.njit(cache=True, error_model="numpy")
 def fit_weights(
-    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, laws: Floats, begin: Floats,
-    rounds: int, longest: float, weights: Floats,
+    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, components: Floats,
+    begin: Floats, rounds: int, longest: float, weights: Floats,
 ) -> None:  # fmt: skip
-    """Makes EM steps for the weights of a mixture of laws, from λ = 0 and the weights `begin`, which count as one value.
+    """Makes EM steps for the weights of a mixture prior, and Newton steps for λ from λ = 0.
 
     Args:
         like, log_like, start, first, points, times: as in `moments`.
-        laws: (laws, J) probabilities of the points.
-        longest: as in `fit_law`.
-        weights: (laws,) overwritten with the fitted weights.
+        components: (components, J) probabilities of the points.
+        begin: (components,) the first weights. Each step also counts them as one further value.
+        rounds, longest: as in `fit_prior`.
+        weights: (components,) overwritten with the fitted weights.
     """
     size, k, by = points.size, 0.0, 0.0
-    drawn, law = np.empty(size), np.empty(size)
+    drawn, mixture = np.empty(size), np.empty(size)
     for i in range(times.size):
         k += times[i]
     for a in range(begin.size):
         weights[a] = begin[a]
     for _ in range(rounds):
-        law[:] = 0.0
+        mixture[:] = 0.0
         for a in range(begin.size):
             for j in range(size):
-                law[j] += weights[a] * laws[a, j]
+                mixture[j] += weights[a] * components[a, j]
         for j in range(size):
-            law[j] = max(law[j], LEAST)
-        means, variances = moments(like, log_like, start, first, points, times, law, by, drawn)
+            mixture[j] = max(mixture[j], LEAST)
+        means, variances = moments(like, log_like, start, first, points, times, mixture, by, drawn)
         for j in range(size):
-            drawn[j] /= law[j]
+            drawn[j] /= mixture[j]
         for a in range(begin.size):
             told = 0.0
             for j in range(size):
-                told += laws[a, j] * drawn[j]
+                told += components[a, j] * drawn[j]
             weights[a] = (weights[a] * told + begin[a]) / (k + 1)
         by -= newton_step(means, variances, longest)

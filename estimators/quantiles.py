@@ -5,15 +5,15 @@ distribution function F is linear within each bin. The q-quantile is the smalles
 give precise quantiles; a quantile inside a wide bin is an interpolation. For the same reason the mean uses the bins'
 middles.
 
-Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). A value is that of the draws' mean.
-Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles. Smoothing adds a
-bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, on average about 95 %
-of the intervals hold the truth for the three shapes in `tests/estimators/test_quantiles.py`; other shapes can have another
-coverage.
+Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). The value is the quantile of the
+mean of the draws. Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles.
+Smoothing adds a bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, on
+average about 95 % of the intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`; other shapes
+can have another coverage.
 
-The smooth model can be wrong: people round their numbers, so multiples of five are heaps. The estimate then gives the smooth
-model a small weight. The intervals move outwards in the same measure, to the intervals that come from the unbiased shares alone
-(`Unshrunk`). With the weight 1 nothing moves.
+The smooth model can be wrong. For example, people round their numbers, so multiples of five are too frequent. The estimate then
+gives the smooth model a small weight. The ends of an interval move outwards, towards the ends of the interval from the unbiased
+shares alone (`Unshrunk`): by the fraction 1 minus this weight of the distance.
 
 All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
 if the ends of two requested quantiles would cross, one of them moves outwards.
@@ -33,7 +33,7 @@ from ldpstream.mechanisms.arguments import FloatArray, real
 
 PERCENTILES = (0.5, 0.9, 0.99)
 CAUTION = 1.08  # factor of the distance of an interval's ends from the value: smoothing adds a bias
-TAIL_CAUTION = 0.7  # further part of the factor for the end towards the median of an extreme quantile
+TAIL_CAUTION = 0.7  # for extreme quantiles, the factor of the end towards the median grows up to 1 + this number
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 def quantiles(
     estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES, level: float = 0.95
 ) -> tuple[Number, ...] | None:
-    """Quantiles of the numbers, in the order of the probabilities; arguments and errors as in `mean`.
+    """Quantiles of the numbers, in the order of the probabilities; result and errors as in `mean`.
 
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
@@ -118,7 +118,7 @@ def _edges(estimate: Estimate, edges: npt.ArrayLike) -> FloatArray:
 
 
 def _posterior(estimate: Estimate) -> Draws | None:
-    """Returns the posterior's draws, or None if there are none."""
+    """Returns the estimate's posterior draws, or None if it has none."""
     return estimate.posterior if isinstance(estimate.posterior, Draws) else None
 
 
@@ -147,7 +147,7 @@ def _ends(
 
 
 def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: float, edges: FloatArray) -> tuple[float, float]:
-    """Moves the ends of the smooth interval outwards: this part of the way to the ends of the unshrunk interval."""
+    """Moves the ends of the smooth interval outwards, by `weight` times the distance to the ends of the unshrunk interval."""
     low, high = smooth
     low -= weight * max(low - unshrunk[0], 0.0)
     high += weight * max(unshrunk[1] - high, 0.0)
@@ -155,7 +155,7 @@ def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: floa
 
 
 def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
-    """Returns the numbers between which the unbiased distribution function may reach q."""
+    """Returns the ends of the interval for the q-quantile from the unbiased shares alone."""
     reached, error = unshrunk.cumulative()
     reach = -ndtri((1 - level) / 2) * error
     first = int(np.argmax(reached + reach >= q))

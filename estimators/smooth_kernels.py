@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[Any]
 
-NEGLIGIBLE = 0.01  # in values; a component that explains less is dropped
+NEGLIGIBLE = 0.01  # a component that explains less than this number of values is dropped
 LEAST_LEVEL = 0.001  # smallest sum of the smooth part
 
 
@@ -113,7 +113,7 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
 
 @numba.njit(cache=True, error_model="numpy")
 def explain(z: Floats, precision: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats) -> float:
-    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_vj), and writes which components explain the shares.
+    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_vj), and writes the posterior chances of the components of each share.
 
     Args:
         z, m: (k,) unbiased shares and their smooth part.
@@ -182,7 +182,7 @@ def mode(
         chances: (J,) π, start; overwritten. With J = 1, π and c keep their values.
         level: (1,) c, start; overwritten.
         m, gamma, mean_precision: overwritten with the smooth part c w e^η / Σ w e^η and as in `explain`.
-        none: a, number of further values counted as without an independent part.
+        none: a, number of further values without an independent part, which regularise π.
         rounds: largest number of rounds.
         tol: the loop stops when a round gains less than tol nats.
     """
@@ -306,7 +306,7 @@ def draw(
             delta[i] *= d[i]
         solve_upper(l1, l2, delta)
         drift = dot(m, delta) / inner
-        log_weight = 0.0  # of Q, only the product with the mode remains in the difference of the two densities
+        log_weight = 0.0  # in the difference of the two log-densities, the quadratic terms of Q cancel
         for i in range(k):
             delta[i] -= across[i] * drift
             log_weight += weights[i] * delta[i] ** 2 - 2 * pull[i] * delta[i] + (z[i] - m[i]) ** 2 * mean_precision[i]

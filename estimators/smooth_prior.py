@@ -16,20 +16,22 @@ Many densities vanish at an end of the range like a power of the distance x. The
 The independent part describes single large or small shares: round numbers, a share at zero, names in alphabetic order. The
 widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage (Stephens 2017).
 
-All that is unknown comes from the counts. π and c maximise the posterior (EM). For each order, each smoothness τ of a grid, and
-with and without independent part, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all of
-these, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds of e against all others
-together. Without these odds, smoothing would turn pure noise into a slope. Draws use equal prior weights: intervals would be
-too narrow where the counts cannot decide. Every step is O(k): H is banded, and the sum of the shares adds rank one.
+The counts determine all unknowns. π and c maximise the posterior (EM). For each order, each smoothness τ of a grid, and with
+and without independent part, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all these
+models, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds of e against all others
+together. Without these odds, smoothing would turn pure noise into a slope. Draws use equal prior weights: with the odds, the
+intervals would be too narrow where the counts do not decide between the models. Every step is O(k): H is banded, and the
+condition on the sum of the shares adds rank one.
 
 Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is
 drawn given the smooth part. The estimate is deterministic: the random numbers are fixed.
 
-A smooth estimate is biased where the density bends or jumps, and the draws for one τ know nothing of this. The bias falls with
-τ. For order 2, the bandwidth is in proportion to τ^(1/4). The bias is in proportion to the bandwidth's square where the density
-is smooth, and to the bandwidth beside a jump. For half a decade it falls by factors of 1.78 and 1.33. So the bias is 1.3 to 3
-times the change of the estimate from τ to √10 τ, or half as many times the change from τ to 10 τ (`BIAS`). An interval extends
-downwards by this bias if the estimate is too large, and upwards if it is too small. The smoothest τ has no such allowance.
+A smooth estimate is biased where the density bends or jumps, and the draws for one τ do not include this bias. A smaller τ has
+a smaller bias. For order 2, the bandwidth is proportional to τ^(1/4). The bias is proportional to the bandwidth's square where
+the density is smooth, and to the bandwidth beside a jump. If τ falls by half a decade, the bias falls by factors of 1.78 and
+1.33. So the bias is 1.3 to 3 times the change of the estimate from τ to √10 τ, and 0.5 to 1.3 times the change from τ to 10 τ
+(`BIAS`). An interval extends downwards by this bias if the estimate is too large, and upwards if it is too small. The smoothest
+τ has no such correction.
 
 Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussian Markov Random Fields; Tierney and Kadane 1986
 (Laplace approximation).
@@ -54,17 +56,17 @@ END_POWER = 4.0  # power of the distance to the end in this penalty
 SLOPE = 10.0  # prior standard deviation of the difference of the log-density between the ends, for order 2
 DECADES = 0.5  # between two smoothnesses τ
 ROUNDS = 30  # limit of the search for a mode
-COARSE, FINE = 0.3, 0.03  # the first and the second search for modes end when a round gains less; in nats
+COARSE, FINE = 0.3, 0.03  # the first and the second search for a mode end when a round gains less than this, in nats
 HOPELESS = 7.0  # nats; the search over τ ends after two smoothnesses that are this much less likely than the best
 SLABS = 3.0 ** np.arange(12)  # ω_j, in standard errors of a share
 WIDEST = 1.0  # largest ω_j
-RETURN = 0.2  # number of values at which a dropped component returns
-START = 1.0  # number of values of each component at the start
-NONE = 10.0  # number of further values counted as without an independent part
+RETURN = 0.2  # least weight of a component, in values, at the start of the search for the next τ
+START = 1.0  # weight of each component, in values, at the start of the first search
+NONE = 10.0  # number of further values without an independent part, which regularise the components' weights
 SUM_STEPS = 5  # Newton steps for the sum of the shares
 TINY = 1e-12  # smallest share
 FARTHEST = -30.0  # standard errors; a share truncated at 0 whose normal centre is lower counts as if at this distance
-CERTAIN = 0.999  # a value that is surely without an independent part; its draws have none
+CERTAIN = 0.999  # with at least this posterior chance of no independent part, the draws of a value have none
 EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
 BIAS = 1.0  # bias of a share, in units of its change when τ becomes ten times larger
 SHARP = 0.07  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
@@ -80,7 +82,7 @@ class SmoothPosterior:
         standard_errors: (k,) posterior standard deviations.
         draws: equally likely histograms.
         variance: (k,) variances of the unbiased shares, at the first estimate.
-        log_evidence: log-probability density of the unbiased shares; all modes count equally.
+        log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
         moved: returns the posterior means, (k,), if other unbiased shares, (k,), had been observed near these.
     """
 
@@ -94,7 +96,7 @@ class SmoothPosterior:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Shares z and variances A, with the components' 1 / (A + ω_j²) and ω_j² / (A + ω_j²), (k, J) each."""
+    """The data: shares z, variances A and widths w, (k,) each; and 1 / (A + ω_j²) and ω_j² / (A + ω_j²), (k, J) each."""
 
     z: FloatArray
     variance: FloatArray
@@ -137,7 +139,7 @@ class _Mode:
         return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((k, chances.size)), np.empty(k))
 
     def find(self, problem: _Problem, gain: float = FINE) -> None:
-        """Moves to the mode for `prior` and `problem`, from where it is."""
+        """Moves to the mode for `prior` and `problem`. The search starts at the present values."""
         from ldpstream.estimators import smooth_kernels
 
         value = smooth_kernels.mode(
@@ -186,9 +188,9 @@ def smooth_posterior(
 ) -> SmoothPosterior:
     """Returns the posterior of the shares.
 
-    The variances depend on the true shares. The first search for modes uses the variances at uniform shares, the second those
-    at the first estimate. (Variances at the observed shares would be too small for values that chance made rare, and would
-    give these too much weight.)
+    The variances depend on the true shares. The first search for modes uses the variances at uniform shares, the second search
+    those at the first estimate. (If noise makes an observed share small, the variance at this share is too small, and the share
+    would get too much weight.)
 
     Args:
         observed: (k,) unbiased shares; need not be positive or sum to 1.
@@ -231,7 +233,7 @@ def smooth_posterior(
 
 
 def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -> FloatArray:
-    """Returns the estimated bias of the shares, (k,), weighted over the modes; each family's modes are of descending τ."""
+    """Returns the estimated bias of the shares, (k,), weighted over the modes. The modes of each family have descending τ."""
     bias, start = np.zeros(problem.z.size), 0
     for family in families:
         decades = DECADES if family[0].chances.size == 1 else 2 * DECADES
@@ -244,7 +246,7 @@ def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -
 
 
 def _moved(problem: _Problem, modes: list[_Mode], odds: FloatArray, observed: FloatArray) -> FloatArray:
-    """Returns the posterior means of the shares if these were the unbiased shares, by a search that starts at the modes."""
+    """Returns the posterior means of the shares for other unbiased shares `observed`. The search starts at the modes."""
     problem, modes = replace(problem, z=observed), [mode.copy() for mode in modes]
     for mode in modes:
         mode.find(problem)
@@ -267,7 +269,7 @@ def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
 
 
 def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
-    """Moves shares to the sum 1, in proportion to their variances in first order; keeps them positive."""
+    """Moves shares so that their sum is 1: by amounts proportional to their variances in first order. Keeps them positive."""
     scale = variance / shares
     for _ in range(SUM_STEPS):
         moved = shares * np.exp(np.clip((1 - shares.sum()) / np.maximum(variance.sum(), 1e-300) * scale, -1, 1))
@@ -276,7 +278,7 @@ def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
 
 
 def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
-    """Returns the modes from the smoothest τ down to the last that matters."""
+    """Returns the modes in the order of descending τ, from the largest τ to the last with a noticeable weight."""
     k = problem.z.size
     exponent = 5.0 + (2 * order - 1) * math.log10(k / 100)  # η varies over the whole range with a variance of k^(2d - 1) / τ
     decades = 2 * DECADES if independent else DECADES

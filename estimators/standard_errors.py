@@ -15,24 +15,24 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
     covariance of the score, summed over the steps for people who report repeatedly. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps
     the sum of the frequencies at 1. The sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For
-    the true likelihood of a single step, P J P is the inverse of Fisher's information. The function treats all k bins as free,
-    so the errors are conservative for bins with an estimate of 0.
+    the true likelihood of a single step, P J P is the inverse of Fisher's information. The function ignores the limit 0 of the
+    frequencies, so the errors are conservative for values with an estimate of 0.
 
-    For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
-    group. Local hashing and location mechanisms on at most 128 values use matrices (`mechanisms.score_moments`). Local hashing
-    on more values uses the formula for support counts, which ignores the dependence among three values. For the estimate from
-    the true likelihood of local hashing, these errors are too large.
+    For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`, in O(k)
+    for each group. Local hashing, Square Wave and location mechanisms on at most 128 values use matrices
+    (`mechanisms.score_moments`). Local hashing on more values uses the formula for support counts, which ignores the dependence
+    among three values. For the estimate from the true likelihood of local hashing, these errors are too large.
 
-    The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for location
-    mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
+    The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for Square Wave and
+    location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
     geometric mechanism.
 
     Args:
         groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: true if `frequencies` maximises the true likelihood; relevant only for mechanisms
-            that also have a pseudo-likelihood (`Mechanism.likelihood`).
+        exact: true if `frequencies` maximises the true likelihood, false for the likelihood of the support counts. For a
+            mechanism with only one of these likelihoods, `exact` has no effect.
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """

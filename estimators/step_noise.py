@@ -1,4 +1,4 @@
-"""Noise of a step's raw inversion: what the filter (`estimators.local_level`) must know about an observation."""
+"""Noise of a step's raw inversion, for the filter (`estimators.local_level`)."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class StepNoise:
     Attributes:
         fresh: variance of the noise that is independent between steps.
         lasting: variance of the noise that is the same at every step: from the memos, and from the choice of the people.
-        skewness: skewness of the fresh noise; 0 for location mechanisms.
+        skewness: skewness of the fresh noise; 0 for mechanisms that are not pure.
     """
 
     fresh: FloatArray
@@ -29,14 +29,16 @@ class StepNoise:
 def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepNoise:
     """Returns the noise of `matrix_inversion` at one step.
 
-    The same people report at every step, with unchanged values. At a level with `every_steps` = w, the people of a step report
-    again after w steps. Over many steps, their lasting noise is that of w times as many people. The rest is fresh.
+    The calculation assumes that the same people report at every step, with unchanged values. At a level with `every_steps` = w,
+    the people of a step report again after w steps. Over many steps, the lasting noise is therefore that of w times as many
+    people. The rest of the noise is fresh.
 
-    The fresh noise is at least that of one report more or less. Without this limit, a value that is expected in less than one
-    report would have a tiny variance and a large skewness, and a single report would be a jump.
+    The variance of the fresh noise is at least the square of one report's effect. Without this limit, a value with less than
+    one expected report would have a tiny variance and a large skewness, and a single report would count as a jump.
 
     Args:
-        levels: each level's mechanism and number of reports at this step; some level has reports and distinguishes the values.
+        levels: each level's mechanism and number of reports at this step; at least one level has reports and distinguishes the
+            values.
         shares: (k,) expected shares of all values; `Mechanism.possible` corrects impossible shares.
 
     Source: the variance of the mean of W steps, `Mechanism.inversion_variances`, is fresh / W + lasting.

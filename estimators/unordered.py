@@ -13,12 +13,12 @@ likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterio
 
    H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
    shares) and of power laws. EM fits the weights of the mixture, given that the shares sum to 1 (step 3). EM starts with a
-   large weight of nearly equal shares, and keeps it if the noise is much larger than the shares. So for few values the
+   large weight of nearly equal shares. This weight stays if the noise is much larger than the shares. So for few values the
    parametric family H decides, and for many values the counts decide. If a few values have most of the people, the gamma
-   distributions have the mean of the other values: with the mean 1/k, the shares of the others would add up to nearly 1 where
-   the noise hides them. The noise can also hide some values of medium size. Then the smallest shares lie below that mean. So
-   further gamma distributions have 0.5, 0.2 and 0.05 times the mean. Without them, step 3 would make the shares of medium size
-   too small.
+   distributions have the mean of the other values. With the mean 1/k, the noise could hide that the other shares are small,
+   and they would add up to nearly 1. The noise can also hide some shares of medium size. The smallest shares are then below
+   the mean of the other values. So further gamma distributions have 0.5, 0.2 and 0.05 times the mean. Without them, step 3
+   would make the shares of medium size too small.
 3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
    (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
    for λ. With a flat prior, normal noise and posterior modes, this is the projection onto the simplex (norm-sub).
@@ -50,24 +50,24 @@ from ldpstream.estimators.value_likelihood import (
 )
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # of the gamma laws
-EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # of the power laws
-TAIL = 1.5  # exponent of a power law with a fixed share of H, so that any large share is possible
-TAIL_SHARE, TAIL_VALUES = 0.05, 2.0  # largest share of this law, and largest number of values that it explains
+SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # gamma part of H
+EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # power-law part of H
+TAIL = 1.5  # exponent of a power law with a fixed part of H, so that any large share is possible
+TAIL_SHARE, TAIL_VALUES = 0.05, 2.0  # this part is at most TAIL_SHARE, and at most TAIL_VALUES / k
 FAR_BELOW = 0.8  # largest mean of H without the large values, in units of 1/k
-NEARLY_EQUAL = 0.5  # first weight of the gamma law of nearly equal shares, which noise alone then does not take away
+NEARLY_EQUAL = 0.5  # first weight of the gamma distribution of nearly equal shares: EM keeps it if there is only noise
 EQUAL = 2.0  # prior log-odds of exactly equal shares to each M
-PARTS = (0.5, 0.2, 0.05)  # smaller means of further gamma laws, as parts of the mean of SHAPES
-PART_SHAPES = (1, 10)  # of these laws
+PARTS = (0.5, 0.2, 0.05)  # smaller means of further gamma distributions, as parts of the mean for SHAPES
+PART_SHAPES = (1, 10)  # of these distributions
 BASE_ROUNDS = 60  # EM steps for the weights of H
 MASSES = (1024.0, 128.0, 16.0, 2.0)  # M, in values
 SMALL_DOMAIN = 16.0  # M is larger by this number / k
 ROUNDS = 10  # EM steps for G and each M
 NEWTON_STEPS = 30  # largest number of further Newton steps for λ
-BLUR = 2.0  # width of the normal density that smooths G for intervals, in points (SPACING standard errors)
+BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points (SPACING standard errors)
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
 SUM_TOLERANCE = 1e-12  # largest distance of the sum of the shares from 1
-NOT_MANY = 20  # most values for which every interval holds the unshrunk one; so few counts tell too little about G
+NOT_MANY = 20  # up to this many values, every interval contains the unshrunk one: so few counts do not determine G
 
 
 def unordered_posterior(groups: list[Group], steps: Steps = 1) -> Estimate:
@@ -123,9 +123,11 @@ class _Fit:
 
 
 def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray, bool]:
-    """Averages the fits of all M and equal shares, weighted by their scores. The posterior leaves equal shares out.
+    """Averages the fits of all M and the model of equal shares, weighted by their scores.
 
-    Returns the posterior mean of each kind, the posterior for intervals, and true if the shares sum to 1.
+    Returns:
+        The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
+        sum to 1.
     """
     merged = values.merged()
     entries, of_merged = _entries(values), _entries(merged)
@@ -144,12 +146,12 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
 def _fit_mass(
     values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float
 ) -> tuple[_Fit, float]:
-    """Fits G and λ for one M, from a first prior, which becomes G, and a first λ. Returns the fit and λ."""
-    from ldpstream.estimators.posterior_kernels import fit_law, moments, newton_step
+    """Fits G and λ for one M, starting at `prior` and `by`. Overwrites `prior` with G. Returns the fit and λ."""
+    from ldpstream.estimators.posterior_kernels import fit_prior, moments, newton_step
 
     k, drawn = values.kind.size, np.empty(values.points.size)
     longest = _longest(values, k)
-    by = fit_law(*merged, base, mass, ROUNDS, longest, prior, by)
+    by = fit_prior(*merged, base, mass, ROUNDS, longest, prior, by)
     low, high = -math.inf, math.inf
     for _ in range(NEWTON_STEPS):
         evaluated = by
@@ -166,8 +168,8 @@ def _fit_mass(
     own = values.normalised(now.like * prior[cells])
     others = now.like * (mass * base[cells] + np.maximum(now.total[cells] - own, 0)) / (mass + k - 1)
     largest = np.maximum.reduceat(values.log_like + by * points[cells], values.start[:-1])
-    law = (mass * base + now.total) / (mass + k)
-    spread = k * float(law @ points**2 - (law @ points) ** 2)  # prior variance of the sum
+    fitted = (mass * base + now.total) / (mass + k)
+    spread = k * float(fitted @ points**2 - (fitted @ points) ** 2)  # prior variance of the sum
     score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
     score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
     blurred = _blurred(now.total, "edge")[cells] - _blurred(own, "constant")
@@ -240,22 +242,22 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
     from ldpstream.estimators.posterior_kernels import LEAST, fit_weights
 
     mean = _mean_of_the_rest(values, k)
-    laws = np.array([
+    components = np.array([
         *(values.gamma(mean, shape) for shape in SHAPES),
         *(values.power_law(k, exponent) for exponent in EXPONENTS),
         *(values.gamma(part * mean, shape) for part in PARTS for shape in PART_SHAPES),
     ])  # fmt: skip
-    first = np.full(len(laws), (1 - NEARLY_EQUAL) / len(laws))
+    first = np.full(len(components), (1 - NEARLY_EQUAL) / len(components))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
-    weights = np.empty(len(laws))
-    fit_weights(*_entries(values), laws, first, BASE_ROUNDS, _longest(values, k), weights)
+    weights = np.empty(len(components))
+    fit_weights(*_entries(values), components, first, BASE_ROUNDS, _longest(values, k), weights)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
-    law = (1 - tail) * weights @ laws + tail * values.power_law(k, TAIL)
-    return np.asarray(np.maximum(law, LEAST))
+    mixture = (1 - tail) * weights @ components + tail * values.power_law(k, TAIL)
+    return np.asarray(np.maximum(mixture, LEAST))
 
 
 def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
-    """Returns the mean of H: that of the values without the large ones if it is far below 1/k, and otherwise 1/k."""
+    """Returns the mean of H: the mean of the values that are not large if it is far below 1/k, otherwise 1/k."""
     large = values.unbiased > LARGE * values.error
     count = float(values.times[large].sum())
     left = 1 - float(values.times[large] @ values.unbiased[large])

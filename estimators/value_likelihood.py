@@ -1,10 +1,10 @@
 """Likelihood of each value's share among the people who report, given the raw inversion: the input of empirical Bayes.
 
-Given the people, the inversion z of one mechanism has a covariance N - R. N is diagonal. R is constant along rows or along
-columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the values are independent, given that
-their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ for random people. The choice of the people
-has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance N(f) of a value depends on its share f. The
-likelihood is the exponential family with mean f and variance N(f), up to a factor without f:
+Given the people, the inversion z of one mechanism has a covariance N - R. N is diagonal. R is a sum of matrices that are
+constant along rows or along columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the values
+are independent, given that their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ for random
+people. The choice of the people has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance N(f) of a
+value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor without f:
 
     ln L(f; z) = z A(f) - B(f),   A(f) = ∫ df / N(f),   B(f) = ∫ f df / N(f)
 
@@ -14,8 +14,8 @@ log-likelihoods of several mechanisms' inversions add up.
 Local hashing to at least as many symbols as values is an exception to the form of R: under the one function that is not
 injective, all values have the same report. So only reports of injective functions count here (`Hashing.separating_part`).
 
-The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and nearer to each other close to
-zero. A value's likelihood is kept only at points within 7 standard errors of its inversion, so the time is O(k).
+The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and less near zero. A value has
+a likelihood only at points within 7 standard errors of its inversion, so the time is O(k).
 
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
@@ -33,11 +33,11 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.inference import Variance
 
 SPACING = 0.4  # distance of neighbouring points, in standard errors
-LARGE = 5.0  # a share this many standard errors above zero is surely no noise
+LARGE = 5.0  # a share this many standard errors above zero is certainly more than noise
 REACH = 7.0  # a value's points lie within this many standard errors of its inversion
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
 FORGED = 10.0  # standard errors; the shares of honest reports have a sum nearer to 1
-NEARLY, ALIKE = 0.125, 0.02  # kinds count as equal within these: standard errors of the inversion, and relative noise variance
+NEARLY, ALIKE = 0.125, 0.02  # widths of the classes of nearly equal kinds: in standard errors, and in ln(noise variance)
 _TABLE = 2000  # entries of the table from shares to positions on the grid
 
 
@@ -71,9 +71,9 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
 
 
 def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
-    """Moves all shares by the same number to the sum 1, if the sum is further from 1 than the noise of honest reports explains.
+    """Moves all shares by the same number to the sum 1, if the noise of honest reports cannot explain the distance from 1.
 
-    Devices that send bit vectors without a one make such counts. Without the move, no shares near these z would have the sum 1.
+    Devices that send bit vectors without a one cause such counts. Without the move, no shares near these z have the sum 1.
     """
     excess = z.sum() - 1
     error = np.sqrt(noise(np.full(z.size, 1 / z.size)).sum())
@@ -81,7 +81,7 @@ def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
 
 
 def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechanism, CountTable, int]]:
-    """Yields the groups with information, each with its steps. Local hashing is replaced by its injective functions' part."""
+    """Yields the groups with information, each with its steps. Each is replaced by its `Mechanism.separating_part`."""
     for (own, whole), each in zip(groups, of_each_group(groups, steps), strict=True):
         m, table = own.separating_part(whole)
         if table.n and m.p != m.q:
@@ -151,10 +151,10 @@ class ValueLikelihood:
         return np.asarray((high - low) / (integral[-1] - integral[-2]))
 
     def merged(self) -> "ValueLikelihood":
-        """Returns the likelihoods with nearly equal kinds (`NEARLY`, `ALIKE`) as one kind. A middle one stands for all of them.
+        """Returns the likelihoods with each class of nearly equal kinds (`NEARLY`, `ALIKE`) as one kind, their middle one.
 
-        Fitting a distribution of the shares to the merged kinds takes a fraction of the time, with nearly the same result.
-        In the result, `kind` has the merged kind of each original kind.
+        A fit of the prior to the merged kinds takes a fraction of the time, with nearly the same result. In the result, `kind`
+        has the merged kind of each original kind.
         """
         noise = np.round(np.log(self.noise) / ALIKE)
         place = np.round(self.unbiased / (NEARLY * np.exp(noise * ALIKE / 2)))
@@ -247,7 +247,10 @@ def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns A and B at the points, by Simpson's rule. The integrals are wrong by a constant across gaps of the grid."""
+    """Returns A and B at the points, by Simpson's rule.
+
+    Across a gap of the grid they are wrong by a constant. This has no effect, since the points of a value have no gap.
+    """
     middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
     ends, inside = seen.precision(points), seen.precision(middle)
     a = (ends[1:] + 4 * inside + ends[:-1]) / 6 * width

@@ -16,7 +16,7 @@ from ldpstream.estimators.few_values import (
     SMALLER,
     FewValues,
     Lattice,
-    laws,
+    components,
     log_densities,
     nearest_distribution,
 )
@@ -41,14 +41,14 @@ def test_marginals_equal_brute_force() -> None:
     size, total = np.array([4, 2, 3]), 5
     weighted = rng.random((3, 2, 4)) * (np.arange(4) < size[:, None, None])
     found, weight = marginals(weighted, size, total)
-    for law in range(2):
+    for c in range(2):
         expected = np.zeros((3, 4))
         for numbers in itertools.product(*map(range, size)):
             if sum(numbers) == total:
                 for v, number in enumerate(numbers):
-                    expected[v, number] += np.prod([weighted[u, law, j] for u, j in enumerate(numbers)])
-        assert weight[law] == pytest.approx(expected[0].sum())
-        np.testing.assert_allclose(found[law], expected / weight[law])
+                    expected[v, number] += np.prod([weighted[u, c, j] for u, j in enumerate(numbers)])
+        assert weight[c] == pytest.approx(expected[0].sum())
+        np.testing.assert_allclose(found[c], expected / weight[c])
     nothing, weight = marginals(weighted, size, 7)
     assert not nothing.any()
     assert not weight.any()
@@ -57,10 +57,10 @@ def test_marginals_equal_brute_force() -> None:
 @pytest.mark.parametrize("k", [2, 3, 9])
 def test_laws_keep_their_means_and_are_dirichlet_given_the_sum(k: int) -> None:
     points = np.arange(30 * 128)
-    np.testing.assert_allclose(laws(k, points, 1 / 128)[: SHAPES.size] @ points / 128, 1 / k, rtol=0.01)
+    np.testing.assert_allclose(components(k, points, 1 / 128)[: SHAPES.size] @ points / 128, 1 / k, rtol=0.01)
     if k > 2:
         points = points[:129]
-        found = laws(k, points, 1 / 128)
+        found = components(k, points, 1 / 128)
         part = ANYWHERE / k
         np.testing.assert_allclose(found[SHAPES.size :] @ points / 128, (1 - part) * SMALLER / k + part / 2, rtol=0.01)
         assert SHAPES.max() < NARROW

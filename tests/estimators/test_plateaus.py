@@ -18,10 +18,10 @@ def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
     z, k = np.array([0.1, 0.12, 0.05, 0.6]), 4
     values = value_likelihood([Observation(z, np.full(k, 4e-4))], k, 0.3).apart()
     points = values.points.size
-    law = np.linspace(1, 2, points) / np.linspace(1, 2, points).sum()
+    prior = np.linspace(1, 2, points) / np.linspace(1, 2, points).sum()
     like = np.exp(values.log_like)
     later, posterior, drawn = np.empty_like(like), np.empty_like(like), np.empty(points)
-    value = forward_backward(like, values.start, values.first, law, jump, later, posterior, drawn)
+    value = forward_backward(like, values.start, values.first, prior, jump, later, posterior, drawn)
 
     dense = np.zeros((k, points))
     dense[values.rows, values.cells] = like
@@ -29,7 +29,7 @@ def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
     for draws in itertools.product([False, True], repeat=k - 1):
         begins = [0, *(v + 1 for v, drawn_anew in enumerate(draws) if drawn_anew), k]
         chance = jump ** sum(draws) * (1 - jump) ** (k - 1 - sum(draws))
-        parts = [law * dense[a:b].prod(axis=0) for a, b in itertools.pairwise(begins)]
+        parts = [prior * dense[a:b].prod(axis=0) for a, b in itertools.pairwise(begins)]
         path = chance * math.prod(float(part.sum()) for part in parts)
         total += path
         for (a, b), part in zip(itertools.pairwise(begins), parts, strict=True):
