@@ -1,8 +1,8 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
-The text decides how each report is drawn and read. It has the number of its format, the resolved mechanism, never ``"auto"``,
-and all parameters that devices get (`Mechanism.parameters`). If a version draws or reads reports in another way, the
-fingerprint therefore differs. The probabilities of the coins have six significant digits, since machines may round the last
+The text determines how each report is drawn and read. It has the number of its format, the resolved mechanism, never
+``"auto"``, and all parameters that devices get (`Mechanism.parameters`). If a version draws or reads reports in another way,
+the fingerprint therefore differs. The probabilities of the coins have six significant digits, since machines may round the last
 digits of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text
 does not.
 
@@ -41,7 +41,7 @@ def text(survey: dict[str, Any]) -> str:
 def former_fingerprints(canonical: str) -> dict[int, bytes]:
     """The fingerprints of a canonical text in the earlier formats.
 
-    Format 2 lacks what a device does with values outside the domain, format 1 also what decides how a report is read.
+    Format 2 lacks `outside` and `unlisted`. Format 1 also lacks the keys `DERIVED`.
     """
     document = json.loads(canonical) | {"format": 2}
     for attribute in document["attribute"]:

@@ -19,7 +19,7 @@ from ldpstream.surveys.survey import Survey
 
 
 def reports_in(m: Mechanism, steps: float) -> float:
-    """The largest number of reports of a level in this number of steps; `math.inf` steps: in all."""
+    """The largest number of reports of a device in this number of steps; for `math.inf` steps, in its lifetime."""
     return (m.lifetime_reports or math.inf) if steps == math.inf else m.reports_in(int(steps))
 
 
@@ -89,10 +89,10 @@ def _evidence(survey: Survey) -> list[Evidence]:
 
 
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
-    """The chances of a right guess of a device that has reported as often as possible, by their names in the API.
+    """The chances of a right guess from all reports that a device may make in these steps, by their names in the API.
 
-    `guess`: a value that never changes; `guess_any_values`: the value at one step, if values may change. Both are from the
-    reports of this attribute. With `_device`: from the whole device, see `device_chance`.
+    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change. Both are
+    from the reports of this attribute. The names with `_device` are from all reports of the device: see `device_chance`.
     """
     alone, any_values = _alone(m, m.reports_in(steps))
     return {

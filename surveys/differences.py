@@ -17,7 +17,7 @@ class Difference(NamedTuple):
     Attributes:
         key: such as ``step_seconds``, or ``attribute.mode.level.standard.eps_1`` with the names of attribute and level.
         old, new: the values; None for a survey without the key.
-        fingerprint: True if the key is part of the fingerprint.
+        fingerprint: true if the key changes the fingerprint.
     """
 
     key: str

@@ -33,7 +33,7 @@ from ldpstream.surveys.survey import Survey
 
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # leaves room for a record's headers within Kafka's default message.max.bytes, 1 MiB
-MAX_ENVELOPE_REPORTS = 100_000  # limits the number of people in one record, even if the rows are narrow
+MAX_ENVELOPE_REPORTS = 100_000  # limits the number of reports in one record, also for rows of few bytes
 
 EnvelopeReason = Literal[
     "undecodable",
@@ -55,8 +55,7 @@ REASONS: Final[tuple[Reason, ...]] = get_args(EnvelopeReason)
 
 
 class Rejected(Exception):
-    """Raised for a rejected envelope; none of its reports are counted. The reason is one of `REASONS`. The message never shows
-    the contents."""
+    """Raised for a rejected envelope; none of its reports are counted. The message is the reason, without the contents."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -76,7 +75,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
     @property
     def cohort(self) -> int:
-        """Index of the only cohort of a survey without cohorts."""
+        """0: a survey without cohorts has a single cohort, with this index."""
         return 0
 
 
@@ -182,8 +181,8 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
         appended_ms: the record's append time in the log, in ms since 1970; lateness depends on this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`. For "too large", the size in bytes is checked
-            before all other reasons, and the number of reports is checked after "wrong length".
+        Rejected: with the first reason that applies, in the order of `REASONS`. Only "too large" has another place: the size in
+            bytes is checked first of all, and the number of reports after "wrong length".
     """
     envelope = decode_envelope(raw)
     _check_header(survey, envelope, appended_ms)

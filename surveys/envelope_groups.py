@@ -21,7 +21,7 @@ _ODD = 0x9E3779B97F4A7C15
 
 
 class EnvelopeGroup(NamedTuple):
-    """Valid envelopes that differ only in their payloads.
+    """Envelopes that differ only in their payloads, and pass all checks of `open_envelope`.
 
     Attributes:
         envelope: one of the envelopes.
@@ -35,7 +35,7 @@ class EnvelopeGroup(NamedTuple):
 
 
 def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]) -> tuple[list[EnvelopeGroup], list[int]]:
-    """Returns groups of valid envelopes with equal headers, and the positions of all others, valid or not.
+    """Returns groups of envelopes with equal valid headers, and the positions of all other envelopes, valid or not.
 
     Args:
         survey: the survey that is being counted.
@@ -99,8 +99,11 @@ def _open(
     members: IntArray,
     header: int,
 ) -> EnvelopeGroup | None:
-    """The group of envelopes at these positions, which share their first `header` bytes; None unless all of them are certainly
-    valid."""
+    """The group of the envelopes at these positions, which share their first `header` bytes.
+
+    Returns:
+        None if the group is small, or if a quick check does not show that all its headers are valid.
+    """
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]

@@ -10,12 +10,13 @@ names are links through the hidden link ``..data``, and an update swaps that lin
     a file with the same fingerprint    the survey is updated: in comments, or in keys that devices need not know
     a missing file                      its survey is removed
     a broken file or folder             reported once; the last good survey stays
-    a second file with a used name      broken, unless its fingerprint is the same: then both files hold one survey
+    a second file with the same name    broken, unless the fingerprint is the same: then both files hold one survey
 
-A new, changed or missing file counts in the second look that finds it so. A file that is still being written is thus not read.
+A new, changed or missing file takes effect when two looks in a row find it in the same state. So a file that is still being
+written is not read.
 
-One save of an open survey's file must not end the survey: the reports of all devices with the old file would be refused. So the
-old survey stays, and the file counts as broken, until one of these events:
+A change of an open survey's file must not end the survey by mistake: the reports of all devices with the old survey would be
+refused. So the old survey stays, and the file counts as broken, until one of these events:
 
 - the new survey names the old survey in `replaces`;
 - the old file is back;
@@ -69,11 +70,11 @@ class Changes(NamedTuple):
 
 @dataclass(slots=True)
 class _File:
-    seen: Stamp | None = None  # in the last look; None if the file was missing
-    read: Stamp | None = None  # at the last reading; None if the system refused the reading: each look tries again
+    seen: Stamp | None = None  # the stamp in the last look; None if the file was missing
+    read: Stamp | None = None  # the stamp at the last reading; None if the system refused to read: each look tries again
     good: SurveyText | None = None  # the last survey that could be read and was not refused
     refused: SurveyText | None = None  # another survey that the file holds now, while `good` is open
-    why: str = ""  # why the last reading failed; "" if it did not
+    why: str = ""  # the reason why the file is broken; "" if it is not
 
 
 class SurveyFolder:
@@ -85,10 +86,10 @@ class SurveyFolder:
 
     Attributes:
         surveys: the surveys to serve, by fingerprint, in the order of the paths and of the names in a folder.
-        broken: broken files and folders, and the reason. Includes the files in `changed`.
-        changed: files that hold another survey now, although the survey that they held is open. The open survey is served.
-        incomplete: True if a broken or changed file or folder may hold a survey that is not in `surveys`.
-        only_file: the file, if there is one path and it is no folder; otherwise None.
+        broken: broken files and folders, each with the reason. Includes the files in `changed`.
+        changed: files that now hold another survey, while the survey that they held before is open. The open survey is served.
+        incomplete: true if a broken or changed file or folder may hold a survey that is not in `surveys`.
+        only_file: the path, if there is only one path and it is not a folder; otherwise None.
 
     Raises:
         SurveyError: if a path does not exist, or the only file is broken.
@@ -127,7 +128,7 @@ class SurveyFolder:
                 known.why = change_refused(kept.survey)
 
     def _read(self, at_once: bool) -> dict[Path, str]:
-        """Reads new and changed files. Returns the folders that cannot be read, and the reason.
+        """Reads new and changed files. Returns the folders that cannot be read, each with the reason.
 
         Args:
             at_once: True to read files in the first look that finds them.
@@ -163,7 +164,7 @@ class SurveyFolder:
         return unreadable
 
     def _decide(self) -> None:
-        """Lets the new surveys of files take effect, except those that would end an open survey."""
+        """Accepts the new surveys of files, except those that would end an open survey."""
         held = [(known.refused or known.good, known) for known in self._files.values()]
         for known in self._files.values():
             if (new := known.refused) is None:
@@ -219,7 +220,7 @@ def survey_files(folder: Path) -> list[Path]:
 
 
 def stamp_of(file: Path) -> Stamp | None:
-    """Returns None if the file is missing. Raises OSError if the system refuses to tell."""
+    """Returns the stamp of a file; None if the file is missing. Raises OSError if the system refuses the request."""
     try:
         about = file.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -234,7 +235,7 @@ def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
         survey, text = read_survey(file)
     except SurveyError as error:
         if isinstance(error.__cause__, OSError):
-            known.read = None  # a change of rights leaves the stamp as it is
+            known.read = None  # the cause may end without a change of the stamp: each look tries again
         known.why = str(error).removeprefix(f"{file}: ")
     else:
         known.refused = SurveyText(survey, file, text)  # until `SurveyFolder._decide` lets it take effect

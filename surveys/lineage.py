@@ -1,7 +1,8 @@
 """The life of a survey: its state, the surveys that it replaces, and how their histories join.
 
-A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. Each has a name of its
-own, since topics have the survey's name. `join` decides for each attribute whether its shares mean the same in both surveys.
+A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. The two surveys have
+different names, since the names of the topics contain the survey's name. `join` decides for each attribute whether its shares
+mean the same in both surveys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,9 +20,9 @@ class Join(NamedTuple):
     """How an attribute's history continues the history of the replaced survey.
 
     Attributes:
-        joined: True if the shares of single steps mean the same in both surveys.
-        windows: True if also the shares of windows mean the same.
-        reason: why not, or what differs; "" if nothing differs.
+        joined: true if the shares of single steps mean the same in both surveys.
+        windows: true if the shares of windows also mean the same.
+        reason: the reason why the shares do not mean the same, or the differences; "" if nothing differs.
         places: for each value its index in the replaced survey; None for an added value, whose earlier share is unknown. Empty
             if `joined` is False.
     """
@@ -60,14 +61,14 @@ def known_fingerprints(surveys: Iterable[Survey]) -> set[bytes]:
 
 
 def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
-    """The survey that this survey replaces, the one that that survey replaces, and so on.
+    """The surveys that this survey replaces, directly or through another survey, the latest first.
 
     Args:
         survey: the survey.
         known: surveys by fingerprint, as hexadecimal digits.
 
     Raises:
-        SurveyError: if `known` does not have one of them, or if the surveys replace each other in a circle.
+        SurveyError: if one of these surveys is not in `known`, or if the surveys replace each other in a circle.
     """
     found: list[Survey] = []
     last = survey
@@ -118,7 +119,7 @@ def _places(before: Attribute, after: Attribute) -> tuple[int | None, ...] | str
     if before.bins is not None or after.bins is not None:
         return tuple(range(after.k)) if before.bins == after.bins else "the bins have other edges"
     if (before.values is None) != (after.values is None):
-        return "values were integers below a size, or are now"
+        return "one survey has `values`, the other has `size`"
     renamed, labels = [after.aliases.get(label, label) for label in before.labels], set(after.labels)
     if removed := [label for label, now in zip(before.labels, renamed, strict=True) if now not in labels]:
         return f"removed: {_named(removed)}"

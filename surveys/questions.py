@@ -66,9 +66,9 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A public fact about a device, such as its version, by which the service also publishes histograms.
+    """A public fact about a device, such as its version. The service also publishes a histogram for each cohort.
 
-    The cohort travels in clear, in every envelope. It must never depend on a value of an attribute.
+    Every envelope states the cohort in clear. The cohort must never depend on a value of an attribute.
 
     Attributes:
         name: name of the fact, such as ``"version"``; no attribute has this name.
@@ -197,7 +197,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return self.bins
 
     def label(self, index: int) -> str:
-        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``."""
+        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``, the last ``[a, b]``."""
         if self.values is not None:
             return self.values[index]
         if self.bins is None:
@@ -222,7 +222,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return self.find(raw)[0]
 
     def find(self, raw: str) -> tuple[int, bool]:
-        """Like `index`, and also returns false if the text is outside the domain."""
+        """Like `index`. Also returns whether the text is in the domain: false if the device reports another value for it."""
         found: tuple[int, bool] | None = None
         if self.values is not None:
             listed = raw if raw in self._index or self.catch_all is None else self.catch_all
@@ -236,7 +236,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     def of_number(self, number: float) -> tuple[int, bool] | None:
         """The index that a device reports for a number, and true if the number is in the domain.
 
-        Returns None if a device refuses the number: NaN, a fraction for `size`, or a number outside if the survey says so.
+        Returns None if a device refuses the number: NaN, a fraction for `size`, or a number outside if `outside` is
+        ``"refuse"``.
         """
         low, high = (0, self.k - 1) if self.bins is None else (self.bins[0], self.bins[-1])
         inside = min(max(number, low), high)

@@ -15,7 +15,7 @@ def batch_keys(hashed: bytes, count: int) -> list[bytes]:
     """Returns the report keys of a batch's envelopes, in order.
 
     Args:
-        hashed: H, the hash of the request.
+        hashed: the hash of the request.
         count: number of envelopes, at least 1.
 
     >>> [key.hex() for key in batch_keys(bytes(16), 2)]

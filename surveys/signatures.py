@@ -6,8 +6,8 @@ Each line is one signature, as JSON. The last line is the latest signature:
 
 The signature is Ed25519 (RFC 8032) over `statement` in UTF-8. `statement` is a `Statement` as JSON in the canonical form of
 RFC 8785. It names the SHA-256 of the canonical text, which decides what a device does, and the SHA-256 of the survey's file,
-which also tells people the purpose. `previous` is the SHA-256 of the previous line's statement, so no earlier line can be
-changed, removed or added without a new signature of all later lines.
+which also states the purpose for people. `previous` is the SHA-256 of the previous line's statement. So nobody can change,
+remove or insert an earlier statement without new signatures of all later lines.
 
 A gateway and a device need only `statement` and `signature`. A statement has one format; another format is refused.
 """
@@ -43,7 +43,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         survey, fingerprint: name and fingerprint of the survey.
         canonical_sha256, toml_sha256: the SHA-256 of the canonical text and of the file's text, in UTF-8.
         previous: the SHA-256 of the previous statement in the file; None for the first.
-        signed: the time, as the signer's clock told it.
+        signed: the time of the signature, by the signer's clock.
     """
 
     format: Literal["ldpstream survey signature 1"]
@@ -56,7 +56,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement, as text, and its signature, as gateways serve them."""
+    """A statement as text, and its signature in base64. Gateways serve it in this form."""
 
     statement: str
     signature: str

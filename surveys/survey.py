@@ -10,9 +10,9 @@
                                         # spl: a device answers all attributes and splits its budget evenly
                                         # rs+fd: a device samples one attribute and answers the other attributes with fake
                                         # values
-    ends = 2026-12-31T00:00:00Z         # the last step ends at this time, or the number of steps (default: no end)
-    relay = "required"                  # devices send only through a relay (docs/relay.md), and never directly; needs
-                                        # lateness_steps of at least 2 (default: devices send directly)
+    relay = "required"                  # devices send only through a relay (docs/relay.md); then lateness_steps is at least 1
+                                        # (default: devices send to the gateway)
+    ends = 2026-12-31T00:00:00Z         # the last step ends at this time or before; or the number of steps (default: no end)
     title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)
     retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
     replaces = "cd834f94b66f32b5"       # fingerprint of the earlier survey whose history this survey continues
@@ -20,16 +20,16 @@
     [cohort]                            # a public fact about a device, in clear in each report (default: none)
     name = "version"
     values = ["1.0", "1.1", "other"]    # 2 to 64; list later versions in advance: a new list is a new survey
-    least = 1000                        # no histogram of a cohort comes from fewer reports
+    least = 1000                        # least number of reports of a published histogram of a cohort
 
     [[attribute]]
     name = "mode"
     values = ["car", "bus", "bicycle"]  # or size = 100, or bins = [0, 10, 20, 50] for numbers
     unlisted = "other"                  # the value that a device reports for a text that is not listed, or "refuse" to report
                                         # nothing (default: "other" if it is one of the values, else "refuse")
-                                        # in place of unlisted, with size or bins: outside = "nearest" (default) to report the
-                                        # nearest value for a number outside, or "refuse"
-                                        # also ordered = true for values or size, if neighbours are similar (bins always are)
+                                        # with size or bins, in place of unlisted: outside = "nearest" (default) to report the
+                                        # nearest value for a number outside the domain, or "refuse"
+                                        # ordered = true for values or size, if neighbouring values are similar; bins always are
     aliases = { bike = "bicycle" }      # for `replaces`: labels of the earlier survey that have another name here
     [[attribute.level]]                 # a participant picks one level
     name = "standard"
@@ -263,7 +263,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def device_survey(self) -> DeviceSurvey:
-        """Everything that a device needs to answer the survey, with integers in place of probabilities."""
+        """Everything that a device needs to answer the survey, with exact probabilities (`surveys.device_survey`)."""
         needed = tuple(tuple(m.parameters() for m in levels) for levels in self.mechanisms)
         return DeviceSurvey(self.name, self.fingerprint.hex(), self.canonical, needed)
 

@@ -32,7 +32,15 @@ _WORDS = {
 
 
 def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
-    """A survey from a parsed TOML document; error messages name `source` as the document's origin."""
+    """A survey from a parsed TOML document.
+
+    Args:
+        document: the parsed document.
+        source: the origin of the document, for error messages.
+
+    Raises:
+        SurveyError: if the document is not a survey.
+    """
     try:
         return msgspec.convert(document, Survey, builtin_types=(datetime,))
     except msgspec.ValidationError as error:

@@ -75,7 +75,7 @@ def test_a_circle_of_replacements_is_an_error(length: int) -> None:
         ({"values": ["x", "ex"]}, {"values": ["y", "ex"], "aliases": {"x": "ex"}}, None, "two values became one: ex"),
         ({"size": 2}, {"size": 4}, (0, 1, None, None), "added: 2, 3; earlier shares unknown"),
         ({"size": 9}, {"size": 2}, None, "removed: 2, 3, 4, 5, 6 and 2 more"),
-        ({"size": 2}, {"values": ["0", "1"]}, None, "integers below a size"),
+        ({"size": 2}, {"values": ["0", "1"]}, None, "one survey has `values`, the other has `size`"),
         ({"bins": [0, 1, 2]}, {"bins": [0.0, 1.0, 2.0]}, (0, 1), ""),
         ({"bins": [0, 1, 2]}, {"bins": [0, 1, 2, 3]}, None, "the bins have other edges"),
         ({"bins": [0, 1, 2]}, {"size": 2}, None, "the bins have other edges"),
