@@ -1,7 +1,8 @@
-"""The count store, in memory or in Redis: each Kafka partition's count tables and the first offset not yet counted.
+"""The count store, in memory, in Redis or in a data folder; and the log and data folder of one machine.
 
-Tables and offset are written in one atomic step, or not at all. A write names the position from which the writer started. The
-store refuses the write if another writer has written since. A reader can distinguish removed tables from empty tables.
+A count store has the count tables of each partition and the first offset not yet counted. It writes both in one atomic step, or
+not at all. A write names the position from which the writer started. The store refuses the write if another writer has written
+since. A reader can distinguish removed tables from empty tables.
 """
 
 from ldpstream.stores.checkpoint import Checkpoint, PaneKey

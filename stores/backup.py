@@ -1,9 +1,9 @@
-"""Copies the data of a data folder to one file, also while a process uses them.
+"""Copies the data of a data folder to one file, also while a process uses the folder.
 
-A copy does not have the reports that the service receives later. So the copy notes them as missing (`Missing`), for the case
-that the service continues from the copy: from the last append time of each log, until the first record that the restored
-service appends. The steps between are then published as incomplete. A survey that was added after the copy may lack the reports
-that were received before the restore. The data that were copied do not change.
+A copy does not have the reports that the service receives later. The service may continue from the copy. So the copy notes in
+advance that reports are missing (`Missing`): from the last append time of each log until the first record that the restored
+service appends. The service then publishes the steps of this time as incomplete. A survey that was added after the copy may
+lack the reports that were received before the restore. The original data do not change.
 """
 
 import os
@@ -18,9 +18,9 @@ from ldpstream.stores.data_folder import BUSY_S, COPY, PARTITION, FolderError, r
 
 
 def backup(file: Path, to: Path) -> None:
-    """Writes a copy of all data, as they are at one moment, to a new file for its owner only. A process may use the data.
+    """Writes a copy of all data, as they are at one moment, to a new file that only its owner may read and write.
 
-    The file appears when all of it is on the disk.
+    A process may use the data meanwhile. The new file appears when all of it is on the disk.
 
     Args:
         file: `FILE` of a data folder.
@@ -54,9 +54,9 @@ def backup(file: Path, to: Path) -> None:
 
 
 def _note_missing(copy: sqlite3.Connection) -> None:
-    """Notes in each log's checkpoint that later records are missing, until the first record that is appended from now on.
+    """Notes in each log's checkpoint that records are missing: all after the copy's last one, until the next is appended.
 
-    Adds a row for the surveys that the copy does not know (`DataFolder.known`).
+    Also adds the row `COPY`. It serves surveys that are added after a restore (`DataFolder.known`).
     """
     copy.execute(
         "INSERT OR IGNORE INTO checkpoint SELECT id, ?, 0, 0, '{}', log_id, '', ?, '{}', 0 FROM survey WHERE fingerprint <> ?",

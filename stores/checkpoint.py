@@ -49,10 +49,10 @@ class Checkpoint:
         writer: random name of the counting run that wrote the checkpoint. Every load begins a new run with a new name.
             If a store is restored from an older copy, the name therefore changes before agents reach the same offset again.
         pruned_below: all panes of steps before this step have been removed. Only `prune` sets this step.
-        n_keys: number of report keys that are remembered, by generation; see `agents.remembered_keys`.
-        keys: report keys by generation, 8 bytes each. A loaded checkpoint has all keys. A change has the keys to append, or to
-            write anew if they are all keys of their generation; an empty value removes the generation. Any other checkpoint
-            has none.
+        n_keys: number of remembered report keys, by generation; see `agents.remembered_keys`.
+        keys: report keys by generation, 8 bytes each. A loaded checkpoint has all keys. A change has keys to append, or all
+            keys of a generation, which then replace the stored keys (`is_whole`); an empty value removes the generation. Any
+            other checkpoint has no keys.
         base_writer: in a change, the writer of the stored checkpoint from which the change starts; "" if nothing is stored.
     """
 
@@ -108,7 +108,7 @@ def missing_from_json(text: str) -> Missing | None:
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """Returns the first open step: the earliest step of which a record appended at `newest_ms` may still carry reports."""
+    """Returns the first open step: the earliest step whose reports still count if they are appended at `newest_ms`."""
     return survey.step_at(newest_ms) - survey.lateness_steps
 
 
@@ -133,7 +133,7 @@ def sum_cohorts(tables: dict[PaneKey, CountTable]) -> dict[PaneKey, CountTable]:
 def tables_of(
     survey: Survey, tables: dict[PaneKey, CountTable], attribute: int, step: int, cohort: int = 0
 ) -> list[CountTable]:
-    """Returns the count table of every level of an attribute at a step; an empty table if there is none."""
+    """Returns the count table of every level of an attribute at a step; an empty table for a level without reports."""
     return [
         tables.get(PaneKey(attribute, level, step, cohort), m.empty_table())
         for level, m in enumerate(survey.mechanisms[attribute])

@@ -1,8 +1,9 @@
-"""Count stores. A store has the count tables of each Kafka partition and the first offset not yet counted.
+"""Count stores. A store has the count tables of each partition and the first offset not yet counted.
 
 The tables count all records below the offset, so tables and offset are always written together. Each write names the position
 (offset and log) from which the writer started. The store refuses the write if another agent has written since. Writes are
-idempotent. If two agents believe they own a partition, the store accepts the write of only one agent.
+idempotent. If two agents both assume that they own a partition, the store accepts the writes of one of them and refuses the
+other's.
 
 All methods are synchronous and safe to call from several threads.
 """
@@ -28,14 +29,14 @@ class StoreRefused(StoreUnavailable):
 
 
 class StoreDamaged(UserError):
-    """Stored entries contradict each other, or have another format. No retry helps; the message names a repair."""
+    """Stored entries contradict each other, or have another format. A retry does not help; the message names a repair."""
 
 
 class CountStore(ABC):
     """The count tables of one survey.
 
     Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: the tables, the offset
-    and the rejections come from the same commit. A read raises StoreDamaged if it cannot understand all that is stored.
+    and the rejections come from the same commit. A read raises StoreDamaged if it cannot interpret a stored entry.
     """
 
     survey: Survey
@@ -50,7 +51,7 @@ class CountStore(ABC):
         change.
 
         Raises:
-            StoreUnavailable: also if the stored report keys are not complete. Without them, counts might double.
+            StoreDamaged: also if the stored report keys are not complete. Without them, reports might count twice.
         """
 
     @abstractmethod
@@ -65,9 +66,9 @@ class CountStore(ABC):
                 stored log.
 
         Returns:
-            False, and nothing written, if the stored position is not `expected`, the stored writer not `change.base_writer`, or
-            the stored format not this version's.
-            True also if the same change is already stored: same position, same missing records, same writer.
+            False, and nothing is written, if the stored position is not `expected`, if the stored writer is not
+            `change.base_writer`, or if the stored checkpoint has another format. True also if the same change is already
+            stored: same position, same missing records, same writer.
         """
 
     # ---- methods for estimators

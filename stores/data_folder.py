@@ -1,9 +1,9 @@
 """The state of the service on one machine: one SQLite file in a folder.
 
-The file holds the logs, the counts and the estimates of all surveys, so one transaction can change them together. SQLite runs
-with a write-ahead log and ``synchronous=FULL``: a transaction's writes are on the disk when `DataFolder.write` ends, or are
-undone. Readers see the state before or after a transaction, and never wait for a writer. SQLite checks every page of the
-write-ahead log by a checksum, so a torn write at a crash is undone, too.
+The file holds the logs, the counts and the estimates of all surveys, so one transaction can change them together. SQLite uses a
+write-ahead log and ``synchronous=FULL``: when `DataFolder.write` ends, all writes of the transaction are on the disk, or none.
+Readers see the state before or after a transaction, and never wait for a writer. Every page of the write-ahead log has a
+checksum, so SQLite also undoes a write that a crash interrupted.
 
     survey        name, fingerprint and log of every survey that the folder has served
     kept          the last accepted survey file of every name (`ldpstream.serving.keeper`)
@@ -12,7 +12,8 @@ write-ahead log by a checksum, so a torn write at a crash is undone, too.
     progress, estimate, filter        the estimates (`publishing.folder_results`)
     move          the Kafka topics of surveys that moved to Kafka and Redis (`ldpstream.serving.move`)
 
-Only one process may use a folder at a time. A lock on the file ``lock`` ensures this, and ends with the process.
+Only one process may use a folder at a time. A lock on the file ``lock`` ensures this. The system releases the lock when the
+process ends.
 """
 
 import errno
@@ -37,8 +38,8 @@ FORMAT: Final = 3  # SQLite's user_version; raise it if a table, a column or the
 APPLICATION: Final = 0x4C445053  # SQLite's application_id of our files: "LDPS"
 FILE, LOCK = "ldpstream.sqlite3", "lock"
 PART: Final = f"{FILE}.part"  # the name of a new file until it is complete
-_WRITES_LOG: Final = 18  # place of the byte in SQLite's header that is 2 if the file has a write-ahead log, else 1
-BUSY_S = 10.0  # longest wait for a program that reads the file, such as a backup
+_WRITES_LOG: Final = 18  # place of the byte in SQLite's header that is 2 if the file uses a write-ahead log, else 1
+BUSY_S = 10.0  # longest wait for a program that locks the file, such as a backup
 
 _SCHEMA = """
 CREATE TABLE survey (id INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, name TEXT NOT NULL, log_id TEXT NOT NULL,
@@ -131,7 +132,7 @@ class DataFolder:
             raise FolderError(str(error)) from None
 
     def _refuse_other_log(self) -> None:
-        """Refuses a restored copy beside the write-ahead log of other data: SQLite would write this log into the copy."""
+        """Refuses a restored copy beside the write-ahead log of other data: SQLite would apply this log to the copy."""
         log = Path(f"{self.file}-wal")
         try:
             with self.file.open("rb") as file:
@@ -183,8 +184,8 @@ class DataFolder:
         """One transaction that writes. At its end all writes are on the disk; an exception undoes them.
 
         Raises:
-            StoreUnavailable: if the disk is full or fails. If the error came while the transaction ended, the writes may be on
-                the disk or not.
+            StoreUnavailable: if the disk is full or fails. If the error occurs at the end of the transaction, the writes may or
+                may not be on the disk.
             StoreDamaged: if the file is damaged.
         """
         with self._writing:
@@ -214,21 +215,21 @@ class DataFolder:
             raise self._explained(error) from None
 
     def probe(self, db: sqlite3.Connection) -> None:
-        """Writes without a change, in a transaction of `write`. Fails if the disk is full or cannot be written."""
+        """Writes a number that does not change, in a transaction of `write`. Fails if the disk is full or cannot be written."""
         db.execute(f"PRAGMA user_version={FORMAT}")
 
     def shrink(self) -> None:
-        """Shrinks the file by its empty pages."""
+        """Returns the file's free pages to the system, so that the file becomes smaller."""
         with self._writing:
             try:
-                self._writer.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page only
+                self._writer.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
             except sqlite3.Error as error:
                 raise self._explained(error) from None
 
     def known(self, survey: Survey) -> tuple[int, str]:
-        """Returns the survey's number in the tables, and the id of its log. A new survey gets both, in a transaction."""
+        """Returns the survey's number in the tables, and the id of its log. Adds a new survey in a transaction of its own."""
         if (known := self._known.get(survey.fingerprint)) is not None:
-            return known  # without the lock: the caller may be within a transaction
+            return known  # without the lock: the caller may be in a transaction
         with self._naming:
             if (known := self._known.get(survey.fingerprint)) is None:
                 with self.write() as db:
@@ -238,7 +239,7 @@ class DataFolder:
         return known
 
     def _add(self, db: sqlite3.Connection, survey: Survey) -> tuple[int, str]:
-        """Adds a survey. If a restored copy does not know it, notes the reports that it may lack: those before the restore."""
+        """Adds a survey. After a restore, notes that reports from before the restore may be missing if the survey had begun."""
         log_id = secrets.token_hex(8)
         row = "INSERT INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, ?, ?, 0, 0)"
         number = db.execute(row, (survey.fingerprint, survey.name, log_id)).lastrowid
@@ -250,13 +251,13 @@ class DataFolder:
         return number, log_id
 
     def moved(self) -> Literal["here", "moving", "moved"]:
-        """Returns whether the data are here alone, are being moved to Kafka and Redis, or have been moved."""
+        """Returns the state of the move to Kafka and Redis: the data are only here, are being moved, or have been moved."""
         with self.read() as db:
             found = db.execute("SELECT min(done) FROM move").fetchone()[0]
         return "here" if found is None else "moved" if found else "moving"
 
     def close(self) -> None:
-        """Closes the file and gives up the lock. Transactions in progress must have ended."""
+        """Closes the file and releases the lock. All transactions must have ended."""
         with self._writing:
             self._writer.close()
         os.close(self._lock_file)
@@ -301,7 +302,7 @@ class SurveyPart:
 
 @contextmanager
 def looking(file: Path) -> Iterator[sqlite3.Connection]:
-    """One transaction that reads the data, also while a process uses the folder.
+    """One transaction that reads the data. A process may use the folder meanwhile.
 
     Args:
         file: `FILE` of a data folder.
@@ -324,7 +325,7 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def sync_folder(path: Path) -> None:
-    """Puts the folder's names on the disk."""
+    """Writes the folder's list of file names to the disk (fsync)."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -346,7 +347,7 @@ def _check_marks(file: Path, application: int, found: int) -> None:
 
 
 def reason(error: sqlite3.Error) -> str:
-    """Returns what SQLite refused, in words for a message."""
+    """Returns the cause of an error of SQLite, in words for a message."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
     said = {
         sqlite3.SQLITE_FULL: "the disk is full",

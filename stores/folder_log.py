@@ -1,11 +1,12 @@
 """The log of one survey in a data folder: one partition, with append times that never decrease.
 
 The envelopes of a request are one row, so a batch takes little more time than a single envelope. A row has the offset of its
-first envelope and their number. A row of one envelope has the envelope and its report key. A row of several envelopes has a
-msgpack array of them, and the hash from which `surveys.report_key.batch_keys` derives their report keys.
+first envelope and the number of its envelopes. The row of a single envelope has this envelope's bytes and report key. The row
+of several envelopes has a msgpack array of them, and the hash from which `surveys.report_key.batch_keys` derives their report
+keys.
 
-The machine's clock is the log's clock. If it is set back, records keep the newest append time until the clock has caught up.
-If it jumps ahead, the steps up to the new time close, as they would if the time had passed.
+The log takes its times from the machine's clock. If the clock is set back, new records get the newest append time until the
+clock has caught up. If the clock jumps ahead, the steps up to the new time close, as they would if the time had passed.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +20,7 @@ from ldpstream.stores.data_folder import PARTITION, DataFolder, SurveyPart
 from ldpstream.surveys import Survey
 from ldpstream.surveys.report_key import batch_keys
 
-READ_BYTES: Final = 8_000_000  # a read ends within `CHUNK` requests after this size
+READ_BYTES: Final = 8_000_000  # a read ends at most `CHUNK` requests after it has reached this size
 CHUNK: Final = 16
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -27,7 +28,7 @@ _unpack = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class StoredRecords(NamedTuple):
-    """Records as columns: offsets, append times in Unix ms, envelopes (empty: a marker), and report keys (or empty)."""
+    """Records as columns: offsets, append times in Unix ms, envelopes (empty for a marker), report keys (empty if none)."""
 
     offsets: list[int]
     appended_ms: list[int]
@@ -48,15 +49,17 @@ class FolderLog:
         self._part, self._now_ms = SurveyPart(folder, survey), now_ms
 
     def append(self, db: Connection, envelopes: Sequence[bytes], key: bytes) -> int:
-        """Appends the envelopes of a request, in a transaction of the caller's. Call `log_id` before it.
+        """Appends the envelopes of a request, in the caller's transaction.
+
+        Call `log_id` before the transaction: a new survey gets its number in a transaction of its own.
 
         Args:
             db: the transaction.
-            envelopes: 1 or more; the only one may be empty, for a marker.
-            key: the report key of the only envelope, or the hash of the request; empty without an idempotency key.
+            envelopes: 1 or more. A single envelope may be empty, for a marker.
+            key: for a single envelope its report key, for several the hash of the request; empty without an idempotency key.
 
         Returns:
-            The envelopes' append time, in Unix milliseconds. It holds once the transaction has ended.
+            The envelopes' append time, in Unix milliseconds. The records exist only after the transaction has ended.
         """
         me = self._part.id
         end, newest_ms = db.execute("SELECT end, newest_ms FROM survey WHERE id = ?", (me,)).fetchone()
@@ -68,11 +71,11 @@ class FolderLog:
         return int(appended_ms)
 
     def read(self, offset: int, limit: int) -> StoredRecords:
-        """Returns the first records from an offset on: whole requests, `CHUNK` at a time, until `limit` or `READ_BYTES`.
+        """Returns the first records from an offset on. Reads `CHUNK` whole requests at a time, until `limit` or `READ_BYTES`.
 
         Args:
             offset: the end of an earlier read, or 0.
-            limit: number of records.
+            limit: number of records after which the reading ends. The result may have more records.
         """
         found, n_bytes = StoredRecords([], [], [], []), 0
         query = "SELECT place, appended_ms, value, key, n FROM record WHERE survey = ? AND place >= ? ORDER BY place"
@@ -115,13 +118,12 @@ class FolderLog:
 def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
     """Deletes counted records that were appended before a time, of all surveys that the folder has served.
 
-    Before the first publication of a survey, its records stay: the schedule begins at the earliest record.
+    Keeps the records of a survey until its first publication, since the schedule begins at the earliest record.
 
     Args:
         folder: the data folder.
         before_ms: Unix milliseconds.
-        limit: largest number of records of each survey to look at, from the oldest. The last request is taken whole, so a few
-            more records are possible.
+        limit: number of records of each survey to examine, the oldest first. The last request is examined as a whole.
 
     Returns:
         The number of deleted records.

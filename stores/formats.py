@@ -15,10 +15,10 @@ def check_format(what: str, found: int, wanted: int, remedy: str) -> None:
     """Checks the format of a stored object.
 
     Args:
-        what: names the object.
+        what: name of the object, for the message.
         found: the object's format.
         wanted: the format of this version.
-        remedy: what to do about an object of an earlier version.
+        remedy: advice for an object of an earlier version, for the message.
 
     Raises:
         OtherFormat: if the formats differ.

@@ -22,15 +22,15 @@ Command: TypeAlias = tuple[str | int, ...]
 TIMEOUT_S = 3.0
 ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all errors that the library raises if Redis fails
 
-# ARGV: a command. Returns 0 if we have no right to the command. Before Redis 7 the script always returns 1.
+# ARGV: a command. Returns 0 if we have no right to the command, else 1. Before Redis 7 the script always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
-    """Returns a client that uses masters only. The client of a Cluster connects at once; any other client connects at its first
-    command.
+    """Returns a client that sends commands only to masters.
 
-    After a failover the next command finds the new master through the Sentinels or the Cluster's other nodes.
+    The client of a Cluster connects at once; any other client connects at its first command. After a failover the next command
+    finds the new master through the Sentinels or the Cluster's other nodes.
 
     Args:
         settings: the address of Redis and our credentials.
@@ -74,7 +74,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
 class SharedClient:
     """A client of Redis for several count stores and threads. The client connects at the first call of `get`.
 
-    The client keeps one connection for each command that runs at the same time, whatever the number of stores.
+    The number of connections is the largest number of commands that ran at the same time, whatever the number of stores.
 
     Args:
         settings, timeout_s: as for `connect`.
@@ -97,7 +97,7 @@ class SharedClient:
             return self._client
 
     def close(self) -> None:
-        """Closes all connections. Until the next command, the client has none."""
+        """Closes all connections. The next command opens a new one."""
         with self._connecting:
             if self._client is not None:
                 self._client.close()

@@ -20,7 +20,7 @@
 The braces are a hash tag of Redis Cluster: all keys of a partition are on one node. The node keeps or loses all of them, and a
 script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
 
-No field is skipped because this version cannot read it: a hash of another format, a pane whose field or table is unknown, and
+This version never skips what it cannot read. A hash of another format, a pane with an unknown field name or table, and
 incomplete report keys raise an error. Agents then count nothing, and estimators publish nothing.
 """
 
@@ -47,8 +47,8 @@ _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 _RECOUNT = "delete {}, and the agents count the log again"
 
 # KEYS: the hash, then the strings of the changed generations of report keys. ARGV: expected offset, log and writer ("" if
-# none), the values of `_HEAD`, a command and a value for each changed generation, then field and value of every pane. The head
-# is written last: if a command fails, the offset remains.
+# none), the values of `_HEAD`, a command and a value for each changed generation, then field and value of every pane. The
+# script writes the head last: if an earlier command fails, the stored offset does not change.
 _COMMIT = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer', 'format')
 local offset, log, writer = stored[1] or '', stored[2] or '', stored[4] or ''
@@ -69,8 +69,8 @@ redis.call('HSET', KEYS[1], 'format', ARGV[11])
 return 1
 """
 
-# KEYS: the hash, then strings to read, too. ARGV: first and last step. Returns the fields of `_HEAD`, then the strings ("" if
-# there is none), then field and value of every pane of these steps, and of every pane whose field has no step.
+# KEYS: the hash, then the keys of strings to read. ARGV: first and last step. Returns the fields of `_HEAD`, then the strings
+# ("" if there is none), then field and value of every pane of these steps, and of every pane whose field has no step.
 _READ = """
 local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer', 'keys',
   'format')
@@ -109,7 +109,7 @@ class RedisCountStore(CountStore):
         survey: the survey to count.
         settings: the address of Redis and our credentials.
         timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
-        client: a client to share, which `close` leaves open; None for a client of the store's own.
+        client: a client that several stores share, and that `close` leaves open; None if the store makes its own client.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RedisCountStore(CountStore):
         self._settings, self._shares = settings, client is not None
         self._client = SharedClient(settings, timeout_s) if client is None else client
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
-        self._alone = False  # True once Redis had no counts of the survey from a version with another canonical text
+        self._alone = False  # True after Redis was found to have no counts under the survey's former fingerprints
 
     @property
     def _redis(self) -> Client:
@@ -156,7 +156,7 @@ class RedisCountStore(CountStore):
         return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
-        """Returns Redis's eviction policy if the policy evicts keys without an expiry, such as our counts; else None."""
+        """Returns Redis's eviction policy if it evicts keys without an expiry, such as our counts; else None."""
         about = self._ask(self._redis.info, "memory")
         policy = str(about.get("maxmemory_policy", "noeviction"))
         return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
@@ -249,10 +249,10 @@ class RedisCountStore(CountStore):
         return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
 
     def _refuse_former(self) -> None:
-        """Refuses a survey whose fingerprint changed by an upgrade, while Redis has its counts under the former fingerprint.
+        """Refuses a survey whose fingerprint an upgrade changed, if Redis has its counts under the former fingerprint.
 
-        Its log then has reports of the former fingerprint. They would all be rejected, and their steps published as complete,
-        with 0 reports.
+        The log then has reports with the former fingerprint. Agents would reject all these reports, and estimators would
+        publish their steps as complete, with 0 reports.
 
         Raises:
             OtherFormat: if there are such counts.
