@@ -1,4 +1,4 @@
-"""The folder for downloads. This module needs only Python's standard library."""
+"""The folder for downloads. This module imports only Python's standard library."""
 
 import os
 from pathlib import Path

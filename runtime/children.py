@@ -1,4 +1,4 @@
-"""Starts processes that end with this process, also if a signal ends this process.
+"""Starts child processes that end with this process, also if a signal ends this process.
 
 On Linux the kernel kills a child when its parent dies (`setpriv --pdeathsig` of util-linux). Without `setpriv`, children are
 killed when the interpreter exits, but outlive a parent that is killed.
@@ -47,7 +47,7 @@ def start(command: Sequence[str | Path], **options: Any) -> "subprocess.Popen[An
 def process_pool(
     processes: int, initializer: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """Yields a pool of new Python processes that end with this process. An exception in the context ends them at once.
+    """Yields a pool of new Python processes that end with this process. An exception in the context kills them at once.
 
     Args:
         processes: number of processes.

@@ -1,5 +1,7 @@
-"""Finds the reason why a client of kafka-python cannot connect. The library logs the reason, but the exception does not contain
-the reason."""
+"""Finds the reason why a client of kafka-python cannot connect.
+
+The library logs the reason, but its exception does not contain it.
+"""
 
 import logging
 import re
@@ -16,7 +18,7 @@ _NAMES = re.compile(r"^(?:\[Error \d+\] )?(?:\w+: )*")
 
 
 class Heard(logging.Handler):
-    """Log handler that keeps the exceptions that the library logs while it tries to connect."""
+    """Log handler that collects the exceptions that the library logs while it tries to connect."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(logging.WARNING)
@@ -38,8 +40,7 @@ class Heard(logging.Handler):
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
-        """Returns the reason in one line: from the library's log if the error is "unreachable", otherwise from the error's
-        text."""
+        """Returns the reason in one line. If the error says only that the broker is unreachable, the reason is from the log."""
         complaints = self._complaints if isinstance(error, KafkaTimeoutError | KafkaConnectionError) else []
         telling = [complaint for complaint in complaints if _TELLING.search(complaint)]
         reason = (telling + complaints + [str(error)])[0].partition("\n")[0]
@@ -47,8 +48,7 @@ class Heard(logging.Handler):
         return (_NAMES.sub("", reason) or reason or type(error).__name__) + hint
 
     def _question(self) -> str:
-        """A hint for the operator. The library often drops the broker's last answer, and only this answer contains the
-        reason."""
+        """A hint for the operator: often the library loses the broker's last answer, which has the reason."""
         protocol = self._settings.kafka_security_protocol
         user = f", and are user {self._settings.kafka_user} and password right" if "SASL" in protocol else ""
         return f"does this listener speak {protocol}{user}?"

@@ -1,4 +1,4 @@
-"""The producer of kafka-python, with two faults fixed: in `close` and in `commit_transaction`."""
+"""The producer of kafka-python, without two faults of the library: in `close` and in `commit_transaction`."""
 
 from contextlib import suppress
 from typing import Any
@@ -10,18 +10,18 @@ from ldpstream.runtime.settings import Settings
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no types
-    """A producer whose flush never raises an error. The result of sending a record is in the record's future.
+    """A producer whose flush never raises an error. The future of each record has the result of its sending.
 
-    The library's `close` begins with a flush, also when the program ends. If the flush raised an error, the library's thread
-    would continue. The thread would log tracebacks, and send abandoned records once the broker is reachable again.
+    The library's `close` begins with a flush, also when the program ends. If the flush raises an error, `close` does not stop
+    the library's thread. The thread then logs tracebacks, and sends abandoned records once the broker is reachable again.
 
     Every producer is idempotent, waits for all in-sync replicas, and creates no topic.
 
     Args:
         settings: Kafka's address and our credentials.
         connect_ms: longest wait for a broker or for the topic's partitions, in ms.
-        request_ms: longest wait for one answer.
-        delivery_ms: longest time from `send` until a record is acknowledged or given up.
+        request_ms: longest wait for one answer, in ms.
+        delivery_ms: longest time from `send` until a record is acknowledged or has failed, in ms.
         options: further options of kafka-python's producer.
     """
 
@@ -47,7 +47,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type
 
         Raises:
             KafkaTimeoutError: if the time limit passes. The broker may have committed the transaction, or may still commit it.
-                If another producer takes over the transactional id, it ends this transaction before it starts its own.
+                A later producer with the same transactional id ends this transaction before it starts its own.
             KafkaError: if the broker refuses the commit.
         """
         ending = self._transaction_manager.begin_commit()

@@ -12,7 +12,7 @@ _NO_DEBUG = ("aiokafka", "kafka", "numba")
 
 
 def start_log(level: str) -> None:
-    """Configure the log of this process, and warn of each package whose version is outside the tested range."""
+    """Configures the log of this process. Warns of each package whose version is outside the tested range."""
     dictConfig(logging_config(level))
     for line in untested_versions():
         structlog.get_logger("ldpstream").warning(line)
@@ -59,8 +59,10 @@ def logging_config(level: str) -> dict[str, Any]:
 
 
 class _Seldom(logging.Filter):
-    """Log filter: passes each message of a Kafka client at most once in 10 s. While a broker is unreachable, a client repeats a
-    message 30 times a second."""
+    """Log filter that passes each message of a Kafka client at most once in 10 s.
+
+    While a broker is unreachable, a client repeats a message 30 times a second.
+    """
 
     def __init__(self) -> None:
         super().__init__()

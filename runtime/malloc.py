@@ -22,6 +22,6 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Makes the C library return all freed memory to the system. Takes some milliseconds; without effect if it is not glibc."""
+    """Makes the C library return all freed memory to the system, which takes some milliseconds. Has no effect without glibc."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

@@ -56,4 +56,4 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing: a log line for every scrape is useless."""
+        """Logs nothing: Prometheus requests the metrics every few seconds."""

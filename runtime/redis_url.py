@@ -6,7 +6,7 @@
     redis+cluster://[user:password@]host[:port],…                        a cluster; the addresses of some nodes are enough
 
 With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are the login for Redis, not for the
-Sentinels, and are percent-encoded.
+Sentinels. Special characters in them are percent-encoded.
 """
 
 import re
@@ -98,7 +98,7 @@ def _address(server: str, port: int) -> tuple[str, int]:
 
 
 def _path(kind: str, path: str) -> tuple[str, int]:
-    """Name of the service and number of the database."""
+    """Returns the Sentinels' name for the master and the number of the database, from the path of a URL."""
     service, _, db = path.rpartition("/") if kind == "sentinel" and "/" in path else ("", "", path)
     if kind == "sentinel" and not service:
         service, db = path, ""

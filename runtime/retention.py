@@ -1,4 +1,4 @@
-"""How long the log keeps reports: after a loss of the count store, agents count the log again."""
+"""How long the log keeps reports. After a loss of the count store, agents count the reports in the log again."""
 
 from typing import Final
 
@@ -8,5 +8,5 @@ KEPT_MS: Final = 7 * 86_400_000  # least time, in ms
 
 
 def kept_ms(survey: Survey) -> int:
-    """Returns how long the log keeps each report of a survey, in ms: a week, or all steps that a window needs."""
+    """Returns how long the log keeps each report of a survey, in ms: a week, or longer if a window needs more steps."""
     return max(KEPT_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)

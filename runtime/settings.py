@@ -190,7 +190,11 @@ class Settings(BaseSettings):
         return self.redis_user or url.user, None if password is None else password.get_secret_value()
 
     def tls(self, store: Literal["kafka", "redis"]) -> ssl.SSLContext:
-        """A new context for connections with TLS; the other side's certificate and name are always checked."""
+        """Returns a new context for TLS connections, which always checks the server's certificate and name.
+
+        Raises:
+            ValueError: if a file does not hold what its setting needs.
+        """
         authorities, cert, key = (getattr(self, f"{store}_{what}_file") for what in ("ca", "cert", "key"))
         name = f"{PREFIX}{store.upper()}"
         try:
@@ -206,7 +210,7 @@ class Settings(BaseSettings):
         return context
 
     def secrets(self) -> list[str]:
-        """All secrets, for removal from messages of libraries."""
+        """Secrets that a library's message could contain, so that the caller can remove them."""
         given = (self.kafka_password, self.redis_password, self.redis_sentinel_password, self.redis_url().password)
         return [secret.get_secret_value() for secret in given if secret is not None]
 
@@ -266,7 +270,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
     """Source of the secrets from files named in the environment."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False  # never called: `__call__` reads all fields
+        return None, field_name, False  # pydantic requires this method but does not call it: `__call__` reads all fields
 
     def __call__(self) -> dict[str, Any]:
         found = {}
@@ -298,7 +302,7 @@ def _read_secret(variable: str, path: str) -> str:
 
 
 def cannot_listen(server: str, host: str, port: int, error: OSError) -> SettingsError:
-    """The error for an address that a server cannot listen on; `server` is a part of the names of its settings."""
+    """Returns the error for an address that a server cannot bind. `server` is the part of its settings' names before _PORT."""
     if isinstance(error, socket.gaierror):
         return SettingsError(f"{PREFIX}{server}_HOST: {host}: {error.strerror}")
     return SettingsError(f"{PREFIX}{server}_PORT: {host}:{port}: {error.strerror or error}; choose a free port")

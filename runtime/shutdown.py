@@ -15,8 +15,8 @@ ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the de
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
     """Ends the process with exit status 0 after `seconds`. A signal handler calls this function; later calls have no effect.
 
-    A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 1 s later. The exit
-    skips the interpreter's teardown: the teardown takes a second on a busy machine and would stop the thread first.
+    A thread ends the process. If this thread cannot run, the system's alarm (SIGALRM) kills the process 1 s later. The exit
+    skips the interpreter's teardown. The teardown takes a second on a busy machine, and would stop the thread first.
 
     Args:
         seconds: the deadline, in seconds from now.

@@ -1,4 +1,4 @@
-"""Checks whether the surveys of a process can be used, and plans the next check of a survey that cannot."""
+"""Checks whether a process can use its surveys, and plans the next check of a survey that it cannot use."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ class SurveyChecks:
         """Checks a survey. Returns False, and plans the next check, if the survey cannot be used or the check itself fails."""
         try:
             error = self._error(survey)
-        except Exception:  # the other surveys go on
+        except Exception:  # the service continues with the other surveys
             log.exception("internal error", survey=survey.name)
             self.postpone(survey)
             return False
@@ -82,7 +82,7 @@ class SurveyChecks:
         return None
 
     def postpone(self, survey: Survey) -> None:
-        """Plans the next check of a survey, in `RETRY_S`."""
+        """Plans the next check of a survey, after `RETRY_S`."""
         self._retry_s[survey.fingerprint] = time.monotonic() + RETRY_S
 
     def postponed(self, survey: Survey) -> bool:
@@ -90,10 +90,10 @@ class SurveyChecks:
         return survey.fingerprint in self._retry_s
 
     def due(self, survey: Survey) -> bool:
-        """True if a check of the survey is due now."""
+        """True if the time of the planned check has come, or if no check is planned."""
         return time.monotonic() >= self._retry_s.get(survey.fingerprint, 0.0)
 
     def forget_others(self, fingerprints: Iterable[bytes]) -> None:
-        """Drops the planned checks of all surveys but these."""
+        """Drops the planned checks of all surveys except these."""
         kept = set(fingerprints)
         self._retry_s = {fingerprint: at for fingerprint, at in self._retry_s.items() if fingerprint in kept}

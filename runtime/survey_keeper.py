@@ -1,4 +1,4 @@
-"""Keeps the last accepted survey of each name, so that a restarted process knows an open survey whose file changed."""
+"""Stores the last accepted survey of each name. So a restarted process knows an open survey, even if its file has changed."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -13,15 +13,15 @@ from ldpstream.surveys.lineage import changes_open
 
 
 class OpenSurveyChanged(UserError):
-    """A survey file changed an open survey while no process looked. The message is one line."""
+    """A survey file changed an open survey while no process watched the file. The message is one line."""
 
 
 class KeptUnreadable(UserError):
-    """This version reads a kept survey as another survey, or not at all. The message is one line."""
+    """This version cannot read a stored survey, or reads it as another survey. The message is one line."""
 
 
 class Kept(NamedTuple):
-    """A kept survey: its fingerprint in hexadecimal digits, and the text of its file."""
+    """A stored survey: its fingerprint in hexadecimal digits, and the text of its file."""
 
     fingerprint: str
     toml: str
@@ -42,12 +42,12 @@ class SurveyKeeper(ABC):
 
         Args:
             survey: a survey of the files, whose topics exist.
-            write: True to keep the survey if it is accepted. We must then have the right to write.
+            write: true to store the survey if it is accepted. The process must then have the right to write.
 
         Raises:
             OpenSurveyChanged: if an open survey has this name and another fingerprint. From its next look on, the watch serves
                 the open survey.
-            UserError: if what is kept cannot be read.
+            UserError: if the stored survey cannot be read.
         """
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)
@@ -60,29 +60,29 @@ class SurveyKeeper(ABC):
             self._write(survey, new)
 
     def forget(self, survey: Survey) -> None:
-        """Ends the keeping of a survey whose file was removed, unless another survey of its name is kept."""
+        """Deletes the stored survey of a file that was removed, unless another survey of this name is stored."""
         kept = self._read(survey)
         if kept is not None and kept.fingerprint == survey.fingerprint.hex():
             self._write(survey, None)
 
     @abstractmethod
     def _place(self, survey: Survey) -> str:
-        """Returns where the survey is kept, for messages."""
+        """Returns the place where the survey is stored, for messages."""
 
     @abstractmethod
     def _read(self, survey: Survey) -> Kept | None:
-        """Returns the last kept survey of this survey's name."""
+        """Returns the stored survey of this survey's name, or None."""
 
     @abstractmethod
     def _write(self, survey: Survey, kept: Kept | None) -> None:
-        """Keeps this text under the survey's name; None ends the keeping."""
+        """Stores a survey under this survey's name; None deletes the stored one."""
 
 
 def kept_survey(place: str, kept: Kept) -> Survey:
-    """Returns the kept survey.
+    """Returns the stored survey.
 
     Raises:
-        KeptUnreadable: if this version cannot read the text, or gets another fingerprint than the version that wrote it.
+        KeptUnreadable: if this version cannot read the text, or reads it as another survey than the version that wrote it.
     """
     try:
         survey = parse_survey(loads(kept.toml), place)

@@ -1,11 +1,11 @@
-"""Keeps the last accepted survey of each name in Kafka (`runtime.survey_keeper`).
+"""Stores the last accepted survey of each name in Kafka (`runtime.survey_keeper`).
 
-Partition 0 of the topic `ldpstream.NAME.survey` holds one record after compaction, which agents write:
+After compaction, partition 0 of the topic `ldpstream.NAME.survey` holds one record. Agents write it:
 
     key      survey
     value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed
 
-A later version may add keys to the JSON. A process that finds another format refuses the survey in one line.
+A later version may add keys to the JSON. A process that finds another format refuses the survey with one line.
 """
 
 import json
@@ -32,13 +32,13 @@ ANSWER_MS = 10_000
 
 
 class TopicKeeper(SurveyKeeper):
-    """Keeps surveys in Kafka.
+    """Stores surveys in Kafka.
 
     Args:
         settings: Kafka's address and our credentials.
         watch: the survey files.
 
-    Raises (all methods):
+    Raises (all methods except `forget`):
         TopicError: if the broker is unreachable (the subclass BrokerUnreachable), refuses us, or has an unreadable record.
     """
 
@@ -52,7 +52,7 @@ class TopicKeeper(SurveyKeeper):
         self.check(survey)
 
     def forget(self, survey: Survey) -> None:
-        """See `SurveyKeeper.forget`. An error is logged: the agent goes on."""
+        """Like `SurveyKeeper.forget`, but logs an error of the broker and continues."""
         try:
             super().forget(survey)
         except TopicError as error:
@@ -76,7 +76,7 @@ class TopicKeeper(SurveyKeeper):
 
 
 def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> int:
-    """Writes the kept record of a survey to the survey's topic. With None, the topic then keeps nothing of the survey.
+    """Stores a survey in its topic; None deletes the stored survey.
 
     Returns:
         The time of the record, in Unix milliseconds: the append time, if the topic has this type of timestamps.

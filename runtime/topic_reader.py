@@ -18,10 +18,10 @@ class TopicReader:
     Args:
         settings: Kafka's address and our credentials.
         topic: the topic.
-        answer_ms: how long the broker may take for an answer, and for the next record.
+        answer_ms: longest wait for an answer of the broker and for the next record, in ms.
 
     Raises (all methods):
-        KafkaError: if the broker does not answer or refuses.
+        KafkaError: if the broker does not answer or refuses the request.
     """
 
     def __init__(self, settings: Settings, topic: str, answer_ms: int) -> None:

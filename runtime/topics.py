@@ -1,15 +1,15 @@
 """Creates the survey's missing topics if we have the right to create topics. Checks the survey's topics.
 
-- reports: the envelopes; agents need certain settings (`_COUNTABLE`), above all LogAppendTime
+- reports: the envelopes; agents need certain settings of this topic (`_COUNTABLE`), above all LogAppendTime
 - rejected: the dead letters
 - estimates: the publications; compaction keeps the last record of every key
 - survey: the last accepted survey of this name (`runtime.topic_keeper`)
 
 If a process has no right to create topics, the topics must exist already. Every process first checks three things: its topics
 exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
-settings only if it has the right to read them; an agent must have this right. No process checks record sizes and the retention
-of reports: the creator of a topic chooses them. An agent shortens the retention of dead letters if it is longer than that of
-reports.
+settings only if it has the right to read them; an agent must have this right. No process checks the record sizes and the
+retention of reports: the creator of a topic chooses them. If the retention of the dead letters is longer than that of the
+reports, an agent shortens it.
 """
 
 import re
@@ -69,13 +69,13 @@ def group_id(survey: Survey) -> str:
 
 
 def check_broker(settings: Settings) -> None:
-    """Raises TopicError within a few seconds, with the address in the message, unless the broker answers."""
+    """Raises TopicError within a few seconds if the broker does not answer. The message has the broker's address."""
     with _admin(settings) as admin:
         admin.describe_cluster()
 
 
 def topic_id(settings: Settings, topic: str) -> str:
-    """Returns the id that the broker gave a topic. A topic that was deleted and made again has another id.
+    """Returns the id that the broker gave a topic. A topic that was deleted and created again has another id.
 
     Raises:
         TopicError: if the broker is unreachable, or the topic does not exist or is hidden from us.
@@ -112,13 +112,13 @@ def check_session(settings: Settings, session_s: float) -> None:
 
 
 def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, group: str | None = None) -> None:
-    """Creates the survey's topics unless they exist, and checks that the topics are usable.
+    """Creates those of the survey's topics that do not exist, and checks that the topics are usable.
 
     Args:
         settings: the broker's address and our credentials.
         survey: the survey.
-        role: the function creates and checks only this role's topics, and checks the role's rights to these topics. With None,
-            the function creates and checks all topics, and checks no rights.
+        role: if given, the function handles only the topics of this role, and also checks the role's rights to them. With
+            None it handles all topics, and checks no rights.
         group: the consumer group of an agent; by default the group of the survey's own agents.
 
     Raises:
@@ -256,7 +256,7 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    """Yields an administration client. Failures raise one TopicError within a few seconds, without log lines."""
+    """Yields an administration client. A failure raises TopicError within a few seconds, and writes no log line."""
     with hearing(settings) as heard:
         let_in = False
         try:

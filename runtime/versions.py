@@ -1,6 +1,6 @@
 """Versions of the packages that the services need, compared with the versions that were tested.
 
-pip installs tested versions only. Another version comes from a later `pip install` of another package, for example.
+pip installs only tested versions. A later `pip install` of another package may install another version, for example.
 """
 
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -13,7 +13,8 @@ EXTRAS = ("gateway", "service")
 def untested_versions() -> list[str]:
     """One sentence for each installed package whose version is outside its range in `pyproject.toml`.
 
-    Skips a package that is not installed: an installation for the gateway alone lacks some, and an import names a missing one.
+    Skips a package that is not installed: an installation for the gateway alone needs fewer packages. If a needed package is
+    missing, the error of its import names it.
     """
     try:
         needed = [Requirement(line) for line in requires("ldpstream") or ()]

@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 RETRY_S = 1.0
-TELL_EVERY = 60  # an unchanged reason is reported again after this many attempts
+TELL_EVERY = 60  # after this many attempts, an unchanged reason is reported again
 
 
 class Unreachable(Exception):
@@ -18,7 +18,7 @@ class Stopped(Exception):
 
 
 def is_unreachable(error: Exception) -> bool:
-    """True if the error is `Unreachable`."""
+    """The default of `wait_for`: true if the error is an `Unreachable`."""
     return isinstance(error, Unreachable)
 
 
@@ -35,7 +35,7 @@ def wait_for(
         what: the service and its address, for messages.
         ask: sends one request to the service.
         stop: waits for the given seconds; returns true if the process has to stop.
-        tell: receives a line when the waiting begins, when the reason changes, and after every 60 attempts.
+        tell: receives a line at the first failed attempt, when the reason changes, after every 60 attempts, and at the end.
         unreachable: returns true if an error of `ask` means "unreachable"; any other error is raised.
 
     Returns:
