@@ -19,12 +19,12 @@ A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q�
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.ledger.sequence_loss import partitions
 
 Chain = tuple[float, float, float, float]
 
@@ -88,7 +88,7 @@ class SymbolRatios(Ratios):
         worst = 0.0
         for i in range(t + 1):
             for j in range(t - i + 1):
-                for others in partitions(t - i - j, self.n_symbols - 2, t):
+                for others in partitions(t - i - j, self.n_symbols - 2):
                     unseen = self.n_symbols - 2 - len(others)
                     rest = q1 * (sum(math.exp(c * gain) for c in others) + unseen)
                     high, low = math.exp(i * gain), math.exp(j * gain)
@@ -105,13 +105,3 @@ class GainRatios(Ratios):
     def table(self, t: int) -> FloatArray:
         once = np.arange(t + 1) * math.log(self.gain)
         return np.asarray(once[:, None] - once)
-
-
-def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """Yields each descending tuple of at most `parts` integers from 1 to `largest` whose sum is `total`."""
-    if total == 0:
-        yield ()
-    elif parts > 0:
-        for first in range(min(total, largest), 0, -1):
-            for rest in partitions(total - first, parts - 1, first):
-                yield (first, *rest)

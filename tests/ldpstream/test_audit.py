@@ -22,7 +22,8 @@ from ldpstream.checks.audit.samplers import CodePath, code_paths, vectorised
 from ldpstream.cli import app
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.ratios import BitRatios, partitions
+from ldpstream.mechanisms.ledger.sequence_loss import partitions
+from ldpstream.mechanisms.ratios import BitRatios
 from ldpstream.mechanisms.registry import registered
 
 AUDITED = registered()
