@@ -32,7 +32,7 @@ from ldpstream.mechanisms.arguments import (
     user_values,
 )
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, symbol_row
+from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, least_bytes, symbol_row
 from ldpstream.mechanisms.evidence import Evidence
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
@@ -44,11 +44,8 @@ NARROW = 2**14  # for at most this many symbols, the loop's four count tables fi
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest little-endian unsigned integer type that holds 0 … symbols-1."""
-    for width in (1, 2, 4):
-        if symbols <= 256**width:
-            return np.dtype(f"<u{width}")
-    raise ValueError(f"symbols must be at most 2^32, got {symbols!r}")
+    """The little-endian unsigned integer type of `least_bytes` bytes, which holds 0 … symbols-1."""
+    return np.dtype(f"<u{least_bytes(symbols)}")
 
 
 def probabilities(k: int, eps: float) -> tuple[float, float]:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-from ldpstream.mechanisms.arguments import MAX_EPS, epsilon, integer, one_of
+from ldpstream.mechanisms.arguments import MIN_EPS, epsilon, integer, one_of
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.registry import LONGITUDINAL, mechanism
 from ldpstream.mechanisms.wording import plural
 
-_SMALLEST = 1e-9
 _HALVINGS = 80
 _GRID = 90_000  # numbers of four significant digits from 1e-6 to 9999
 
@@ -39,12 +38,12 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
         try:
             m = mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1)
         except ValueError:
-            if eps_1 <= _SMALLEST:
+            if eps_1 <= MIN_EPS:
                 raise
             return None  # the second round cannot reach this eps_1
         return m if m.eps_t(horizon) <= budget else None
 
-    low, high = _SMALLEST, min(eps_inf, MAX_EPS)
+    low, high = MIN_EPS, eps_inf
     best = within(low)
     if best is None:
         raise ValueError(f"budget {budget:g} is too small for {plural(horizon, 'report')} of {name} with eps_inf={eps_inf:g}")
