@@ -74,7 +74,7 @@ class Blanket:
 
 
 @dataclass(frozen=True)
-class _Law:
+class _Sum:
     """The sum of n independent numbers with these values and probabilities."""
 
     values: FloatArray
@@ -114,9 +114,9 @@ def _power(places: IntArray, chances: FloatArray, n: int, size: int) -> tuple[Fl
     Each result of a transform has an error of at most 64 units in the last place of the sum of its input's absolute values. The
     relative error of the n-th power is n times as large. By Parseval's identity, the errors of all places have the bound below.
     """
-    law = np.zeros(size)
-    np.add.at(law, places % size, chances)
-    spectrum = np.fft.rfft(law)
+    once = np.zeros(size)
+    np.add.at(once, places % size, chances)
+    spectrum = np.fft.rfft(once)
     spectrum[spectrum == 0] = SMALL
     found = np.maximum(np.fft.irfft(np.exp(n * np.log(spectrum)), size), 0)
     return found, 64 * UNIT * (n * math.sqrt(size) + size) * float(np.linalg.norm(found))
@@ -134,19 +134,19 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     if n == 1 or eps >= blanket.eps:
         return max(local, 0.0)
     values, chances = blanket.atoms(eps)
-    tilt = _Law(values, chances, n).centre()
-    law = _Law(values, chances, n).tilted(tilt)
-    deviation = math.sqrt(n * float(law @ values**2))
+    tilt = _Sum(values, chances, n).centre()
+    tilted = _Sum(values, chances, n).tilted(tilt)
+    deviation = math.sqrt(n * float(tilted @ values**2))
     parts = max(1, math.floor(CELLS[0] * gain / (2 * SPREAD * deviation)))
     while True:
         unit = gain / parts  # E-1 is a multiple of the unit, so the lattice hardly widens W
         cells = 2 ** math.ceil(math.log2(2 * SPREAD * deviation / unit))
         places = np.floor(values / unit)
         above = np.minimum(values / unit - places + 1e-12 * (1 + np.abs(places)), 1)  # rounds the mean up
-        if n * float(law @ (above * (1 - above))) * unit**2 < WIDER * deviation**2 or cells >= CELLS[1]:
+        if n * float(tilted @ (above * (1 - above))) * unit**2 < WIDER * deviation**2 or cells >= CELLS[1]:
             break
         parts *= 2
-    lattice = _Law(np.append(places, places + 1) * unit, np.append(chances * (1 - above), chances * above), n)
+    lattice = _Sum(np.append(places, places + 1) * unit, np.append(chances * (1 - above), chances * above), n)
     found, error = _power(np.append(places, places + 1).astype(np.int64), lattice.tilted(tilt), n, cells)
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
@@ -217,7 +217,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
     last = max(_last_point(blanket, n, TAIL * delta / tables), 1e-9)
     grid = np.arange(POINTS + 1, dtype=np.float64) * (last / POINTS)
     over = np.minimum.accumulate([table_delta(blanket, n, eps) for eps in grid.tolist()])  # δ never rises
-    places, chances = _laws(grid, over)
+    places, chances = _loss_distribution(grid, over)
     unit, size = last / POINTS, 2
     mean, deviation = float(chances @ places), math.sqrt(float(chances @ places.astype(float) ** 2))
     while size < min(2 * SPREAD * deviation * math.sqrt(tables) + 4 * POINTS, 2 * POINTS * tables + 2):
@@ -227,12 +227,12 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
     inside = np.arange(first, first + size)
     losses = np.asarray(inside * unit, np.float64)
     infinite = -math.expm1(tables * math.log1p(-float(over[-1]))) + error + tables * ROUNDING
-    law = _Law(places.astype(float), chances, tables)
+    total = _Sum(places.astype(float), chances, tables)
     for edge in (first - 1, first + size):
         sign = -1 if edge < first else 1
         if abs(edge) <= POINTS * tables:
             steep = [c / (deviation * math.sqrt(tables)) for c in (2, 4, 8, 12)]
-            infinite += math.exp(min(0.0, *(law.log_mean(sign * s) - sign * s * edge for s in steep)))
+            infinite += math.exp(min(0.0, *(total.log_mean(sign * s) - sign * s * edge for s in steep)))
     return ReaderLoss(losses, found[inside % size], infinite)
 
 
@@ -241,16 +241,17 @@ def _last_point(blanket: Blanket, n: int, delta: float) -> float:
     low, high = 0.0, blanket.eps
     for _ in range(30):
         middle = (low + high) / 2
-        law = _Law(*blanket.atoms(middle), n)
-        tilt = law.centre() if law.values.max() > 0 else 0.0
-        small = tilt > 0 and law.log_mean(tilt) - math.log(math.e * tilt * n) < math.log(delta)
+        table = _Sum(*blanket.atoms(middle), n)
+        tilt = table.centre() if table.values.max() > 0 else 0.0
+        small = tilt > 0 and table.log_mean(tilt) - math.log(math.e * tilt * n) < math.log(delta)
         low, high = (low, middle) if small else (middle, high)
     return high
 
 
-def _laws(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Places on the grid, and the probabilities of these losses, for the pair of distributions whose curve is the points'
-    convex hull.
+def _loss_distribution(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The distribution of the loss of the pair of distributions whose curve is the convex hull of the points.
+
+    Returns the losses as places on the grid, and their probabilities.
 
     The curve h falls from h(0) = 1 as x = e^ε grows. We store h - (1-x)₊, which is x h(1/x) for x < 1. The pair has a loss ln x
     with probability x times the change of the slope of h at x.

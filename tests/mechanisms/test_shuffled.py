@@ -14,7 +14,7 @@ from ldpstream.mechanisms.grr import LongitudinalGRR
 from ldpstream.mechanisms.ledger.shuffled import Blanket, ReaderLoss, reader_loss, table_delta
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 
-Law = Mapping[Hashable, float]
+Distribution = Mapping[Hashable, float]
 LOSSES = (0.0, 0.05, 0.2, 0.5, 1.0)
 ONE_TIME = [
     *((mechanism("GRR", k, eps=eps), n) for k, n in ((2, 5), (3, 5), (4, 4)) for eps in (0.5, 1.0, 2.0)),
@@ -26,20 +26,20 @@ ONE_TIME = [
 ]  # fmt: skip
 
 
-def table_law(channels: Iterable[FloatArray]) -> Law:
-    """Law of the numbers of reports with each output; each report has the probabilities of one row."""
-    law: dict[tuple[int, ...], float] = {}
+def table_distribution(channels: Iterable[FloatArray]) -> Distribution:
+    """Distribution of the numbers of reports with each output; each report has the probabilities of one row."""
+    distribution: dict[tuple[int, ...], float] = {}
     for row in channels:
-        law = law or {(0,) * row.size: 1.0}
+        distribution = distribution or {(0,) * row.size: 1.0}
         after: Counter[tuple[int, ...]] = Counter()
-        for counts, chance in law.items():
+        for counts, chance in distribution.items():
             for output in np.flatnonzero(row).tolist():
                 after[(*counts[:output], counts[output] + 1, *counts[output + 1 :])] += chance * float(row[output])  # type: ignore[assignment]
-        law = dict(after)
-    return dict(law.items())
+        distribution = dict(after)
+    return dict(distribution.items())
 
 
-def delta(p: Law, q: Law, eps: float) -> float:
+def delta(p: Distribution, q: Distribution, eps: float) -> float:
     return sum(max(p.get(x, 0.0) - math.exp(eps) * q.get(x, 0.0), 0.0) for x in p)
 
 
@@ -47,8 +47,8 @@ def exact(channel: FloatArray, n: int, losses: Iterable[float] = LOSSES) -> list
     """The largest δ of a table of n reports, over all values of a person and of the others."""
     k, found = len(channel), [0.0 for _ in losses]
     for others in itertools.combinations_with_replacement(range(k), n - 1):
-        laws = [table_law(channel[[v, *others]]) for v in range(k)]
-        for p, q in itertools.permutations(laws, 2):
+        distributions = [table_distribution(channel[[v, *others]]) for v in range(k)]
+        for p, q in itertools.permutations(distributions, 2):
             found = [max(old, delta(p, q, eps)) for old, eps in zip(found, losses, strict=True)]
     return found
 
@@ -76,7 +76,7 @@ def variation_ratio(n: int, k: int, eps_1: float, eps: float) -> float:
     p = math.exp(eps_1) * q
     others, rest = np.array([q, q, 1 - 2 * q]), 1 - p - q
     of_v, of_other = ([row, *[others] * (n - 1)] for row in (np.array([p, q, rest]), np.array([q, p, rest])))
-    return delta(table_law(of_v), table_law(of_other), eps)
+    return delta(table_distribution(of_v), table_distribution(of_other), eps)
 
 
 def test_the_published_pair_is_no_bound() -> None:
@@ -97,10 +97,10 @@ def test_the_blanket_is_the_common_part_of_the_reports(m: Mechanism) -> None:
         hits = np.isclose(channel, channel.max())
     common = np.where(hits, channel * math.exp(-blanket.eps), channel)
     np.testing.assert_allclose(common, common[[0] * m.k], rtol=1e-12)
-    law = common[0] / common[0].sum()
+    distribution = common[0] / common[0].sum()
     assert common[0].sum() == pytest.approx(blanket.share)
-    assert hits @ law == pytest.approx(np.full(m.k, blanket.hit))
-    both = np.where(hits, law, 0) @ hits.T
+    assert hits @ distribution == pytest.approx(np.full(m.k, blanket.hit))
+    both = np.where(hits, distribution, 0) @ hits.T
     assert both[~np.eye(m.k, dtype=bool)].min() == pytest.approx(blanket.both, abs=1e-15)
 
 
@@ -147,10 +147,13 @@ def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) 
     bound = reader_loss(blanket_of(m), n, tables, 1e-6)
     assert bound is not None
     crowds = list(itertools.combinations_with_replacement(range(k), n - 1))
-    laws = {others: [table_law(m.channel()[[v, *others]]) for v in (0, 1)] for others in crowds}
+    distributions = {others: [table_distribution(m.channel()[[v, *others]]) for v in (0, 1)] for others in crowds}
     reached = []
     for chosen in itertools.combinations_with_replacement(crowds, tables):
-        p, q = ([math.prod(chances) for chances in itertools.product(*(laws[o][v].values() for o in chosen))] for v in (0, 1))
+        p, q = (
+            [math.prod(chances) for chances in itertools.product(*(distributions[o][v].values() for o in chosen))]
+            for v in (0, 1)
+        )
         for eps in (0.0, 0.1, 0.5, 1.0, 2.0):
             found = math.fsum(np.maximum(np.array(p) - math.exp(eps) * np.array(q), 0))
             assert found <= bound.delta(eps)
@@ -161,13 +164,13 @@ def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) 
     assert found > once.delta(eps) or eps >= eps_1  # control: the bound of one table does not hold for several
 
 
-def two_tables(devices: Iterable[FloatArray]) -> Law:
-    """Law of two tables; a device has a matrix with the probabilities of its pairs of reports, one for each table."""
-    matrices, law = list(devices), Counter[Hashable]()
-    for pairs, chance in table_law([matrix.ravel() for matrix in matrices]).items():
+def two_tables(devices: Iterable[FloatArray]) -> Distribution:
+    """Distribution of two tables; a device has a matrix with the probabilities of its pairs of reports, one for each table."""
+    matrices, distribution = list(devices), Counter[Hashable]()
+    for pairs, chance in table_distribution([matrix.ravel() for matrix in matrices]).items():
         grid = np.reshape(np.array(pairs), matrices[0].shape)
-        law[tuple(grid.sum(axis=1).tolist()), tuple(grid.sum(axis=0).tolist())] += chance  # type: ignore[assignment]
-    return law
+        distribution[tuple(grid.sum(axis=1).tolist()), tuple(grid.sum(axis=0).tolist())] += chance  # type: ignore[assignment]
+    return distribution
 
 
 def largest(one: Iterable[FloatArray], other: Iterable[FloatArray], eps: float) -> float:
@@ -278,15 +281,15 @@ def test_extreme_arguments_have_a_bound(name: str) -> None:
 
 @pytest.mark.parametrize("tables", [1, 20, 300])
 def test_tables_of_a_single_report_lose_what_the_reports_lose(tables: int) -> None:
-    """The loss of a report of GRR is 1, 0 or -1 nat, so the loss of several has an exact law."""
+    """The loss of a report of GRR is 1, 0 or -1 nat, so the loss of several has an exact distribution."""
     m = mechanism("GRR", 4, eps=1.0)
-    found, law = reader_loss(blanket_of(m), 1, tables, 1e-6), np.ones(1)
+    found, distribution = reader_loss(blanket_of(m), 1, tables, 1e-6), np.ones(1)
     assert found is not None
     for _ in range(tables):
-        law = np.convolve(law, [m.q, 1 - m.p - m.q, m.p])
+        distribution = np.convolve(distribution, [m.q, 1 - m.p - m.q, m.p])
     losses = np.arange(-tables, tables + 1)
     for eps in (0.0, 0.5, 0.3 * tables, 0.5 * tables, 0.7 * tables):
-        known = float(law @ -np.expm1(np.minimum(eps - losses, 0)))
+        known = float(distribution @ -np.expm1(np.minimum(eps - losses, 0)))
         assert known <= found.delta(eps) <= known * 1.02 + 1e-9
 
 
@@ -297,8 +300,8 @@ def test_the_chance_of_a_right_guess_holds_for_the_best_guesser() -> None:
     found = reader_loss(blanket_of(m), n, 2, 1e-6)
     assert isinstance(found, ReaderLoss)
     for others in itertools.combinations_with_replacement(range(k), n - 1):
-        laws = [table_law(m.channel()[[v, *others]]) for v in range(k)]
-        outputs = sorted(laws[0], key=str)
-        once = np.array([[law.get(x, 0.0) for x in outputs] for law in laws])
+        distributions = [table_distribution(m.channel()[[v, *others]]) for v in range(k)]
+        outputs = sorted(distributions[0], key=str)
+        once = np.array([[distribution.get(x, 0.0) for x in outputs] for distribution in distributions])
         twice = (once[:, :, None] * once[:, None, :]).reshape(k, -1)
         assert twice.max(axis=0).sum() / k <= found.guess(k) <= m.guess(2) + 0.05
