@@ -32,7 +32,15 @@ from typing import Any, cast
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
+from ldpstream.stores.checkpoint import (
+    STORED_KEY_BYTES,
+    Checkpoint,
+    PaneKey,
+    first_open_step,
+    missing_from_json,
+    missing_to_json,
+    sum_rejected,
+)
 from ldpstream.stores.count_store import CountStore, StoreDamaged
 from ldpstream.stores.formats import check_format
 from ldpstream.stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
@@ -198,7 +206,7 @@ class RedisCountStore(CountStore):
             self._ask(self._redis.sadd, self._partitions_key, partition)
         arguments: list[str | int | bytes] = [*(expected or ("", "")), change.base_writer]
         arguments += [change.next_offset, change.newest_ms, json.dumps(change.rejected), change.log_id]
-        arguments += [json.dumps(change.missing) if change.missing else "", change.writer, json.dumps(change.n_keys), FORMAT]
+        arguments += [missing_to_json(change.missing), change.writer, json.dumps(change.n_keys), FORMAT]
         for generation, keys in change.keys.items():
             arguments += ["DEL" if not keys else "SET" if change.is_whole(generation) else "APPEND", keys]
         for key, table in change.panes.items():
@@ -323,10 +331,9 @@ class RedisCountStore(CountStore):
 def _checkpoint(head: Sequence[bytes | None]) -> Checkpoint:
     """Makes a checkpoint without panes from the values of the fields in `_HEAD`."""
     next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
-    where = Missing(*json.loads(missing)) if missing else None
     return Checkpoint(
-        int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), where, writer.decode(),
-        n_keys=_n_keys(keys),
+        int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), missing_from_json(missing.decode()),
+        writer.decode(), n_keys=_n_keys(keys),
     )  # fmt: skip
 
 
