@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
 from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of
 from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
@@ -21,24 +20,22 @@ from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.estimators.value_likelihood import kinds
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, integer, one_of, real
-from ldpstream.mechanisms.location import distribution
 from ldpstream.mechanisms.terms import SupportTerm, Term
 
 LIKELIHOODS = ("exact", "support")
 PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
 MAX_EVALUATIONS = 10_000  # largest number of evaluations of a likelihood by `mle`
-UNIFORM_SHARE = 0.01  # share of the uniform distribution in a starting point: EM multiplies, so a zero would stay zero
 
 
 @overload
 def ibu(
     m: Mechanism, table: CountTable, *, max_iter: int = ..., tol: float = ..., steps: Steps = ..., delta: float = ...,
-    start: npt.ArrayLike | None = ..., likelihood: str = ...,
+    likelihood: str = ...,
 ) -> Estimate: ...  # fmt: skip
 @overload
 def ibu(
     m: Iterable[Group], *, max_iter: int = ..., tol: float = ..., steps: Steps = ..., delta: float = ...,
-    start: npt.ArrayLike | None = ..., likelihood: str = ...,
+    likelihood: str = ...,
 ) -> Estimate: ...  # fmt: skip
 def ibu(
     m: Mechanism | Iterable[Group],
@@ -48,7 +45,6 @@ def ibu(
     tol: float = 1e-12,
     steps: Steps = 1,
     delta: float = 0.0,
-    start: npt.ArrayLike | None = None,
     likelihood: str = "exact",
 ) -> Estimate:
     """Iterative Bayesian update (IBU, for several levels GIBU): EM from the uniform distribution, as in the literature.
@@ -71,8 +67,6 @@ def ibu(
         steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
             this test. Algorithm 1 of GIBU uses only `delta` to stop.
-        start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. `ibu` mixes in
-            one per cent of the uniform distribution, since EM keeps zeros at zero.
         likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines the true likelihood (GRR, L-GRR,
             local hashing, SW, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` uses the
             likelihood of the support counts, as in the papers; for local hashing this is far faster. Mechanisms that are not
@@ -89,13 +83,10 @@ def ibu(
     integer("max_iter", max_iter, 1, 10**9)
     real("tol", tol, 0.0, 1.0)
     real("delta", delta, 0.0, 1e300)
-    f = np.full(k, 1 / k)
-    if start is not None:
-        f = (1 - UNIFORM_SHARE) * distribution("start", start, k) + UNIFORM_SHARE / k
     terms = likelihood_terms(groups, likelihood)
     if not _tells(terms):
         return Estimate.of_nothing(k, sum(counts.n for _, counts in groups))
-    f, iterations, converged = em(terms, f, max_iter, tol, delta * sum(term.n for term in terms))
+    f, iterations, converged = em(terms, np.full(k, 1 / k), max_iter, tol, delta * sum(term.n for term in terms))
     return _estimate(groups, terms, f / f.sum(), steps, iterations, converged)
 
 
@@ -115,8 +106,7 @@ def mle(
 
     For support counts the maximum is exact to machine precision, also for several levels: see `estimators.optimum`. For other
     likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000 evaluations of
-    the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were enough. `mle` has
-    no argument `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
+    the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were enough.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """
