@@ -1,19 +1,17 @@
 """Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
 
-Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts. If
-the numbers and the total are multiplied by a positive factor, the result is multiplied by the same factor; for power and
-power-ns, the variance must be multiplied by the factor's square. NaN gives NaN. All methods except power and power-ns are
-idempotent; a second application of power or power-ns shrinks the numbers again. No method reverses the order of two numbers
-(for power: of two numbers with equal variance). The methods guarantee:
+Every method takes (k,) estimated frequencies and returns (k,) frequencies. One NaN makes all results NaN. All methods except
+power and power-ns are idempotent; a second application of power or power-ns shrinks the frequencies again. No method reverses
+the order of two frequencies (for power: of two frequencies with equal variance). The methods guarantee:
 
-    none            nothing: the numbers do not change
-    base-pos        non-negative numbers
-    norm            the total
-    norm-sub        non-negative numbers and the total: the Euclidean projection onto the simplex
-    norm-mul        non-negative numbers and the total (the same as clipping and normalising)
-    norm-cut        non-negative numbers and the total
-    power           non-negative numbers
-    power-ns        non-negative numbers and the total
+    none            nothing: the frequencies do not change
+    base-pos        non-negative frequencies
+    norm            the sum 1
+    norm-sub        non-negative frequencies with the sum 1: the Euclidean projection onto the simplex
+    norm-mul        non-negative frequencies with the sum 1 (the same as clipping and normalising)
+    norm-cut        non-negative frequencies with the sum 1
+    power           non-negative frequencies
+    power-ns        non-negative frequencies with the sum 1
 
 Sources: Wang et al. 2020, "Locally Differentially Private Frequency Estimation with Consistency"; for power Jia and Gong 2019,
 "Calibrate".
@@ -27,96 +25,92 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ldpstream.mechanisms.arguments import FloatArray, one_of, real
+from ldpstream.mechanisms.arguments import FloatArray, one_of
 from ldpstream.mechanisms.location import project
 
 _STEEPEST_POWER = 6.0
 
 
-def base_pos(x: FloatArray, total: float) -> FloatArray:
+def base_pos(x: FloatArray) -> FloatArray:
     """Clips at zero.
 
-    >>> base_pos(np.array([0.7, 0.5, -0.2]), 1.0).tolist()
+    >>> base_pos(np.array([0.7, 0.5, -0.2])).tolist()
     [0.7, 0.5, 0.0]
     """
     return np.maximum(x, 0)
 
 
-def norm(x: FloatArray, total: float) -> FloatArray:
-    """Adds one constant to all numbers, so that their sum is the total.
+def norm(x: FloatArray) -> FloatArray:
+    """Adds one constant to all frequencies, so that their sum is 1.
 
-    >>> norm(np.array([0.7, 0.5, -0.5]), 1.0).round(12).tolist()
+    >>> norm(np.array([0.7, 0.5, -0.5])).round(12).tolist()
     [0.8, 0.6, -0.4]
     """
-    return np.asarray(x + (total - x.sum()) / x.size)
+    return np.asarray(x + (1 - x.sum()) / x.size)
 
 
-def norm_sub(x: FloatArray, total: float) -> FloatArray:
-    """Subtracts a constant from all numbers and clips at zero, so that the sum is the total: the projection onto the simplex.
+def norm_sub(x: FloatArray) -> FloatArray:
+    """Subtracts a constant from all frequencies and clips at zero, so that the sum is 1: the projection onto the simplex.
 
-    >>> norm_sub(np.array([0.7, 0.5, -0.2]), 1.0).round(12).tolist()
+    >>> norm_sub(np.array([0.7, 0.5, -0.2])).round(12).tolist()
     [0.6, 0.4, 0.0]
     """
-    return project(x, total)
+    return project(x)
 
 
-def norm_mul(x: FloatArray, total: float) -> FloatArray:
-    """Clips at zero and scales all numbers to reach the total. The result is uniform if no number is positive.
+def norm_mul(x: FloatArray) -> FloatArray:
+    """Clips at zero and scales all frequencies to the sum 1. The result is uniform if no frequency is positive.
 
     This is the clip-and-normalise method of Arcolezi, Cerna and Palamidessi 2023.
 
-    >>> norm_mul(np.array([0.9, 0.6, -0.2]), 1.0).round(12).tolist()
+    >>> norm_mul(np.array([0.9, 0.6, -0.2])).round(12).tolist()
     [0.6, 0.4, 0.0]
     """
     clipped = np.maximum(x, 0)
     scale = clipped.max()
     if scale <= 0:
-        return np.full(x.size, total / x.size)
+        return np.full(x.size, 1 / x.size)
     clipped = clipped / scale  # a sum of subnormal numbers would lose its digits
-    return np.asarray(clipped / clipped.sum() * total)
+    return np.asarray(clipped / clipped.sum())
 
 
-def norm_cut(x: FloatArray, total: float) -> FloatArray:
-    """Keeps the largest numbers and sets the others to zero, to reach the total.
+def norm_cut(x: FloatArray) -> FloatArray:
+    """Keeps the largest frequencies up to the sum 1, and sets the others to zero.
 
-    The method reduces the number at which the sum would exceed the total, so that the sum is the total. If the positive numbers
-    sum to less than the total, `norm_cut` scales them like `norm_mul`. One sort, so O(k log k). Among equal numbers, the method
-    keeps those with the smallest indices.
+    The method reduces the frequency at which the sum would exceed 1, so that the sum is 1. If the positive frequencies sum to
+    less than 1, `norm_cut` scales them like `norm_mul`. One sort, so O(k log k). Among equal frequencies, the method keeps
+    those with the smallest indices.
 
-    >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
+    >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3])).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
     """
     clipped = np.maximum(x, 0)
-    if clipped.sum() <= total:
-        return norm_mul(x, total)
+    if clipped.sum() <= 1:
+        return norm_mul(x)
     order = np.argsort(-clipped, kind="stable")
     before = np.cumsum(clipped[order]) - clipped[order]
     result = np.zeros(x.size)
-    result[order] = np.minimum(clipped[order], np.maximum(total - before, 0))
+    result[order] = np.minimum(clipped[order], np.maximum(1 - before, 0))
     return result
 
 
-def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
-    """Posterior means of the true numbers, if these follow a power law and the noise is normal with known variance.
+def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
+    """Posterior means of the true frequencies, if these follow a power law and the noise is normal with known variance.
 
-    The power law has a density proportional to t^-a on (total / 100 k, total). The exponent a in [0, 6] maximises the
-    likelihood of the estimates. Small estimates shrink towards zero, as far as noise may explain them. Of two estimates with
-    the same variance, the larger stays larger. All results are between total / 100 k and the total. The method needs O(k)
-    memory and O(k log k) time.
+    The power law has a density proportional to t^-a on (1 / 100 k, 1). The exponent a in [0, 6] maximises the likelihood of the
+    estimates. Small estimates shrink towards zero, as far as noise may explain them. Of two estimates with the same variance,
+    the larger stays larger. All results are between 1 / 100 k and 1. The method needs O(k) memory and O(k log k) time.
 
     Args:
         x: (k,) estimates.
-        total: the sum that the results should have.
-        variance: noise variance of each estimate, a number or (k,), at least 0, in the estimates' unit squared. For
-            frequencies the variance is `Mechanism.variance` for n people; for counts, n² times `Mechanism.variance`. (One
-            toolkit mistakenly uses the domain size as n.)
+        variance: noise variance of each estimate, a number or (k,), at least 0: `Mechanism.variance` for n people. (One toolkit
+            mistakenly uses the domain size as n.)
     """
-    lowest = total / (100 * x.size)
+    low = 1 / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))
-    spread = np.maximum(spread, 1e-6 * lowest)  # avoids division by zero if there is no noise
+    spread = np.maximum(spread, 1e-6 * low)  # avoids division by zero if there is no noise
     kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # equal counts occur many times
-    x, spread = kinds.real / total, kinds.imag / total
-    low = 1 / (100 * which.size)
+    x, spread = kinds.real, kinds.imag
     clear = x > _CLEAR * spread
     bounded = clear & (np.minimum(x - low, 1 - x) < _REACH * spread)
     bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # the posterior is narrow and lies at the lower bound
@@ -146,7 +140,7 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     for b in _blocks(unclear):
         posterior = _likelihood(x[b], spread[b], grid) * prior
         result[b] = (posterior @ grid) / posterior.sum(axis=1)
-    return np.asarray(result[which] * total)
+    return np.asarray(result[which])
 
 
 _CLEAR = 20.0  # in standard errors; for estimates farther from zero, a series gives the posterior
@@ -237,8 +231,8 @@ def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatA
     return np.log(mass), np.einsum("ij,ija->ia", t, at_nodes) / mass
 
 
-METHODS: dict[str, Callable[[FloatArray, float], FloatArray]] = {
-    "none": lambda x, total: x,
+METHODS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "none": lambda x: x,
     "base-pos": base_pos,
     "norm": norm,
     "norm-sub": norm_sub,
@@ -253,30 +247,27 @@ def check_method(method: str) -> None:
     one_of("post", method, NAMES)
 
 
-def post_process(
-    frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None, total: float = 1.0
-) -> FloatArray:
+def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None) -> FloatArray:
     """Applies the post-processing method with this name.
 
     Args:
-        frequencies: (k,) estimated frequencies, or counts.
+        frequencies: (k,) estimated frequencies.
         method: one of `NAMES`.
         variance: noise variance of the estimates, a number or (k,), at least 0; only power and power-ns need it.
-        total: the sum that the estimates should have: 1 for frequencies, the number of reports for counts; positive.
 
     Raises:
         ValueError: if an argument is not allowed.
     """
     check_method(method)
-    x, total = np.asarray(frequencies, float), real("total", total, 1e-300, 1e300)
+    x = np.asarray(frequencies, float)
     if x.ndim != 1 or not x.size or np.isinf(x).any():
         raise ValueError(f"frequencies must be a one-dimensional array of finite numbers, got shape {x.shape}")
     if np.isnan(x).any():
         return np.full(x.size, np.nan)
     if method not in ("power", "power-ns"):
-        return METHODS[method](x, total)
+        return METHODS[method](x)
     noise = np.asarray(math.nan if variance is None else variance, float)
     if noise.shape not in ((), x.shape) or not ((noise >= 0) & (noise < np.inf)).all():
         raise ValueError(f"variance must be at least 0 for {method}, one number or {x.size} numbers, got {variance!r}")
-    estimate = power(x, total, noise)
-    return norm_sub(estimate, total) if method == "power-ns" else estimate
+    estimate = power(x, noise)
+    return norm_sub(estimate) if method == "power-ns" else estimate

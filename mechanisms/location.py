@@ -256,14 +256,14 @@ def worst_loss(channel: FloatArray) -> float:
     return float(np.log(high / low).max()) if low.all() else math.inf
 
 
-def project(x: FloatArray, total: float = 1.0) -> FloatArray:
-    """The Euclidean projection of numbers onto the simplex: non-negative numbers with this sum. O(k log k).
+def project(x: FloatArray) -> FloatArray:
+    """The Euclidean projection of numbers onto the simplex: non-negative numbers with the sum 1. O(k log k).
 
     Source of the algorithm: Duchi et al. 2008.
     """
-    x = x - x.max()  # avoids rounding errors from numbers much larger than the total
+    x = x - x.max()  # avoids rounding errors from numbers much larger than 1
     descending = np.sort(x)[::-1]
-    excess = np.cumsum(descending) - total
+    excess = np.cumsum(descending) - 1
     kept = np.arange(1, descending.size + 1)
     last = np.flatnonzero(descending * kept > excess)[-1]
     return np.asarray(np.maximum(x - excess[last] / kept[last], 0))

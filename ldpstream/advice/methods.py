@@ -34,6 +34,6 @@ def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple
 def powered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
     """Like `estimates` for power and power-ns, which are slow for many values."""
     raw = matrix_inversion(m, table, steps=steps)
-    powered = power(raw.frequencies, 1.0, raw.standard_errors**2)
+    powered = power(raw.frequencies, raw.standard_errors**2)
     yield f"{INVERSION} power", powered
-    yield f"{INVERSION} power-ns", norm_sub(powered, 1.0)
+    yield f"{INVERSION} power-ns", norm_sub(powered)

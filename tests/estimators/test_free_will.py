@@ -50,7 +50,7 @@ def test_the_average_of_rappors_is_a_rappor() -> None:
     r = 1 / sum(t.n / n / (1 + math.exp(m.eps_1 / 2)) for m, t in groups) - 1
     ones = np.sum([t.counts for _, t in groups], axis=0) / n
     expected = np.asarray((r + 1) / (r - 1) * ones - 1 / (r - 1))
-    np.testing.assert_allclose(combine_mechanisms(groups, "RAP"), norm_sub(expected, 1.0), atol=1e-12)
+    np.testing.assert_allclose(combine_mechanisms(groups, "RAP"), norm_sub(expected), atol=1e-12)
 
 
 def test_results_are_averaged_by_number_of_reports() -> None:
