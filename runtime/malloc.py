@@ -10,9 +10,9 @@ LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 def keep_freed_memory() -> bool:
     """Makes the C library keep freed memory for reuse, up to 64 MiB in each of its arenas.
 
-    By default glibc returns large blocks to the system, so every chunk of records and every state of a filter needs new memory
-    pages. A record of 16 KiB causes up to seven page faults, which cost a third of an agent's time. glibc's default thresholds
-    depend on the size of the first freed blocks.
+    By default glibc returns large blocks to the system. Every chunk of records and every state of a filter then needs new
+    memory pages. A record of 16 KiB causes up to seven page faults, which cost a third of an agent's time. glibc's default
+    thresholds depend on the size of the first freed blocks.
 
     Returns:
         True if the settings took effect. Only glibc has these settings.

@@ -1,7 +1,7 @@
 """The URL of the count store: one Redis server, a master that Sentinels manage, or a Redis Cluster.
 
     redis://[user:password@]host[:port][/db]                             one server; rediss:// with TLS
-    unix:///path/of/socket[?db=N]                                        one server on this machine
+    unix://[user:password@]/path/of/socket[?db=N]                        one server on this machine
     redis+sentinel://[user:password@]host[:port],…/NAME[/db]             the master that the Sentinels call NAME
     redis+cluster://[user:password@]host[:port],…                        a cluster; the addresses of some nodes are enough
 

@@ -223,7 +223,7 @@ class Settings(BaseSettings):
         if self.kafka_security_protocol.startswith("SASL") and len(given) < 2:
             raise ValueError(f"{protocol} needs {PREFIX}KAFKA_USER and {PREFIX}KAFKA_PASSWORD")
         if not self.kafka_security_protocol.startswith("SASL") and given:
-            raise ValueError(f"{given[0]} is of no use with {protocol}: this protocol has no SASL")
+            raise ValueError(f"{given[0]} has no effect with {protocol}: this protocol has no SASL")
         self._check_tls("kafka", self.kafka_security_protocol.endswith("SSL"), f"with {protocol}")
 
         url = self.redis_url()
@@ -236,14 +236,14 @@ class Settings(BaseSettings):
         if self.redis_sentinel_user and not self.redis_sentinel_password:
             raise ValueError(f"{PREFIX}REDIS_SENTINEL_USER needs {PREFIX}REDIS_SENTINEL_PASSWORD")
         if self.redis_sentinel_password and url.kind != "sentinel":
-            raise ValueError(f"{PREFIX}REDIS_SENTINEL_PASSWORD is of no use: {PREFIX}REDIS names no Sentinels")
+            raise ValueError(f"{PREFIX}REDIS_SENTINEL_PASSWORD has no effect: {PREFIX}REDIS names no Sentinels")
         self._check_tls("redis", url.tls, f"with a URL in {PREFIX}REDIS that does not begin with rediss")
         return self
 
     def _check_tls(self, store: Literal["kafka", "redis"], used: bool, why_not: str) -> None:
         given = self._given(*(f"{store}_{what}_file" for what in ("ca", "cert", "key")))
         if given and not used:
-            raise ValueError(f"{given[0]} is of no use {why_not}: the connection has no TLS")
+            raise ValueError(f"{given[0]} has no effect {why_not}: the connection has no TLS")
         cert, key = f"{store}_cert_file", f"{store}_key_file"
         if len(self._given(cert, key)) == 1:
             raise ValueError(f"{PREFIX}{cert.upper()} and {PREFIX}{key.upper()} belong together")

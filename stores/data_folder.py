@@ -338,7 +338,7 @@ _MARKS = ("application_id", "user_version")
 
 def _check_marks(file: Path, application: int, found: int) -> None:
     if application != APPLICATION:
-        raise FolderError(f"{file}: is no data file of ldpstream")
+        raise FolderError(f"{file}: is not a data file of ldpstream")
     if found != FORMAT:
         remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
         if found == 2:
@@ -354,6 +354,6 @@ def reason(error: sqlite3.Error) -> str:
         sqlite3.SQLITE_READONLY: "cannot be written",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened",
         sqlite3.SQLITE_CORRUPT: "is damaged; restore a backup",
-        sqlite3.SQLITE_NOTADB: "is no data file of ldpstream",
+        sqlite3.SQLITE_NOTADB: "is not a data file of ldpstream",
     }
     return said.get(code, str(error))

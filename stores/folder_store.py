@@ -132,7 +132,7 @@ class FolderCountStore(CountStore):
             try:
                 found[partition][key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(counts)
             except (ValueError, IndexError):
-                raise StoreDamaged(f"{self._part.file}: {key} is no count table of survey {self.survey.name}") from None
+                raise StoreDamaged(f"{self._part.file}: {key} is not a count table of survey {self.survey.name}") from None
         return found
 
 

@@ -70,7 +70,7 @@ class MemoryCountStore(CountStore):
 
 
 def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable], **others: Any) -> Checkpoint:
-    """Returns the checkpoint with other panes, with these other attributes, and without report keys unless they are given."""
+    """Returns the checkpoint with these panes and other attributes. It has report keys only if `others` has them."""
     copied: dict[str, Any] = {
         "panes": panes,
         "rejected": dict(checkpoint.rejected),

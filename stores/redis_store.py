@@ -11,7 +11,7 @@
         keys                                JSON: number of report keys by generation
         pane:<attribute>:<level>:<step>:<cohort>    CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
-        a string: the report keys of a generation, 8 bytes each; agents read and write it, and `ldpstream move` writes it once
+        a string: the report keys of a generation, 8 bytes each; agents read and write it, `ldpstream move` writes it
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
         a step: the panes of all steps before this step have been removed; a separate key, because only estimators write it
     ldpstream:<survey>:<fingerprint>:partitions
@@ -192,7 +192,7 @@ class RedisCountStore(CountStore):
         """Returns the checkpoint with its report keys.
 
         Raises:
-            StoreDamaged: if a string of keys has another length than the checkpoint says.
+            StoreDamaged: if a string of keys does not have the length that the checkpoint states.
         """
         if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != STORED_KEY_BYTES * n]:
             raise StoreDamaged(
@@ -307,7 +307,7 @@ class RedisCountStore(CountStore):
                 tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
             except (ValueError, IndexError):
                 raise StoreDamaged(
-                    f"{self._at(keys[0])}: {field.decode(errors='replace')} is no count table of survey {self.survey.name}; "
+                    f"{self._at(keys[0])}: {field.decode(errors='replace')} is not a count table of survey {self.survey.name}; "
                     f"{_RECOUNT.format(keys[0])}"
                 ) from None
         return replace(checkpoint, panes=tables), strings

@@ -10,7 +10,7 @@ An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, 
     n            number of reports, 1 to 100 000
     payload      n rows of the mechanism's `report_dtype`, fixed width and little-endian, one after the other
 
-If the survey has cohorts, an eighth element stands before the payload, which is always the last element:
+If the survey has cohorts, an envelope has an eighth element, before the payload. The payload is always the last element:
 ``[version, fingerprint, attribute, level, step, n, cohort, payload]``.
 
     cohort       index of the cohort, from 0; all reports of the envelope are from this cohort
@@ -151,7 +151,7 @@ def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
 
 
 def decode_envelope(raw: bytes) -> AnyEnvelope:
-    """Decodes an envelope, with or without a cohort, without any check against a survey.
+    """Decodes an envelope, with or without a cohort. Does not compare it with a survey.
 
     Args:
         raw: the record's value.
@@ -243,7 +243,7 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
 
 
 def _why_undecodable(raw: bytes) -> Reason:
-    """Returns ``unknown version`` for an envelope of another version, whatever its other elements; else ``undecodable``."""
+    """Returns ``unknown version`` for an envelope of another version, with any other elements; otherwise ``undecodable``."""
     try:
         elements = _take_apart(raw)
         version: Any = msgspec.msgpack.decode(elements[0]) if elements else None

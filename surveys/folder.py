@@ -3,7 +3,7 @@
 A folder's surveys are its files ``*.toml``, without hidden names and sub-folders. This suits a Kubernetes ConfigMap mount: its
 names are links through the hidden link ``..data``, and an update swaps that link.
 
-`SurveyFolder.look` compares what `stat` says about each file (inode, size, time of change) and reads the files that differ:
+`SurveyFolder.look` compares the stamp of each file (inode, size, times of change) with the last one, and reads changed files:
 
     a new file                          its survey is added
     a file with another survey          the old survey is removed and the new one added, unless the old survey is open

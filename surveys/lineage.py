@@ -34,7 +34,13 @@ class Join(NamedTuple):
 
 
 def state(survey: Survey, now_ms: int, replaced: bool) -> State:
-    """The survey's state at a time. `replaced` says that another survey that has begun replaces it."""
+    """The survey's state at a time.
+
+    Args:
+        survey: the survey.
+        now_ms: the time, in Unix milliseconds.
+        replaced: true if another survey replaces this one and has begun.
+    """
     step = survey.step_at(now_ms)
     return "replaced" if replaced else "not begun" if step < 0 else "ended" if survey.ended(step) else "open"
 

@@ -106,7 +106,7 @@ def read_lines(text: str, kind: type[AnySignature]) -> list[AnySignature]:
         try:
             found.append(msgspec.json.decode(line, type=kind))
         except (msgspec.DecodeError, RecursionError):
-            raise SignatureError(f"line {number} of the signatures is no signature") from None
+            raise SignatureError(f"line {number} of the signatures is not a signature") from None
     return found
 
 

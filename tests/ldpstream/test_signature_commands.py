@@ -134,7 +134,7 @@ def test_openssl_verifies_a_signature(office: Office, tmp_path: Path) -> None:
         (lambda lines: [lines[0], lines[2]], "line 2 does not follow the previous line"),
         (lambda lines: [lines[1], lines[0], lines[2]], "line 1 does not follow"),
         (lambda lines: [lines[0] | {"toml": "another"}, *lines[1:]], "line 1 is not about the survey's text beside it"),
-        (lambda lines: [{"statement": 1}, *lines], "line 1 of the signatures is no signature"),
+        (lambda lines: [{"statement": 1}, *lines], "line 1 of the signatures is not a signature"),
     ],
 )
 def test_a_changed_trail_is_one_line_and_cannot_be_continued(office: Office, damage: Any, said: str) -> None:

@@ -49,5 +49,5 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> 
             export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "data")
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / FILE).write_text("no database at all, and longer than a header of SQLite" * 9)
-    with pytest.raises(FolderError, match=r"cannot be read: is no data file of ldpstream$"):
+    with pytest.raises(FolderError, match=r"cannot be read: is not a data file of ldpstream$"):
         export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "text")

@@ -119,12 +119,12 @@ def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
             {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_PASSWORD": SECRET},
             "LDPSTREAM_KAFKA_SECURITY_PROTOCOL=SASL_SSL needs ",
         ),
-        ({"KAFKA_PASSWORD": SECRET}, "LDPSTREAM_KAFKA_PASSWORD is of no use with LDPSTREAM_KAFKA_SECURITY_PROTOCOL=PLAINTEXT"),
-        ({"KAFKA_USER": "me"}, "LDPSTREAM_KAFKA_USER is of no use with "),
+        ({"KAFKA_PASSWORD": SECRET}, "LDPSTREAM_KAFKA_PASSWORD has no effect with LDPSTREAM_KAFKA_SECURITY_PROTOCOL=PLAINTEXT"),
+        ({"KAFKA_USER": "me"}, "LDPSTREAM_KAFKA_USER has no effect with "),
         (SASL | {"KAFKA_SASL_MECHANISM": "GSSAPI"}, "LDPSTREAM_KAFKA_SASL_MECHANISM: Input should be 'SCRAM-SHA-512', "),
         ({"KAFKA_CA_FILE": "/nowhere/ca.pem"}, "LDPSTREAM_KAFKA_CA_FILE: the file cannot be read: No such file"),
-        ({"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE is of no use with LDPSTREAM_KAFKA_SECURITY_PROTOCOL=PLAINTEXT"),
-        (SASL | {"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE is of no use with "),
+        ({"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE has no effect with LDPSTREAM_KAFKA_SECURITY_PROTOCOL=PLAINTEXT"),
+        (SASL | {"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE has no effect with "),
         (
             {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CA_FILE": __file__},
             f"LDPSTREAM_KAFKA_CA_FILE: {__file__} holds no certificate",
@@ -137,7 +137,10 @@ def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
             {"REDIS": "rediss://one", "REDIS_KEY_FILE": __file__},
             "LDPSTREAM_REDIS_CERT_FILE and LDPSTREAM_REDIS_KEY_FILE belong",
         ),
-        ({"REDIS_CA_FILE": __file__}, "LDPSTREAM_REDIS_CA_FILE is of no use with a URL in LDPSTREAM_REDIS that does not begin"),
+        (
+            {"REDIS_CA_FILE": __file__},
+            "LDPSTREAM_REDIS_CA_FILE has no effect with a URL in LDPSTREAM_REDIS that does not begin",
+        ),
         ({"REDIS": "redis://agent@one"}, "LDPSTREAM_REDIS_PASSWORD is needed"),
         ({"REDIS_USER": "agent"}, "LDPSTREAM_REDIS_PASSWORD is needed"),
         (
@@ -147,7 +150,7 @@ def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
         ({"REDIS": "redis://me@one", "REDIS_USER": "me", "REDIS_PASSWORD": SECRET}, "LDPSTREAM_REDIS_USER: the URL in "),
         (
             {"REDIS_SENTINEL_PASSWORD": SECRET},
-            "LDPSTREAM_REDIS_SENTINEL_PASSWORD is of no use: LDPSTREAM_REDIS names no Sentinels",
+            "LDPSTREAM_REDIS_SENTINEL_PASSWORD has no effect: LDPSTREAM_REDIS names no Sentinels",
         ),
         ({"REDIS": "redis+sentinel://one/x", "REDIS_SENTINEL_USER": "me"}, "LDPSTREAM_REDIS_SENTINEL_USER needs "),
         ({"KAFKA_PASSWORD_FILE": "/nowhere/password"}, "LDPSTREAM_KAFKA_PASSWORD_FILE: the file cannot be read: No such file"),

@@ -148,10 +148,10 @@ def test_another_program_s_database_is_refused(path: Path) -> None:
     path.mkdir()
     with closing(sqlite3.connect(path / FILE)) as db:
         db.execute("CREATE TABLE x (y)")
-    with pytest.raises(FolderError, match="is no data file of ldpstream"):
+    with pytest.raises(FolderError, match="is not a data file of ldpstream"):
         DataFolder(path)
     (path / FILE).write_bytes(b"text" * 1000)
-    with pytest.raises(FolderError, match="is no data file of ldpstream"):
+    with pytest.raises(FolderError, match="is not a data file of ldpstream"):
         DataFolder(path)
 
 
@@ -167,7 +167,7 @@ def test_a_foreign_count_table_is_refused(folder: DataFolder) -> None:
     assert store.snapshot() == {}
     with folder.write() as db:
         db.execute("INSERT INTO pane VALUES (1, 0, 0, 7, 0, 0, x'00')")
-    with pytest.raises(StoreDamaged, match="is no count table of survey folder"):
+    with pytest.raises(StoreDamaged, match="is not a count table of survey folder"):
         store.snapshot()
 
 
@@ -331,7 +331,7 @@ def test_an_empty_file_is_no_data(path: Path) -> None:
     DataFolder(path).close()
     assert {file.name for file in path.iterdir()} <= {FILE, LOCK, f"{PART}-journal"}
     (path / FILE).write_bytes(b"")
-    with pytest.raises(FolderError, match="is no data file of ldpstream"):
+    with pytest.raises(FolderError, match="is not a data file of ldpstream"):
         DataFolder(path)
 
 

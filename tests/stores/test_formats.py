@@ -47,10 +47,16 @@ OTHERS = {
     "a newer format": (other(FORMAT + 1), f"format {FORMAT + 1}, .*; a newer version wrote it; run that version"),
 }
 UNREADABLE: dict[str, tuple[Damage, str]] = {
-    "a field without a cohort": (lambda client, key: client.hset(key, "pane:0:0:5", b"x"), "pane:0:0:5 is no count table"),
-    "a field with another part": (lambda client, key: client.hset(key, "pane:0:0:5:0:7", b"x"), "pane:0:0:5:0:7 is no count"),
-    "an unknown attribute": (lambda client, key: client.hset(key, "pane:9:0:5:0", b"x"), "pane:9:0:5:0 is no count table"),
-    "a table of another length": (lambda client, key: client.hset(key, "pane:0:0:5:0", bytes(16)), "pane:0:0:5:0 is no count"),
+    "a field without a cohort": (lambda client, key: client.hset(key, "pane:0:0:5", b"x"), "pane:0:0:5 is not a count table"),
+    "a field with another part": (
+        lambda client, key: client.hset(key, "pane:0:0:5:0:7", b"x"),
+        "pane:0:0:5:0:7 is not a count",
+    ),
+    "an unknown attribute": (lambda client, key: client.hset(key, "pane:9:0:5:0", b"x"), "pane:9:0:5:0 is not a count table"),
+    "a table of another length": (
+        lambda client, key: client.hset(key, "pane:0:0:5:0", bytes(16)),
+        "pane:0:0:5:0 is not a count",
+    ),
 }
 
 
@@ -91,5 +97,5 @@ def test_an_unreadable_pane_of_another_step_is_refused_by_agents_and_estimators(
     """A field without a step may belong to any step, so a read of any steps refuses it."""
     with redis.Redis.from_url(redis_node.url) as client:
         client.hset(store._key(0), "pane:0:0:later:0", b"x")
-        with pytest.raises(StoreDamaged, match="pane:0:0:later:0 is no count table of survey formats; delete"):
+        with pytest.raises(StoreDamaged, match="pane:0:0:later:0 is not a count table of survey formats; delete"):
             store.tables(range(100, 101))
