@@ -1,9 +1,9 @@
 """Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
 
 IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
-run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: it leaves the estimate
-nearer to uniform than the maximum. For many values and few reports, the regularised estimate is often more accurate. `mle`
-returns the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
+run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: the estimate stays
+nearer to the uniform distribution than the maximum is. For many values and few reports, the regularised estimate is often more
+accurate. `mle` returns the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
 
 The functions use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
 pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.

@@ -13,7 +13,7 @@ can have another coverage.
 
 The smooth model can be wrong. For example, people round their numbers, so multiples of five are too frequent. The estimate then
 gives the smooth model a small weight. The ends of an interval move outwards, towards the ends of the interval from the unbiased
-shares alone (`Unshrunk`): by the fraction 1 minus this weight of the distance.
+shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the weight of the smooth model.
 
 All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
 if the ends of two requested quantiles would cross, one of them moves outwards.

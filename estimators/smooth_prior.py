@@ -83,7 +83,7 @@ class SmoothPosterior:
         draws: equally likely histograms.
         variance: (k,) variances of the unbiased shares, at the first estimate.
         log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
-        moved: returns the posterior means, (k,), if other unbiased shares, (k,), had been observed near these.
+        moved: function that returns the posterior means, (k,), for other unbiased shares, (k,), near the observed ones.
     """
 
     frequencies: FloatArray

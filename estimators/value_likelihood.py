@@ -11,8 +11,8 @@ value depends on its share f. The likelihood is the exponential family with mean
 For constant N this is the normal likelihood. For GRR with many values it is the likelihood of Poisson counts. The
 log-likelihoods of several mechanisms' inversions add up.
 
-Local hashing to at least as many symbols as values is an exception to the form of R: under the one function that is not
-injective, all values have the same report. So only reports of injective functions count here (`Hashing.separating_part`).
+R has another form for local hashing with at least as many symbols as values: one function is not injective, and gives all
+values the same symbol. So only reports of the other functions count here (`Hashing.separating_part`).
 
 The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and less near zero. A value has
 a likelihood only at points within 7 standard errors of its inversion, so the time is O(k).

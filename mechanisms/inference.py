@@ -106,7 +106,10 @@ class Inference(ABC):
         return term if self.fakes == 1 else FakeDataTerm(term, self.fakes)
 
     def _channel_term(self, counts: IntArray) -> ChannelTerm | None:
-        """Returns the true likelihood of counts without fake data; None if it is that of the support counts, or unknown."""
+        """Returns the true likelihood of counts without fake data.
+
+        None if the likelihood of the support counts is the true one, or if the table does not determine the true one.
+        """
         return None
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:

@@ -18,13 +18,13 @@ a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.fini
    supports the whole line, or at most one of its values.
 
 Because of 6, a line must not consist of neighbouring values. The g places that differ only in the lowest digit are a line. If v
-were its own place, the noise of g neighbouring values would be dependent, and sums over neighbours (means, percentiles, smooth
-histograms) would be noisier than their standard errors say. `stride` therefore puts the value i s mod k at place i, where s is
-next to k/φ with the golden ratio φ. The values at consecutive places are then spread evenly over the range (Weyl's sequence).
-There are as many dependent pairs of values as before, but their covariances nearly cancel in a sum over neighbours. Example:
-k = 300, g = 53, uniform values, and symbols sent without noise. The support counts then vary along the lowest cosine over the
-values 0.84 times as much as independent counts would. If v were its own place, they would vary 7.9 times as much. Function 0
-gives all values one symbol, so it still moves all support counts together.
+were its own place, the noise of g neighbouring values would be dependent. The errors of sums over neighbours (means,
+percentiles, smooth histograms) would then exceed their standard errors. `stride` therefore puts the value i s mod k at place i,
+where s is next to k/φ with the golden ratio φ. The values at consecutive places are then spread evenly over the range (Weyl's
+sequence). There are as many dependent pairs of values as before, but their covariances nearly cancel in a sum over neighbours.
+Example: k = 300, g = 53, uniform values, and symbols sent without noise. The support counts then vary along the lowest cosine
+over the values 0.84 times as much as independent counts would. If v were its own place, they would vary 7.9 times as much.
+Function 0 gives all values one symbol, so it still moves all support counts together.
 
 The transform and its transpose add at most (m-1) S g² / (g-1) numbers and subtract none. Sums of counts are therefore exact,
 and tiny masses stay accurate. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools

@@ -1,4 +1,4 @@
-"""The count table: the only data that the service stores about reports, and the only data that an estimator reads."""
+"""The count table: what the count store keeps of counted reports, and the only data of reports that an estimator reads."""
 
 from dataclasses import dataclass
 

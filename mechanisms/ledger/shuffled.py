@@ -52,8 +52,8 @@ class Blanket:
     Attributes:
         eps: ε, the loss of a report, in nats.
         hit: π, probability that a report drawn from the blanket hits a value.
-        both: π₁₁, probability that a report drawn from the blanket hits both of two values, for the two values with the
-            smallest one. A smaller π₁₁ gives a larger loss, since i - x j is more spread out.
+        both: π₁₁, probability that a report drawn from the blanket hits both of two values; the smallest over all pairs of
+            values. A smaller π₁₁ gives a larger loss, since i - x j is more spread out.
     """
 
     eps: float
