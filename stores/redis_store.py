@@ -321,20 +321,15 @@ class RedisCountStore(CountStore):
     def _head(self, key: str, head: Sequence[bytes | None]) -> Checkpoint:
         """Makes a checkpoint without panes from the values of the fields in `_HEAD`. Raises OtherFormat for another format."""
         self._check_format(key, head[-1])
-        return _checkpoint(head)
+        next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
+        return Checkpoint(
+            int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), missing_from_json(missing.decode()),
+            writer.decode(), n_keys=_n_keys(keys),
+        )  # fmt: skip
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         with store_errors(self._settings):
             return command(*arguments, **named)
-
-
-def _checkpoint(head: Sequence[bytes | None]) -> Checkpoint:
-    """Makes a checkpoint without panes from the values of the fields in `_HEAD`."""
-    next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
-    return Checkpoint(
-        int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), missing_from_json(missing.decode()),
-        writer.decode(), n_keys=_n_keys(keys),
-    )  # fmt: skip
 
 
 def _n_keys(stored: bytes | None) -> dict[int, int]:
