@@ -115,7 +115,7 @@ class FewValues:
     """The posterior of the shares among the people who report.
 
     Attributes:
-        lattice: the lattice.
+        lattice: the likelihoods of the values on the lattice.
         mean: (k,) posterior means, with sum 1.
         chances: (k, most points) posterior of each share without the component of equal shares.
     """

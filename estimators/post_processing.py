@@ -153,7 +153,6 @@ _BLOCK = 1024  # estimates per block, to keep memory small
 
 
 def _blocks(positions: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
-    """Splits positions into blocks."""
     return [positions[start : start + _BLOCK] for start in range(0, positions.size, _BLOCK)]
 
 

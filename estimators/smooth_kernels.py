@@ -93,7 +93,6 @@ def dot(x: Floats, y: Floats) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def scale(x: Floats, by: float) -> None:
-    """Multiplies x by a number."""
     for i in range(x.size):
         x[i] *= by
 

@@ -185,7 +185,6 @@ def _blurred(mass: FloatArray, beyond: Literal["edge", "constant"]) -> FloatArra
 
 
 def _longest(values: ValueLikelihood, k: int) -> float:
-    """Returns the longest Newton step for λ."""
     return LONGEST * (k + 1 / values.error)
 
 

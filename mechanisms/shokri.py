@@ -80,7 +80,6 @@ class Shokri(StoredChannel):
         self.signature = f"{self.name}(k={self.k}, max_loss={self.max_loss!r}, channel={digest})"
 
     def distances(self) -> FloatArray:
-        """(k, k) the distances of the argument `distance`."""
         return self._distance
 
 

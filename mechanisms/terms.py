@@ -160,7 +160,6 @@ class FakeDataTerm:
         self._term, self._d = term, integer("d", d, 1, 10**6)
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """Returns L(f) in nats and its gradient, (k,)."""
         value, gradient = self._term(self._mixed(f))
         return value, self._mixed(gradient)
 

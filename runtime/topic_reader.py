@@ -67,5 +67,4 @@ class TopicReader:
                 raise KafkaTimeoutError(f"no records of {self._where.topic} arrive")
 
     def close(self) -> None:
-        """Closes the connections."""
         self._consumer.close()

@@ -286,7 +286,6 @@ class SurveyPart:
 
     @property
     def log_id(self) -> str:
-        """The id of the survey's log."""
         return self._folder.known(self._survey)[1]
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:

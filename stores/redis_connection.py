@@ -113,7 +113,6 @@ class _SentinelClient(redis.Redis):
 
     @property
     def sentinels(self) -> list[redis.Redis]:
-        """The clients of the Sentinels."""
         found: list[redis.Redis] = cast(SentinelConnectionPool, self.connection_pool).sentinel_manager.sentinels
         return found
 

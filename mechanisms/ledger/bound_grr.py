@@ -60,7 +60,6 @@ class GRRRounds:
         return float(log_expm1(self.e2))
 
     def phi(self, n: npt.ArrayLike) -> FloatArray:
-        """φ(n)."""
         return np.asarray(np.logaddexp(0.0, self.e1 - self.log_total + log_expm1(self.e2 * np.asarray(n))))
 
     def omega(self, n: FloatArray) -> FloatArray:

@@ -159,7 +159,6 @@ def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
 
 
 def _describe(matrix: IntArray) -> str:
-    """Describes a count matrix in words."""
     if np.count_nonzero(matrix) > _MAX_WORDS:
         values, others = (int(matrix.any(axis=axis).sum()) for axis in (0, 1))
         return f"x has {plural(values, 'value')} and every report equals x; x' has {others}, mixed with all of x's"
