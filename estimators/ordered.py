@@ -151,7 +151,7 @@ def _combined(
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
     drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]
-    replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # smooth draws of all smoothnesses remain
+    replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # keeps smooth draws of every τ
     shares[replaced] = drawn
     means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
     own = np.hypot(smooth.standard_errors, misfit)

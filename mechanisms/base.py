@@ -88,6 +88,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Estimators need no other change. The difference p' - q' is d times smaller than p - q. Devices run `device`.
 
+        Args:
+            d: in [1, 10⁶]; usually the number of attributes.
+
+        Raises:
+            ValueError: if d is outside its range.
+
         Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values for every mechanism.
         """
         d = integer("d", d, 1, 10**6)
@@ -145,6 +151,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             values: (n,) integers in [0, k).
             rng: source of randomness, as in `simulate`.
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
+
+        Raises:
+            ValueError: if the values or enrolments are invalid. The message never shows a value.
         """
 
     @abstractmethod
@@ -154,6 +163,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         Args:
             memos: (n,) rows that `memoize` returned; for a one-time mechanism, values in [0, k).
             rng: source of randomness, as in `simulate`.
+
+        Raises:
+            ValueError: if a memo or a value is invalid. The message never shows it.
         """
 
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
@@ -243,7 +255,11 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return CountTable(self.signature, n, array.astype(np.int64))
 
     def table_from_bytes(self, blob: bytes) -> CountTable:
-        """The inverse of `CountTable.to_bytes`. Checks the counts as `table` does."""
+        """The inverse of `CountTable.to_bytes`.
+
+        Raises:
+            ValueError: if the bytes have the wrong length, or `table` refuses the counts.
+        """
         needed = 8 * (1 + math.prod(self.table_shape))
         if len(blob) != needed:
             raise ValueError(f"a stored table of {self.signature} takes {needed} bytes, got {len(blob)}")

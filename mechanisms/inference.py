@@ -45,7 +45,11 @@ class Inference(ABC):
             raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     def support(self, table: CountTable) -> IntArray:
-        """(k,) int64 support counts C_v: how many reports support each value."""
+        """(k,) int64 support counts C_v: how many reports support each value.
+
+        Raises:
+            ValueError: if the table belongs to another mechanism, or if the mechanism is not pure.
+        """
         self.require(table)
         return self._support(table)
 
@@ -176,7 +180,11 @@ class Inference(ABC):
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 
-        The variance is infinite if p and q are the same double, which can happen with ``calibration="paper"``.
+        Returns:
+            The variance; infinite if p and q are the same double, which can happen with ``calibration="paper"``.
+
+        Raises:
+            ValueError: if an argument is outside its range, or if the mechanism is not pure.
 
         Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0.
         """

@@ -57,10 +57,14 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def eps_t(self, t: int) -> float:
-        """Exact privacy loss of t reports of an unchanged value, in nats."""
+        """Exact privacy loss of t reports of an unchanged value, in nats.
+
+        Raises:
+            ValueError: if t is not an integer in [1, 2^62].
+        """
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        """Privacy loss of t reports between any two value sequences, in nats.
+        """Privacy loss of t reports between any two value sequences, in nats; t is in [1, 2^50] for a memoized mechanism.
 
         With fake data the result is an upper bound for the reports of all attributes together. No pair of sequences is known to
         reach this bound.

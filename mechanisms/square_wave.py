@@ -39,7 +39,7 @@ from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm
 
-MAX_BINS = 1024  # the inversion needs a dense matrix, and no report resolves more bins
+MAX_BINS = 1024  # the inversion needs a dense matrix, and noise hides the differences between narrower bins
 SERIES = 1e-5  # for a smaller ε, the formula of b loses its digits
 
 

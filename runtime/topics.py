@@ -50,7 +50,7 @@ RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's top
     "producer": {"reports": {"WRITE"}},
     "gateway": {"reports": {"WRITE"}, "survey": {"READ"}},
     "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}, "survey": {"READ", "WRITE"}},
-    "estimator": {"reports": {"WRITE"}, "estimates": {"READ", "WRITE"}, "survey": {"READ"}},  # it writes markers to reports
+    "estimator": {"reports": {"WRITE"}, "estimates": {"READ", "WRITE"}, "survey": {"READ"}},  # an estimator writes markers
 }
 _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 

@@ -16,7 +16,7 @@ class Difference(NamedTuple):
 
     Attributes:
         key: such as ``step_seconds``, or ``attribute.mode.level.standard.eps_1`` with the names of attribute and level.
-        old, new: the values; None for a survey without the key.
+        old, new: the values of the key; None for a survey without the key.
         fingerprint: true if the key changes the fingerprint.
     """
 

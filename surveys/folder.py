@@ -238,7 +238,7 @@ def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
             known.read = None  # the cause may end without a change of the stamp: each look tries again
         known.why = str(error).removeprefix(f"{file}: ")
     else:
-        known.refused = SurveyText(survey, file, text)  # until `SurveyFolder._decide` lets it take effect
+        known.refused = SurveyText(survey, file, text)  # until `SurveyFolder._decide` accepts it
 
 
 def change_refused(kept: Survey) -> str:

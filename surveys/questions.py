@@ -14,7 +14,7 @@ from ldpstream.mechanisms import Mechanism, mechanism
 MAX_LABELS = 2**24
 MAX_COHORTS = 64
 NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
-LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would obey them
+LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would execute them
 Name = Annotated[str, Meta(pattern=NAME)]
 Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=LABEL)]
 Calibration = Literal["exact", "paper"]
