@@ -67,19 +67,19 @@ def test_intervals_that_would_not_cover_are_withheld() -> None:
     assert held["mi"] > 0.85
 
 
-CELLS = [  # mechanism, ε₁, number of values, number of people; each with a Zipf law and a geometric law
+CELLS = [  # mechanism, ε₁, number of values, number of people; each with Zipf and geometric shares
     ("GRR", 1.0, 10, 5000), ("OUE", 1.0, 30, 20_000), ("L-OSUE", 1.0, 100, 20_000), ("L-OSUE", 1.0, 500, 100_000),
     ("SUE", 3.0, 300, 100_000), ("L-GRR", 2.0, 30, 5000),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("law", ["zipf", "geometric"])
+@pytest.mark.parametrize("distribution", ["zipf", "geometric"])
 @pytest.mark.parametrize(("name", "eps", "k", "n"), CELLS)
-def test_published_intervals_cover_the_frequent_values(name: str, eps: float, k: int, n: int, law: str) -> None:
+def test_published_intervals_cover_the_frequent_values(name: str, eps: float, k: int, n: int, distribution: str) -> None:
     """In 120 runs per cell, published intervals cover values above three standard errors in at least 92 % of the cases. A
     correct program fails with probability 1e-4 per cell. This probability treats runs as independent."""
     m, rng = build(name, k, eps), np.random.default_rng([NAMES.index(name), k, n])
-    shares = 1 / np.arange(1, k + 1) if law == "zipf" else 0.7 ** np.arange(k)
+    shares = 1 / np.arange(1, k + 1) if distribution == "zipf" else 0.7 ** np.arange(k)
     shares /= shares.sum()
     frequent = shares > 3 * np.sqrt(m.variance(0.0, n))
     held: dict[str, list[float]] = {"ibu": [], "mle": []}

@@ -34,8 +34,8 @@ HONEST = 18_000
 
 def hills(k: int) -> FloatArray:
     at = np.arange(k) / k
-    law = np.exp(-(((at - 0.3) / 0.1) ** 2)) + 0.4 * np.exp(-(((at - 0.7) / 0.06) ** 2))
-    return np.asarray(law / law.sum())
+    shares = np.exp(-(((at - 0.3) / 0.1) ** 2)) + 0.4 * np.exp(-(((at - 0.7) / 0.06) ** 2))
+    return np.asarray(shares / shares.sum())
 
 
 def with_silent_devices(m: Mechanism, silent: int) -> CountTable:
