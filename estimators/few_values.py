@@ -1,8 +1,8 @@
 """Exact posterior of the shares of few values: the default estimate for at most nine values.
 
-Nine counts do not show how shares are distributed. So the prior is not fitted to the counts, as `estimators.unordered` does for
-more values. It is a fixed mixture, and the posterior of each component is exact up to a fine lattice. Under a component, the
-shares are independent draws from one distribution g, given that they sum to 1:
+Nine counts do not show how shares are distributed. So the prior is not fitted to the counts, unlike the prior of
+`estimators.unordered` for more values. It is a fixed mixture, and the posterior of each component is exact up to a fine
+lattice. Under a component, the shares are independent draws from one distribution g, given that they sum to 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
 - Most shares are nearly equal and below 1/k, and a few are anywhere (`SMALLER`): for example, one large share and many small

@@ -106,7 +106,7 @@ class LocalLevel:
         return np.asarray((self._weights * self._level).sum(axis=0))
 
     def skip(self, steps: int = 1) -> Filtered:
-        """Advances over steps without an observation: their variance grows, and the levels stay the same."""
+        """Advances over steps without an observation. The variances grow, and the levels stay the same."""
         self._variance += integer("steps", steps, 0, 2**53) * DRIFTS
         self.next_step += steps
         return self._publish(np.full(self.k, np.nan), None)
@@ -152,7 +152,7 @@ class LocalLevel:
         return self._observe(observed, fresh, skewness)
 
     def to_bytes(self) -> bytes:
-        """Returns the exact state: one line of JSON, then all numbers as little-endian float64: 154 for each value, and 51."""
+        """Returns the exact state: one line of JSON, then all numbers as little-endian float64: 154 a value, and 51 more."""
         head = {
             "format": FORMAT,
             "k": self.k,

@@ -19,8 +19,8 @@ If there are at most 20 values, this holds for all of them.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 
-Without this rule, the many small posterior means of the other values would keep the share of a value that everybody has below
-1.
+Without this rule, a value that everybody has would have an upper end below 1, since the other values have many small posterior
+means.
 
 The prior has no mass at exactly 0, so no quantile is 0 or 1. With many reports, percentiles of shares that are exactly 0 would
 be about 0.00001 and would miss the truth. The ends therefore move outwards by a small part of the noise (`SHARP`).

@@ -267,7 +267,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
 
     def separating_part(self, table: CountTable) -> "tuple[Mechanism, CountTable]":
-        """Returns the mechanism and the table of those reports that distinguish values: usually itself and the whole table."""
+        """Returns the mechanism and the table of those reports that distinguish values.
+
+        Usually these are this mechanism and the whole table.
+        """
         return self, table
 
     def empty_table(self) -> CountTable:

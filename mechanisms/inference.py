@@ -120,7 +120,7 @@ class Inference(ABC):
         """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`). The values do not affect these tests.
 
         Args:
-            table: the mechanism's count table, without fake data.
+            table: counts of this mechanism's reports. The devices may have encoded true or fake values.
             steps: number of reports of one device with an unchanged value.
 
         Returns:

@@ -52,7 +52,7 @@ class TopicKeeper(SurveyKeeper):
         self.check(survey)
 
     def forget(self, survey: Survey) -> None:
-        """Like `SurveyKeeper.forget`, but logs an error of the broker and continues."""
+        """Like `SurveyKeeper.forget`, but logs a TopicError and continues."""
         try:
             super().forget(survey)
         except TopicError as error:

@@ -215,7 +215,7 @@ class DataFolder:
             raise self._explained(error) from None
 
     def probe(self, db: sqlite3.Connection) -> None:
-        """Writes a number that does not change, in a transaction of `write`. Fails if the disk is full or cannot be written."""
+        """Writes the number of the format, in a transaction of `write`. Fails if the disk is full or cannot be written."""
         db.execute(f"PRAGMA user_version={FORMAT}")
 
     def shrink(self) -> None:
