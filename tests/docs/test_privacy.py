@@ -127,7 +127,7 @@ def test_the_numbers_of_hash_functions() -> None:
 
 def test_the_retention() -> None:
     assert f"at least {KEPT_MS // 86_400_000} days, longer for long windows" in PLAIN
-    assert f"estimates of {KEPT_STEPS} steps" in PLAIN
+    assert f"estimates of the last `retention_steps` steps ({KEPT_STEPS} by default)" in PLAIN
 
 
 def test_the_notices_examples_are_the_readmes_survey() -> None:
