@@ -10,7 +10,7 @@
                                         # spl: a device answers all attributes and splits its budget evenly
                                         # rs+fd: a device samples one attribute and answers the other attributes with fake
                                         # values
-    relay = "required"                  # devices send only through a relay (docs/relay.md); then lateness_steps is at least 1
+    relay = "required"                  # devices send only through a relay (docs/relay.md); then lateness_steps is at least 2
                                         # (default: devices send to the gateway)
     ends = 2026-12-31T00:00:00Z         # the last step ends at this time or before; or the number of steps (default: no end)
     title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)

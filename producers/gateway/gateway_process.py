@@ -77,7 +77,7 @@ def serve(
     credentials = Credentials(settings)
     behind = [text.survey.name for text in watch.surveys.values() if text.survey.relay is not None]
     if behind and credentials.relay_keys is None:
-        what = "takes reports through a relay only; `ldpstream relay-key FILE` makes the file of keys"
+        what = "takes reports only through a relay; `ldpstream relay-key FILE` makes the file of keys"
         raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with ExitStack() as opened:

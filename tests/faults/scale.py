@@ -33,7 +33,7 @@ class Phase(op.Operation):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a phase took.
+    """The length and the events of a phase.
 
     Attributes:
         name: what happened in it.
@@ -51,7 +51,7 @@ class Scale(World):
     """A run with many partitions and agents.
 
     Attributes:
-        seen: what each phase took.
+        seen: the length and the events of each phase.
     """
 
     def __init__(self, seed: int, code: Code, partitions: int, agents: int) -> None:

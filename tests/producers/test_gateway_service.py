@@ -177,6 +177,15 @@ def test_unusable_settings_are_one_clear_error(tmp_path: Path) -> None:
                 serve(watch, Settings.model_validate({"gateway_tls_cert": None, **settings}), lambda survey: None, Mock())
 
 
+def test_a_survey_that_requires_a_relay_needs_relay_keys_at_the_start(tmp_path: Path) -> None:
+    text = SAMPLE.read_text().replace("lateness_steps = 1", 'lateness_steps = 2\nrelay = "required"')
+    (tmp_path / "survey.toml").write_text(text)
+    with pytest.raises(
+        SettingsError, match="LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey .* `ldpstream relay-key FILE`"
+    ):
+        serve(SurveyWatch([tmp_path / "survey.toml"]), Settings(), lambda survey: None, Mock())
+
+
 async def test_operators_see_metrics_and_readiness() -> None:
     rig = Rig()
     for envelope in [*envelopes(3, n=4), *envelopes(1, step=0)]:
