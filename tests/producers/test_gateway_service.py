@@ -181,7 +181,7 @@ def test_a_survey_that_requires_a_relay_needs_relay_keys_at_the_start(tmp_path: 
     text = SAMPLE.read_text().replace("lateness_steps = 1", 'lateness_steps = 2\nrelay = "required"')
     (tmp_path / "survey.toml").write_text(text)
     with pytest.raises(
-        SettingsError, match="LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey .* `ldpstream relay-key FILE`"
+        SettingsError, match=r"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey .* `ldpstream relay-key FILE`"
     ):
         serve(SurveyWatch([tmp_path / "survey.toml"]), Settings(), lambda survey: None, Mock())
 
