@@ -126,7 +126,7 @@ class _Move:
         self._writer = f"move-{self._part.log_id}"  # no other folder has this name
 
     def check(self) -> None:
-        """Checks that Kafka and Redis hold nothing of the survey, or only what an earlier call of ours wrote, and the clocks.
+        """Checks the clocks, and that Kafka and Redis hold nothing of the survey except what an earlier call of ours wrote.
 
         The kept survey is the first record in Kafka, and tells Kafka's clock. If the move is refused, it does no harm.
         """

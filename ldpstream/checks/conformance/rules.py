@@ -77,7 +77,7 @@ class _Asked:
     """One device and attribute, in the course of the calls."""
 
     chosen: int  # the level that the program chose
-    value: int  # of the first call
+    value: int  # value of the first call
     level: int = -1
     steps: dict[int, tuple[bytes | None, str | None]] = field(default_factory=dict)
     reported: list[int] = field(default_factory=list)
