@@ -146,7 +146,7 @@ class _Move:
         if (ahead_ms := self._from.newest_ms() - at_ms) > 0:  # also of records that are not counted yet
             raise MoveRefused(
                 f"{self._part.file}: survey {self._survey.name}: the last append time is {math.ceil(ahead_ms / 1000)} s "
-                f"ahead of {clock}; wait as long, then run move again"
+                f"ahead of {clock}; wait for this time, then run move again"
             )
 
     def _begun(self) -> bool:
