@@ -169,7 +169,7 @@ def _cohort(cohort: Cohort) -> list[str]:
         "A rare cohort, and a change of the cohort when few others change theirs, link the reports of a device.",
         f"The service publishes a histogram of a cohort only from at least {plural(cohort.least, 'report')}. It publishes the "
         "number of reports of each cohort in any case.",
-        "This least size is no bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
+        "This least size is not a bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
         "gives a noisy histogram of the others. Only the losses below limit what it reveals.",
     ]
 

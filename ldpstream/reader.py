@@ -1,4 +1,4 @@
-"""What a reader of the published histograms learns, who sees no single report: `ledger --people` and `check --people`.
+"""Bounds for a reader of the published histograms, who sees no single report: `ledger --people` and `check --people`.
 
 The losses are bounds by `PrivacyClaims.reader`: every histogram is a function of sums of many reports.
 """
@@ -32,7 +32,7 @@ LEGEND_SPL = "The losses of a device's attributes add up."
 
 
 class Reader(Struct, frozen=True, kw_only=True):
-    """What a reader of the histograms learns about a person, for an attribute and a level.
+    """Bounds of a reader's knowledge about a person, from the histograms of an attribute and a level.
 
     Attributes:
         reports: number of fresh reports of the person in all, or in a year if the level has no end. None for a memoized level:

@@ -280,7 +280,7 @@ class LongitudinalGRR(_Symbols, Longitudinal):
 
     @property
     def eps_per_report(self) -> float:
-        return self.eps_2  # of the second round alone
+        return self.eps_2  # the loss of the second round alone
 
     def _guess(self, t: float) -> Chance:
         def chance(n: int) -> float:

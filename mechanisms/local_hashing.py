@@ -373,7 +373,7 @@ class LongitudinalHashing(Hashing, Longitudinal):
 
     @property
     def eps_per_report(self) -> float:
-        return self.eps_2  # of the second round alone, for two memos with different symbols
+        return self.eps_2  # the loss of the second round alone, for two memos with different symbols
 
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g

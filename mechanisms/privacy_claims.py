@@ -129,8 +129,8 @@ class PrivacyClaims(ABC):
         One-time mechanisms: t tables with one report of the person each, any values (`ledger.shuffled`). Condition: each
         published table, and each difference of two of them, holds no report of the person's step, or at least n reports.
         Longitudinal mechanisms: any number of tables, if the person and n - 1 others report at the same steps, each from one
-        memo. Then the tables are a function of n memos without owners. With fake data, the reader also knows which reports are
-        true.
+        memo. Then the tables are a function of n memos without owners. With fake data, the bounds also hold for a reader who
+        knows which reports are true.
 
         Both results are upper bounds. They are at most the bounds for an observer of all single reports.
 

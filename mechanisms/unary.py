@@ -93,7 +93,7 @@ def _logistic(x: float) -> tuple[float, float]:
 def thresholded(eps: float) -> Round:
     """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
-    The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
+    The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is below the ε of the noise.
     θ gives the smallest variance q(1-q)/(p-q)². The derivative is zero where 2(1-p-q)/(p-q) + q/(1-q) = 1. The left side grows
     with θ, so bisection finds the threshold.
 

@@ -37,7 +37,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 CELLS = 2**12, 2**13  # cells of the lattice of a table's sum: usual and largest number
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
 SPREAD = 10.0  # the lattice reaches this many standard deviations to either side
-POINTS = 64  # of the curve δ(ε) of one table
+POINTS = 64  # points of the curve δ(ε) of one table
 TAIL = 1e-3  # largest share of δ for losses beyond the last point
 ROUNDING = 1e-14  # error of a table's curve: the larger errors of the slopes cancel in their sum
 MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
@@ -206,7 +206,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
     """Upper bound of the privacy loss from several tables of at least n reports; None beyond `MOST_EPS` or `MOST_TABLES`.
 
     Args:
-        blanket: of the reports; or of the memos, if all tables come from the same memos. Then `tables` is 1.
+        blanket: blanket of the reports; if all tables come from the same memos, blanket of the memos, and `tables` is 1.
         n: smallest number of reports of a table, with the person's report.
         tables: number of tables with a fresh report of the person.
         delta: probability for which the points are chosen. The result is valid for every other probability, too.

@@ -68,7 +68,7 @@ class Intake:
         tokens: accepted bearer tokens; if the list is empty, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
-        now_ms: the time, in milliseconds since 1970 UTC.
+        now_ms: returns the time, in milliseconds since 1970 UTC.
 
     Attributes:
         relay_keys: the keys for requests through a relay; None if the gateway takes none.

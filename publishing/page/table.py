@@ -42,7 +42,7 @@ FOOT = """</main>
 
 
 def with_query(index: str, query: str) -> str:
-    """Returns the live page with its query in the links for browsers without JavaScript."""
+    """Returns the live page. The links for browsers without JavaScript get the page's query."""
     return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
 
 

@@ -1,4 +1,4 @@
-"""What a reader of the histograms learns: the crowds, the words, and the document of `check --people`."""
+"""Bounds for a reader of the histograms: the crowds, the words, and the document of `check --people`."""
 
 import json
 import math

@@ -174,7 +174,7 @@ def two_tables(devices: Iterable[FloatArray]) -> Distribution:
 
 
 def largest(one: Iterable[FloatArray], other: Iterable[FloatArray], eps: float) -> float:
-    """The larger δ, of both directions, between the two tables of these devices and of those."""
+    """Returns the δ between the two tables of one set of devices and those of another set: the larger of both directions."""
     p, q = two_tables(one), two_tables(other)
     return max(delta(p, q, eps), delta(q, p, eps))
 

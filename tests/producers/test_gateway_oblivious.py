@@ -146,7 +146,7 @@ async def test_a_plain_request_for_a_survey_that_requires_a_relay_is_refused(bat
 
 
 def test_a_plain_request_over_http_is_refused(served: MakeServed) -> None:
-    """Also on the direct path of the protocol, for a request that arrives whole and for one that arrives in pieces."""
+    """The direct path of the protocol refuses it too, whether the request arrives whole or in pieces."""
     survey = relay_survey()
     one = served(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
     connection, body = Socket(one.port), envelopes_of(survey, STEP)

@@ -203,7 +203,7 @@ def test_the_page_is_light_and_loads_only_its_own_files(client: TestClient) -> N
     index = client.get("/")
     named = set(re.findall(r'(?:href|src)="(/page/[^"]+)"', index.text))
     weight = int(index.headers["content-length"])
-    modules = {f"/page/{path.name}" for path in PAGE.glob("*.js")} - {"/page/surveys.js"}  # of the start page
+    modules = {f"/page/{path.name}" for path in PAGE.glob("*.js")} - {"/page/surveys.js"}  # the start page loads that module
     assert modules <= named, "every module is preloaded"
     for path in named:
         answer = client.get(path, headers={"Accept-Encoding": "gzip"})
