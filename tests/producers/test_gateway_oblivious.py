@@ -237,7 +237,7 @@ async def test_a_stopping_gateway_refuses_in_clear() -> None:
 
 
 def test_a_relay_over_http(served: MakeServed) -> None:
-    """Also in pieces and in chunks, and after a plain request on the same connection."""
+    """The request may arrive in pieces or chunks, and after a plain request on the same connection."""
     one = served()
     one.rig.intake.relay_keys = RELAY_KEYS
     connection = Socket(one.port)
