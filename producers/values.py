@@ -30,7 +30,7 @@ from ldpstream.producers.table_file import DataError, TableFile, find_column
 from ldpstream.surveys import Survey
 
 MAX_STEPS = 1_000_000
-STAY = 0.9  # probability that a simulated value stays the same for another step
+STAY = 0.9  # probability that a simulated value is not drawn anew at a step
 DAY_STEPS = 24  # period of the drift in popularity, in steps
 DRIFT = 0.5  # amplitude of the drift, in logarithms of popularity
 
@@ -65,8 +65,8 @@ class ValueSource(Protocol):
 class MarkovValues:
     """Simulated values: an independent Markov chain for every person and attribute.
 
-    From one step to the next a value stays the same with probability 0.9; otherwise the chain draws a new value. The popularity
-    of value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
+    At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
+    value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
     every attribute at every step.
 
     Args:

@@ -1,10 +1,10 @@
-"""Starts child processes that end with this process, also if a signal ends this process.
+"""Starts child processes that end with this process, on Linux also if a signal ends this process.
 
 On Linux the kernel kills a child when its parent dies (`setpriv --pdeathsig` of util-linux). Without `setpriv`, children are
 killed when the interpreter exits, but outlive a parent that is killed.
 
-The kernel watches the *thread* that started the child. One thread therefore starts all children, and lives as long as this
-process. A child started from an event loop's executor would end with the event loop.
+The kernel watches the *thread* that started the child. One thread, which runs as long as this process, therefore starts all
+children. A child started from an event loop's executor would end with the event loop.
 """
 
 import atexit

@@ -1,8 +1,9 @@
 """Sends a device's reports to a gateway, directly or through a relay, and decides when.
 
-If the survey requires a relay, each report leaves alone: from its own random moment on, which the device has drawn and stored.
-An attempt then sends at most one report. Every report that an attempt could not deliver, or did not send, gets a new random
-moment. So after a fault two reports of a device do not leave together, and the times of the attempts do not link them.
+If the survey requires a relay, each report leaves alone, not before its own random moment, which the device has drawn and
+stored. An attempt then sends at most one report. Every due report that an attempt did not send, or could not deliver, gets a
+new random moment. After a fault, two reports of a device therefore do not leave together, and the times of the attempts do not
+link them.
 """
 
 import random
@@ -129,7 +130,7 @@ class Sender:
         return self._next_ms.get(report.key, report.due_ms)
 
     def _range_s(self, report: Waiting, now_ms: int) -> float:
-        """The range of the next moment: half of the time to the close of the report's step, so that more attempts fit."""
+        """The range of the next moment: half of the time to the close of the report's step, so that several attempts fit."""
         survey = self._device.survey
         left_s = (survey.closes_ms(report.step) - now_ms) / 1000
         return min(survey.step_seconds, max(SHORTEST_RANGE_S, left_s / 2) if left_s > 0 else survey.step_seconds)

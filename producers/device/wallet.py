@@ -49,8 +49,8 @@ class WalletSpent:
 class Wallet:
     """A person's budget for all surveys of an application, and the devices that answer them.
 
-    Objects, processes and threads that share one file are one wallet. The budget does not include
-    reports of devices outside the wallet.
+    Objects, processes and threads that share one file are one wallet. The budget does not include reports of devices outside
+    the wallet.
 
     Args:
         path: the wallet's file; its folder must exist.
@@ -107,7 +107,7 @@ class Wallet:
     ) -> Device:
         """Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls.
 
-        The device reports no step before the present step of its enrolment.
+        The device reports no step before the step at which it enrolled.
 
         Args:
             survey, levels, pin, max_eps, cohort, signed_by, signature: as for `Device`.
