@@ -31,7 +31,7 @@ export interface Attribute {
 /** A privacy level that a person may choose. */
 export interface Level {
   readonly name: string;
-  readonly losses: Losses; // that the survey states; the mechanism loses no more
+  readonly losses: Losses; // the losses that the survey states; the mechanism loses no more
   readonly mechanism: Mechanism;
 }
 
@@ -97,9 +97,9 @@ export interface OpenOptions {
  *
  * @param document the parsed JSON of the device survey.
  * @param pin the fingerprint that the application expects, as 16 hexadecimal digits; by default any survey is accepted.
- * @param options what else the application requires.
+ * @param options further conditions of the application.
  * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
- * @throws UnknownSurvey if this device does not know how to answer the survey.
+ * @throws UnknownSurvey if this device cannot answer the survey.
  * @throws UnsafeSurvey if the hash is wrong or a mechanism would lose more privacy than the canonical text states.
  * @throws WrongSurvey if the fingerprint differs from `pin`.
  */
@@ -229,7 +229,7 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
   return { name: text(level["name"], `${where}.name`), losses, mechanism };
 }
 
-/** Requires the coins of the canonical text, by which the service reads reports: it has six digits of each smaller probability. */
+/** Requires the coins that the canonical text states, with six digits of each smaller probability. The service reads reports by them. */
 function requireCoins(given: Fields, stated: Fields, where: string): void {
   for (const [part, coins] of Object.entries(given)) {
     for (const [name, raw] of Object.entries(object(coins, where))) {

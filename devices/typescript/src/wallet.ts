@@ -51,7 +51,7 @@ export interface SurveySpent {
 export interface WalletSpent {
   readonly surveys: readonly SurveySpent[]; // in the order of their enrolments
   readonly spent: number;
-  readonly chargedPerWindow: number; // for the present window
+  readonly chargedPerWindow: number; // charges for the present window
   readonly chargedForEver: number;
   readonly limits: WalletLimits;
 }
@@ -111,7 +111,7 @@ export class Wallet {
 
   /**
    * Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls. The device reports
-   * no step before the present step of its enrolment.
+   * no step before the step at which it enrolled.
    *
    * @throws WalletFull if the claim does not fit the budget. The wallet is as before.
    * @throws RangeError, StoreCleared, DeviceError as for `Device.open`.

@@ -14,7 +14,7 @@ export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
 export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
 
-// Why there is no estimate. While records wait in the log, reports may exist that no agent has counted.
+// The reason why there is no estimate. While records wait in the log, there may be reports that no agent has counted.
 export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");
 
 // Privacy loss as text. Large numbers have fewer digits.
@@ -47,7 +47,7 @@ export function points(x, size = x) {
   return `${x > 0 ? "+" : x < 0 ? "−" : ""}${Math.abs(100 * x).toFixed(digits)}`;
 }
 
-const answers = new Map(); // since the last publication
+const answers = new Map(); // the API's answers since the last publication, by path
 let forgotten = 0; // how often `forget` was called
 
 export async function get(path) {
