@@ -225,7 +225,7 @@ class Counting:
                 await self._store.heads()
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
-            if not self.store_answers:  # only after the commit: Redis with a full disk still answers reads
+            if not self.store_answers:  # set only after a commit, because Redis with a full disk still answers reads
                 self._back_pressure.set_store_answers(True)
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:

@@ -25,7 +25,7 @@ but its key is not remembered: if the record is sent again, it counts again.
 Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
 wrongly.
 For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for a million
-keys. To make such a pair on purpose, somebody must know a key, and keys are secret.
+keys. To have another person's record dropped on purpose, somebody must know its key, and keys are secret.
 """
 
 from bisect import bisect_left

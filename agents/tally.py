@@ -129,7 +129,7 @@ class Records(Sequence[Record]):
 class _Pane:
     """Envelopes of one pane, as runs of equal length."""
 
-    positions: list[IntArray | list[int]] = field(default_factory=list)  # for each run, its envelopes' positions in the batch
+    positions: list[IntArray | list[int]] = field(default_factory=list)  # for each run, the envelopes' positions in the batch
     n: list[int] = field(default_factory=list)  # for each run, the number of reports in each of its envelopes
     payloads: list[bytes] = field(default_factory=list)  # for each run, the joined payloads
 

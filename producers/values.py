@@ -9,9 +9,9 @@ integer), and each attribute of the survey has a column with the attribute's nam
     c071,1,bus,4
 
 For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
-survey: one of the attribute's texts, an integer below its size, or a number within its bins. Other values become what a device
-reports for them (`Attribute.find`). An empty cell means that the person has no value of that attribute at that step. Columns
-with other names are ignored. A person has at most one row for a step.
+survey: one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value
+that a device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that
+step. Columns with other names are ignored. A person has at most one row for a step.
 """
 
 import re

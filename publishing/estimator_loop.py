@@ -45,7 +45,7 @@ class EstimatorLoop:
         engine: gives each survey its parts.
 
     Attributes:
-        served: what the page shows of each survey, by the survey's name. Changes while the page is served.
+        served: the surveys for the page, by name. Changes while the page is served.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Kafka's log as the schedule sees it: offsets, append times and markers."""
+"""The schedule's view of Kafka's log: offsets, append times and markers."""
 
 from collections.abc import Collection
 from typing import Any

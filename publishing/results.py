@@ -75,8 +75,8 @@ class KeptResults(Results, ABC):
 
     Args:
         survey: the survey.
-        reader: decodes what is stored.
-        store, where: the kind of store ("redis"), and the place of the publications in it, for messages.
+        reader: decodes the stored publications.
+        store, where: the kind of store, such as "redis", and the publications' place in the store, for messages.
     """
 
     def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:

@@ -63,7 +63,7 @@ TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and
 
 
 class LogPosition(Protocol):
-    """The log as the schedule sees it."""
+    """The schedule's view of the log."""
 
     def log_id(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
@@ -120,7 +120,7 @@ class Schedule:
         self._in_topic: dict[str, PublicationSummary] = {}
         self._copies = Copies(survey, results, topic, self._still_leads)
         self._next_step: int | None = None
-        self._unprepared: list[tuple[int, Mechanism]] = []  # each with its attribute
+        self._unprepared: list[tuple[int, Mechanism]] = []  # index of the attribute, and the mechanism
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publishes all steps that are due, oldest first.
@@ -347,7 +347,7 @@ class Schedule:
         """
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
-        everybody = sum_cohorts(tables)  # to the last bit what a survey without cohorts counts
+        everybody = sum_cohorts(tables)  # equal to the counts of the same survey without cohorts
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
         pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
 

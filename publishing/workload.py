@@ -23,7 +23,7 @@ class Workload:
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s, self._reduced_until_s = now_s, now_s()
-        self._loads: dict[bytes, deque[float]] = {}  # with all estimators, by the survey's fingerprint
+        self._loads: dict[bytes, deque[float]] = {}  # loads with all estimators, by the survey's fingerprint
 
     @property
     def research(self) -> bool:

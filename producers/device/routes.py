@@ -109,7 +109,7 @@ class Relay:
 
     def __init__(self, url: str, *, gateway: str, keys: str) -> None:
         try:
-            from pyhpke import PyHPKEError  # only here: a device without a relay does not need pyhpke
+            from pyhpke import PyHPKEError  # imported only here, because a device without a relay does not need pyhpke
 
             from ldpstream.producers.relay import capsules
         except ModuleNotFoundError as error:

@@ -66,7 +66,7 @@ class Sender:
             raise ValueError(f'survey {survey.name} requires no relay: set relay = "required" in the survey, or give a URL')
         self._device, self._relayed = device, isinstance(to, Relay)
         self._way = ThroughRelay(to, survey, token) if isinstance(to, Relay) else Direct(to, token)
-        self._next_ms: dict[str, float] = {}  # behind a relay: key -> the next moment of a report that was due
+        self._next_ms: dict[str, float] = {}  # through a relay: idempotency key -> the new moment of a report that was due
 
     def attempt(self) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report, whose moment has come. Settles the reports that
@@ -88,8 +88,8 @@ class Sender:
 
         Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, it has two parts. The
         first part is the shortest `Retry-After` of all reports: a report for a future step may have to wait a day, and must not
-        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes. It keeps many devices
-        from returning at one moment.
+        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes, so that many devices
+        do not return at one moment.
 
         Args:
             pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.

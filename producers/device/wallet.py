@@ -55,7 +55,7 @@ class Wallet:
     Args:
         path: the wallet's file; its folder must exist.
         per_window: largest loss between two histories of the person that differ only within `window_s` seconds, for an observer
-            who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. Time is that of the device's clock.
+            who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. The device's clock measures the time.
         window_s: length of the window in seconds, in [1, 10^12].
         for_ever: largest loss of all reports between any two histories, in nats, in [1e-9, 1e9]. None for no limit. With this
             limit the wallet refuses a level without `lifetime_reports` in a survey without `ends`.
@@ -147,7 +147,7 @@ class Wallet:
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:
-        """Returns what the person has spent and what the wallet charges.
+        """Returns the person's losses so far and the wallet's charges.
 
         Raises:
             StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.

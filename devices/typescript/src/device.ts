@@ -92,7 +92,7 @@ export type Enrolment = {
   readonly phase: number; // the device reports only at steps t with t mod everySteps = phase
   readonly reports: number;
   readonly memos: number;
-  readonly forgotten: number; // no step up to this one will be reported; -1 for none
+  readonly forgotten: number; // latest forgotten step: no step up to it will be reported; -1 for none
   readonly sent: readonly Sent[]; // the reported steps after `forgotten`, by step
 };
 
@@ -350,7 +350,7 @@ function enroll(
   survey: Survey,
   levels: ReadonlyMap<number, number>,
   random: RandomBytes,
-  forgotten: number, // no step up to this one will be reported
+  forgotten: number, // latest step that the device will not report; -1 for none
 ): string {
   const sampled = below(survey.attributes.length, random);
   survey.attributes.forEach((attribute, a) => {

@@ -67,7 +67,7 @@ export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options
 /** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts once. */
 export class Sender {
   private readonly envoy: Envoy | null;
-  private readonly next = new Map<string, number>(); // with a relay: key -> the next moment of a report that was due
+  private readonly next = new Map<string, number>(); // with a relay: idempotency key -> the new moment of a report that was due
 
   /**
    * @throws RelayRequired if the survey requires a relay and `gateway` has none.
@@ -235,7 +235,7 @@ function send(gateway: GatewayOptions, url: string, headers: Headers, options: R
   return fetch(url, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options, headers });
 }
 
-/** The error of a request as text, without the URL. Node names a code; browsers tell the reason only on their console. */
+/** The error of a request as text, without the URL. Node names a code; browsers show the reason only on their console. */
 function noAnswer(error: unknown): string {
   const { name, cause } = error as { name?: unknown; cause?: { code?: unknown } };
   const code = name === "TimeoutError" ? name : cause?.code;

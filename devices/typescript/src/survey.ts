@@ -13,7 +13,7 @@ export const [CANONICAL_FORMAT, RELAY_FORMAT] = [3, 4]; // formats of the canoni
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
-const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
+const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
 const MAX_ROW_BYTES = 900_000;
 
@@ -324,7 +324,7 @@ function parseCoin(raw: unknown, where: string): Coin {
   const coin = object(raw, where);
   const digits = fromHex(text(coin["digits"], `${where}: digits`));
   if (!digits || typeof coin["inverted"] !== "boolean") throw new UnknownSurvey(`${where} must have hexadecimal digits and inverted`);
-  // one minus a probability near one, as a floating-point number, would hide a part of the loss
+  // digits of a probability near one would hide a part of the loss: as a floating-point number, one minus it is inexact
   if (digits[0]! > 0x80) throw new UnsafeSurvey(`${where}: digits must state the smaller probability`);
   return { digits, inverted: coin["inverted"] };
 }

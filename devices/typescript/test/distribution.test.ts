@@ -107,7 +107,7 @@ test("integers are uniform, coins exact; remainders of bytes would not be unifor
   }
 });
 
-test("all orders are equally likely; swaps with any place would prefer some", () => {
+test("all orders are equally likely; a shuffle that swaps each item with any place would prefer some orders", () => {
   const random = seeded("orders");
   const places = (order: number[]) => order[0]! * 9 + order[1]! * 3 + order[2]!; // 5, 7, 11, 15, 19, 21: the six orders of 0, 1, 2
   const orders = (draw: () => number[]) => {

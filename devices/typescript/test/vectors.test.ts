@@ -113,7 +113,7 @@ test("envelopes: all widths of integers and rows", () => {
   }
 });
 
-test("devices: whole lives, byte for byte", async () => {
+test("devices: all calls of a device, byte for byte", async () => {
   for (const { survey: document, levels, random, calls } of [...read("devices"), ...read("relay_lives")]) {
     const bytes = scripted(random);
     const [survey, store] = [await openSurvey(document), new MemoryStore()];

@@ -7,7 +7,7 @@ const VISIBLE = 4;
 let rejectedBefore = null; // number of rejected envelopes when the page was opened
 let written = "";
 
-// Text of a jump: what moved, by how much, and when.
+// Text of a jump: the value, the size and the time.
 export function jumpText(label, change) {
   const at = (x) => points(x, change.size);
   return {

@@ -48,7 +48,7 @@ export function points(x, size = x) {
 }
 
 const answers = new Map(); // the API's answers since the last publication, by path
-let forgotten = 0; // how often `forget` was called
+let forgotten = 0; // number of calls of `forget`
 
 export async function get(path) {
   if (answers.has(path)) return answers.get(path);
@@ -56,7 +56,7 @@ export async function get(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
-  if (begun !== forgotten) return body; // asked before the publication: not kept
+  if (begun !== forgotten) return body; // requested before the publication, so not kept
   if (answers.size >= 64) answers.delete(answers.keys().next().value);
   answers.set(path, body);
   return body;

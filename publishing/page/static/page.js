@@ -21,7 +21,7 @@ let connected = true;
 let ahead = 0; // the server's clock minus ours, in ms
 const now = () => Date.now() + ahead;
 
-// ---- what the controls do
+// ---- actions of the controls
 
 const actions = {
   choose(name) {
@@ -363,7 +363,7 @@ async function start() {
   const events = new EventSource("api/v1/events");
   let first = true;
   events.addEventListener("published", ({ data }) => {
-    if (!first || Number(data) !== (state.latest ?? -1)) { forget(); refresh(); } // the first event repeats what we have read
+    if (!first || Number(data) !== (state.latest ?? -1)) { forget(); refresh(); } // the first event repeats the step that we have read
     first = false;
   });
   events.addEventListener("error", () => { connected = false; say("connection lost, retrying"); });
