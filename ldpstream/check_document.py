@@ -151,6 +151,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         format: of this document.
         relay: "required" if devices send only through a relay; None if they send directly.
+        crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
         ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
         promise: the lines that `check` prints.
     """
@@ -173,6 +174,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     retention_steps: int
     collection: str
     relay: str | None
+    crowd: int | None
     cohort: CheckedCohort | None
     device: CheckedDevice
     attributes: list[CheckedAttribute]
@@ -188,7 +190,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
         replaces=survey.replaces, start=survey.start.astimezone(UTC), n_steps=survey.n_steps,
         ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),
         step_seconds=survey.step_seconds, window_steps=t, lateness_steps=survey.lateness_steps,
-        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay,
+        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay, crowd=survey.crowd,
         cohort=None if cohort is None else CheckedCohort(name=cohort.name, values=list(cohort.values), least=cohort.least),
         device=CheckedDevice(
             eps_1=device_loss(survey, lambda m: m.eps_1),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from urllib.parse import quote, urlencode
 
 from ldpstream.mechanisms.guessing import Chance, percent
@@ -173,6 +173,7 @@ def _about(survey: Survey, h: Histogram) -> str:
         return (
             f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: "
             f"{plural(h.reports, 'report')}, below the least size of {survey.cohort.least:,}. No histogram is published."
+            f"{_crowd(h)}"
         )
     if not h.converged and h.reports == 0:
         silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
@@ -185,7 +186,18 @@ def _about(survey: Survey, h: Histogram) -> str:
         f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
         f"{plural(h.reports, 'report')} of at least {plural(h.people_at_least, 'person', 'people')}."
-        f"{kept}{withheld}{escape(failed)}"
+        f"{kept}{withheld}{escape(failed)}{_crowd(h)}"
+    )
+
+
+def _crowd(h: Histogram) -> str:
+    """A warning if the crowd at the step is smaller than the survey assumes; otherwise ""."""
+    if h.crowd is None or h.crowd.reached:
+        return ""
+    level, least = min(((level, n) for level, n in h.crowd.reports.items() if n), key=itemgetter(1))
+    return (
+        f" <strong>Level {escape(level)} has {plural(least, 'report')}, fewer than the crowd of {h.crowd.assumed:,}: "
+        "the promise behind the relay is not claimed in this step.</strong>"
     )
 
 
