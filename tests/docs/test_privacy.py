@@ -12,9 +12,10 @@ from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
-from ldpstream.reader import DELTA, loss_up, readers
+from ldpstream.reader import loss_up, readers
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.surveys import load_survey, parse_survey
+from ldpstream.surveys.crowds import DELTA
 from ldpstream.surveys.device_chance import device_chance
 from ldpstream.surveys.survey import KEPT_STEPS
 
