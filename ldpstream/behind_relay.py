@@ -25,9 +25,11 @@ LEGEND = (
     "all: the first promise, against everybody, also against whoever knows which reports are of one device. Loss: in nats.",
     "relay: the second promise, against everybody who has neither the relay's logs nor the traffic on both its sides. An upper "
     f"bound: the chance of anything that the operator sees changes by at most a factor e^loss, plus {DELTA:f}.",
-    "crowd: the bound needs at least this number of honest reports of the same attribute, level, cohort and step. Here honest "
-    "people divide evenly. The service counts reports, and cannot tell which are honest.",
+    "crowd: the bound needs at least this number of honest reports of the same attribute, level, cohort and step. The service "
+    "counts reports, and cannot tell which are honest.",
 )
+EVEN = "The crowd here: honest people divide evenly among attributes, levels, cohorts and steps."
+ASSUMED = "The crowd here: the survey's crowd."
 LEGEND_FRESH = (
     "A level without memos: for values that may change at every step. Life: all reports, or those of a year if there is no end."
 )
@@ -72,7 +74,7 @@ class BehindRelay(Struct, frozen=True, kw_only=True):
     guess_behind_relay: float
 
 
-def behind_relay(survey: Survey, people: int, colluding: int = 0) -> list[BehindRelay]:
+def behind_relay(survey: Survey, people: int | None, colluding: int = 0) -> list[BehindRelay]:
     """Returns three rows for every attribute and level: one report, a window, all reports.
 
     The result assumes a relay, whether the survey requires one or not. For the arguments, see `surveys.crowds.crowds`.
@@ -100,16 +102,21 @@ def _row(crowd: HonestCrowd, span: Span, t: float) -> BehindRelay:
     )  # fmt: skip
 
 
-def relay_lines(survey: Survey, people: int, colluding: int) -> list[str]:
+def relay_lines(survey: Survey, people: int | None, colluding: int) -> list[str]:
     """Returns what the columns mean, and under which conditions the bounds hold."""
     every = [m for levels in survey.mechanisms for m in levels]
     lines = [] if survey.relay is not None else [DIRECT.format(name=survey.name)]
-    if colluding:
-        lines.append(f"Of {people:,} people, {colluding:,} forge reports or tell what they sent, and hide nobody.")
-    lines += LEGEND
+    lines += [*LEGEND, ASSUMED if people is None else EVEN]
+    lines += colluding_lines(survey, people, colluding)
     lines += [LEGEND_FRESH] if any(not m.memoized for m in every) else []
     lines += [LEGEND_MEMOS] if any(m.memoized for m in every) else []
     return [*lines, *([LEGEND_SPL] if survey.share > 1 else []), CONDITIONS]
+
+
+def colluding_lines(survey: Survey, people: int | None, colluding: int) -> list[str]:
+    """Returns how many people hide nobody, as at most one line."""
+    whole = f"each crowd of {survey.crowd or 0:,}" if people is None else f"{people:,} people"
+    return [f"Of {whole}, {colluding:,} forge reports or tell what they sent, and hide nobody."] if colluding else []
 
 
 def relay_line(row: BehindRelay) -> str:
@@ -127,10 +134,16 @@ def relay_line(row: BehindRelay) -> str:
     )
 
 
-def relay_table(people: int, rows: list[BehindRelay]) -> Table:
+def second_promise(survey: Survey, people: int | None, colluding: int, rows: list[BehindRelay]) -> list[str]:
+    """Returns the conditions, and all rows as sentences. A window of one report has no sentence of its own."""
+    told = [row for row in rows if row.span != "window" or row.reports != 1]
+    return [*relay_lines(survey, people, colluding), *map(relay_line, told)]
+
+
+def relay_table(people: int | None, rows: list[BehindRelay]) -> Table:
     """Table with three rows for every attribute and level."""
     columns = ("crowd", "loss,\nall", "loss,\nrelay", "guess,\nall", "guess,\nrelay")
-    shown = table(f"Two promises, {people:,} people", "attribute, level", "reports", *columns)
+    shown = table("Two promises" + ("" if people is None else f", {people:,} people"), "attribute, level", "reports", *columns)
     for row in rows:
         reports = "one" if row.span == "report" else f"{row.span}: {'one memo' if row.reports is None else f'{row.reports:,}'}"
         known = Chance(row.guess_everybody, exact=row.guess_everybody_exact)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from ldpstream.behind_relay import BehindRelay, behind_relay, second_promise
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
@@ -153,6 +154,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
         relay: "required" if devices send only through a relay; None if they send directly.
         crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
         ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
+        behind_relay: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
         promise: the lines that `check` prints.
     """
 
@@ -178,12 +180,14 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     cohort: CheckedCohort | None
     device: CheckedDevice
     attributes: list[CheckedAttribute]
+    behind_relay: list[BehindRelay]
     promise: list[str]
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
     """Returns the document of a survey."""
     t, cohort = survey.window_steps, survey.cohort
+    hidden = [] if survey.crowd is None else behind_relay(survey, None)
     return CheckedSurvey(
         format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), title=survey.title,
         description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
@@ -206,7 +210,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
         ],
-        promise=promise(survey),
+        behind_relay=hidden, promise=[*promise(survey), *(["", *second_promise(survey, None, 0, hidden)] if hidden else [])],
     )  # fmt: skip
 
 

@@ -9,11 +9,18 @@ import typer
 
 from ldpstream import tables
 from ldpstream.arguments import SurveyFile
-from ldpstream.behind_relay import BehindRelay, behind_relay, relay_line, relay_lines, relay_table
+from ldpstream.behind_relay import (
+    BehindRelay,
+    behind_relay,
+    colluding_lines,
+    relay_lines,
+    relay_table,
+    second_promise,
+)
 from ldpstream.check_document import check_document
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
-from ldpstream.promise import cohort_line, promise
+from ldpstream.promise import cohort_line
 from ldpstream.reader import legend, reader_line, reader_table, readers
 from ldpstream.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey
@@ -26,7 +33,11 @@ READERS = (
 )
 
 RelayOption = Annotated[
-    bool, typer.Option("--relay", help="with --people: also what reports reveal behind a relay; the default if it is required")
+    bool,
+    typer.Option(
+        "--relay",
+        help="with --people, or crowd in the survey: also what reports reveal behind a relay; the default if it is required",
+    ),
 ]
 Colluding = Annotated[
     int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
@@ -54,9 +65,9 @@ def check(
         _print_forecast(survey, people, width, relay, colluding, json)
         return
     _need_people({"--width": width is not None, "--relay": relay, "--colluding": colluding > 0})
-    console.print("\n".join(promise(survey)), markup=False, highlight=False, soft_wrap=True)
-    if json is not None:
-        write_json(json, check_document(survey))
+    document = check_document(survey)
+    console.print("\n".join(document.promise), markup=False, highlight=False, soft_wrap=True)
+    write_json(json, document)
 
 
 def _need_people(given: dict[str, bool]) -> None:
@@ -64,7 +75,7 @@ def _need_people(given: dict[str, bool]) -> None:
         fail(f"{option} needs --people")
 
 
-def _second_promise(survey: Survey, people: int, relay: bool, colluding: int) -> list[BehindRelay]:
+def _second_promise(survey: Survey, people: int | None, relay: bool, colluding: int) -> list[BehindRelay]:
     return behind_relay(survey, people, colluding) if relay or survey.relay is not None else []
 
 
@@ -84,12 +95,11 @@ def _print_forecast(survey: Survey, people: int, width: float | None, relay: boo
     for line in forecast_tables.LEGEND:
         console.print(line, markup=False, highlight=False)
     console.print(READERS)
-    for row in learnt:
-        console.print(reader_line(row), markup=False, highlight=False)
+    for line in (*map(reader_line, learnt), *([] if hidden else colluding_lines(survey, people, colluding))):
+        console.print(line, markup=False, highlight=False)
     if hidden:
         console.print()
-        told = [row for row in hidden if row.span != "window" or row.reports != 1]
-        for line in (*relay_lines(survey, people, colluding), *map(relay_line, told)):
+        for line in second_promise(survey, people, colluding, hidden):
             console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
         survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
@@ -128,11 +138,12 @@ def ledger(
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget must be given together")
     learnt, hidden = [], []
-    if people is None:
+    if people is None and survey.crowd is None:
         _need_people({"--relay": relay, "--colluding": colluding > 0})
     else:
         try:
-            learnt, hidden = readers(survey, people, colluding), _second_promise(survey, people, relay, colluding)
+            learnt = [] if people is None else readers(survey, people, colluding)
+            hidden = _second_promise(survey, people, relay, colluding)
         except ValueError as error:
             fail(str(error))
     rows, solved = tables.ledger_rows(survey), []
@@ -155,9 +166,9 @@ def ledger(
         console.print(tables.solved_table(survey, horizon, budget, solved))
     if people is not None:
         console.print(reader_table(people, learnt))
-        for line in legend(survey):
+        for line in (*legend(survey), *([] if hidden else colluding_lines(survey, people, colluding))):
             console.print(line, markup=False, highlight=False)
-    if people is not None and hidden:
+    if hidden:
         console.print(relay_table(people, hidden))
         for line in relay_lines(survey, people, colluding):
             console.print(line, markup=False, highlight=False)

@@ -20,21 +20,26 @@ class HonestCrowd(NamedTuple):
     n: int
 
 
-def crowds(survey: Survey, people: int, colluding: int = 0) -> Iterator[HonestCrowd]:
-    """Yields the crowd of every attribute and level, if honest people divide evenly.
+def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[HonestCrowd]:
+    """Yields the crowd of every attribute and level.
 
     Args:
-        people: number of people of the whole survey, at least 1.
-        colluding: number of them who forge reports or tell what they sent, in [0, people): they hide nobody.
+        people: number of people of the whole survey, at least 1: honest people divide evenly. None for the survey's `crowd`,
+            in each step and table.
+        colluding: number of these people, or of each crowd, who forge reports or tell what they sent; less than all. They hide
+            nobody.
 
     Raises:
-        ValueError: if an argument is out of range.
+        ValueError: if an argument is out of range, or the survey has no `crowd` for None.
     """
-    honest = integer("people", people, 1, MAX_COUNT) - integer("colluding", colluding, 0, people - 1)
+    number = people if people is not None else survey.crowd
+    if number is None:
+        raise ValueError(f"people must be given: survey {survey.name} has no crowd")
+    honest = integer("people", number, 1, MAX_COUNT) - integer("colluding", colluding, 0, number - 1)
     parts = survey.n_cohorts * (len(survey.attributes) if survey.collection == "smp" else 1)
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
-            n = honest // (parts * len(attribute.levels) * m.every_steps)
+            n = honest // (parts * len(attribute.levels) * m.every_steps) if people is not None else honest
             yield HonestCrowd(attribute.name, level.name, m, max(n, 1))
 
 

@@ -16,7 +16,7 @@ from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.reader import loss_up, readers
 from ldpstream.surveys import Survey, load_survey, parse_survey
 from ldpstream.surveys.crowds import DELTA
-from tests.docs.check_schema import PEOPLE_SCHEMA
+from tests.docs.check_schema import PEOPLE_SCHEMA, SCHEMA
 
 from .test_reader import COHORT, COMMUTE, MEMO, SAMPLES, SPACED, TOML, survey_of
 
@@ -133,6 +133,7 @@ def test_the_commands_tell_both_promises_if_asked_or_required(relayed: bool, opt
         document, shown = json.loads(out.read_text()), " ".join(done.output.split())
         assert document["behind_relay"] == json.loads(msgspec.json.encode(expected))
         assert ("requires no relay" in shown) == (not relayed and bool(option))
+        assert shown.count("Of 20,000 people, 500 forge reports") == 1
         if command == "check":
             assert (document["relay_required"], document["colluding"]) == (relayed, 500)
             Draft202012Validator(json.loads(PEOPLE_SCHEMA.read_text())).validate(document)
@@ -156,3 +157,41 @@ def test_mistakes_get_one_line(command: str, options: list[str], said: str, tmp_
     assert done.exit_code == 2
     assert said in done.output
     assert "Two promises" not in done.output
+
+
+CROWDED = TOML.replace("lateness_steps = 1", 'lateness_steps = 2\nrelay = "required"\ncrowd = 1250', 1)
+
+
+@pytest.mark.parametrize("colluding", [0, 250])
+def test_the_surveys_crowd_is_that_of_each_step(colluding: int) -> None:
+    survey = parse_survey(tomllib.loads(CROWDED), "a test")
+    found = behind_relay(survey, None, colluding)
+    assert {row.crowd for row in found} == {1250 - colluding}
+    assert found[-1:] == behind_relay(survey, 16 * (1250 - colluding))[-1:]  # `mode`: half of the people, one step in 8
+    lines = " ".join(relay_lines(survey, None, colluding))
+    assert ("the survey's crowd" in lines, "evenly" in lines) == (True, False)
+    assert ("Of each crowd of 1,250, 250 forge" in lines) == bool(colluding)
+    with pytest.raises(ValueError, match="survey commute has no crowd"):
+        behind_relay(RELAYED, None)
+
+
+def test_check_and_ledger_tell_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None:
+    path, out = tmp_path / "commute.toml", tmp_path / "out.json"
+    path.write_text(CROWDED)
+    expected = behind_relay(load_survey(path), None)
+    done = CliRunner().invoke(app, ["check", str(path), "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    document = json.loads(out.read_text())
+    assert document["behind_relay"] == json.loads(msgspec.json.encode(expected))
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    shown = " ".join(done.output.split())
+    assert all(shown.count(relay_line(row)) == 1 for row in expected)
+    assert shown.index("(eps_1 = 1)") < shown.index("relay: the second promise")
+    assert " ".join(" ".join(document["promise"]).split()) in shown
+    done = CliRunner().invoke(app, ["ledger", str(path), "--colluding", "250", "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    document = json.loads(out.read_text())
+    assert document["behind_relay"] == json.loads(msgspec.json.encode(behind_relay(load_survey(path), None, 250)))
+    assert document["reader"] == []
+    assert "Readers of the published" not in done.output
+    assert "Two promises" in done.output
