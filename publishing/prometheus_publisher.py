@@ -63,6 +63,10 @@ class PrometheusPublisher:
         self._cohort_reports = gauge(
             "cohort_reports", "Reports of a cohort in the latest estimate's span, also below the least size.", [*span, "cohort"]
         )
+        self._crowd = gauge(
+            "crowd_reports", "Reports of a level at the latest step, in the cohort with the fewest, behind a relay.", level
+        )
+        self._crowd_assumed = gauge("crowd_assumed_reports", "Reports that the promise behind a relay assumes.", ["survey"])
         self._panes = gauge("estimate_panes", "Steps with reports in the latest estimate's span.", span)
         self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
         self._complete = gauge("estimate_complete", "1 if nothing could be missing from the latest estimate, else 0.", span)
@@ -165,6 +169,10 @@ class PrometheusPublisher:
             self._show_numbers(p)
             if p.span == "step":
                 self._show_guesses(p)
+            if p.crowd:
+                self._crowd_assumed.labels(p.survey).set(p.crowd.assumed)
+                for name, reports in p.crowd.reports.items():
+                    self._crowd.labels(p.survey, p.attribute, name).set(reports)
             for level, privacy in p.privacy.items():
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)

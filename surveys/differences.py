@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ldpstream.surveys.canonical import DERIVED
 from ldpstream.surveys.survey import Survey
 
-FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces")  # keys of a survey
+FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces", "crowd")  # keys of a survey
 FOR_ESTIMATES = ("ordered", "aliases")  # keys of an attribute
 
 

@@ -126,6 +126,11 @@ MISTAKES = {
     "rehearsal onto itself": Mistake("rehearse survey.toml survey.toml", ("survey.toml: is the survey itself", "another file")),
     "half a pair": Mistake("ledger survey.toml --horizon 3", ("--horizon and --budget must be given together",)),
     "unknown picture": Mistake("ledger survey.toml --plot p.xyz", ("--plot p.xyz: must end in one of .png, .svg, .pdf",)),
+    "relay without gateway": Mistake("produce survey.toml --relay http://relay.example", ("--relay needs --gateway",)),
+    "relay without keys": Mistake(
+        "produce survey.toml --relay http://relay.example --gateway http://gateway.example",
+        ("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE",),
+    ),
     "address without http": Mistake("produce survey.toml --gateway here:8081", ("http[s]://host[:port], got here:8081",)),
     # settings and services
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
