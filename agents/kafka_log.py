@@ -29,7 +29,7 @@ class KafkaLog:
         app: the Faust app with the consumer and the producer.
         second_client: a client that is independent of the consumer and the producer.
         survey: the survey to count.
-        known: returns the fingerprints of all surveys that we know. Their envelopes are no dead letters. A survey that was
+        known: returns the fingerprints of all surveys that we know. Their envelopes are not dead letters. A survey that was
             replaced under the same name leaves its envelopes in the topic, and copies could be kept longer than the originals
             (`rejected_retention_ms`).
     """

@@ -24,7 +24,7 @@ but its key is not remembered: if the record is sent again, it counts again.
 
 Only the first 8 bytes of a key are remembered. Two different keys with the same 8 bytes make the service drop a record wrongly.
 For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for a million
-keys. Nobody can aim at a key without knowing it, and keys are secret.
+keys. To make such a pair on purpose, somebody must know a key, and keys are secret.
 """
 
 from bisect import bisect_left

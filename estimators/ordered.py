@@ -55,11 +55,11 @@ from ldpstream.mechanisms.inference import Variance
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
-LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals, whose ends are percentiles of a share
+LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # levels of intervals, whose ends are percentiles of a share
 FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
 LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, relative to that at equal shares; limits its grid
 SURE = 0.5  # the intervals widen if R exceeds the smooth posterior's errors by more than this many standard deviations of R
-LEAST_NOISE = 1e-3  # smallest noise, relative to the variance with the choice of the people
+LEAST_NOISE = 1e-3  # smallest noise, relative to the variance that includes the random choice of the people
 
 
 def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:

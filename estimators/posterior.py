@@ -35,7 +35,7 @@ from ldpstream.estimators.value_likelihood import LARGE, ValueLikelihood
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
-PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # possible parts below an interval, of the posterior's part outside the interval
+PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # candidates: the part below the interval, divided by the whole part outside it
 SHARP = 0.03  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
 CHOSEN_AT = 0.95  # the part below gives the shortest interval at this level, and is used for all levels
 
@@ -47,7 +47,7 @@ class Posterior:
     Attributes:
         people: number of people; infinite for the shares among the people who reported.
         mean: (k,) estimated shares.
-        standard_errors: (k,) posterior standard deviations, with the choice of the people.
+        standard_errors: (k,) posterior standard deviations, including the random choice of the people.
         widening: (k,) factors for the uncertainty of the fitted prior.
         kind: (k,) kind of each value.
         ends: upper ends of the cells of all kinds, kind after kind.

@@ -65,7 +65,7 @@ START = 1.0  # weight of each component, in values, at the start of the first se
 NONE = 10.0  # number of further values without an independent part, which regularise the components' weights
 SUM_STEPS = 5  # Newton steps for the sum of the shares
 TINY = 1e-12  # smallest share
-FARTHEST = -30.0  # standard errors; a share truncated at 0 whose normal centre is lower counts as if at this distance
+FARTHEST = -30.0  # lowest centre of a normal distribution truncated at 0, in standard errors; lower centres are moved here
 CERTAIN = 0.999  # with at least this posterior chance of no independent part, the draws of a value have none
 EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
 BIAS = 1.0  # bias of a share, in units of its change when τ becomes ten times larger
@@ -168,7 +168,7 @@ class _Mode:
         shrinkage = problem.shrinkage[:, likely]
         error = np.sqrt(problem.variance[:, None] * shrinkage)
         ratio = np.maximum((self.m[:, None] + (problem.z - self.m)[:, None] * shrinkage) / error, FARTHEST)
-        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # of the normal truncated at 0
+        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # for the normal distribution truncated at 0
         centre = np.maximum(np.column_stack([self.m, error * (ratio + tail)]), TINY)
         spread = np.column_stack([np.zeros(self.m.size), error**2 * np.maximum(1 - tail * (tail + ratio), 0)])
         gamma = self.gamma[:, np.append(0, likely)]

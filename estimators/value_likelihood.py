@@ -4,7 +4,8 @@ Given the people, the inversion z of one mechanism has a covariance N - R. N is 
 constant along rows or along columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the values
 are independent, given that their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ for random
 people. The choice of the people has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance N(f) of a
-value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor without f:
+value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor that does
+not depend on f:
 
     ln L(f; z) = z A(f) - B(f),   A(f) = ∫ df / N(f),   B(f) = ∫ f df / N(f)
 

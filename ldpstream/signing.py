@@ -96,7 +96,7 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningError(f"{path}: is no Ed25519 private key (PEM), or the passphrase is wrong; `ldpstream key` makes one")
+        raise SigningError(f"{path}: not an Ed25519 private key (PEM), or the passphrase is wrong; `ldpstream key` makes one")
     return key
 
 
@@ -137,7 +137,7 @@ def read_file(path: Path) -> list[SignedLine]:
     """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
 
     Raises:
-        SigningError: if a line is no signature, or is not about the text beside it, or does not follow the previous line.
+        SigningError: if a line is not a signature, or is not about the text beside it, or does not follow the previous line.
     """
     if not path.exists():
         return []

@@ -32,7 +32,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 MAX_ROUNDS = 10**5  # more rounds count as a certain guess
 GRID, FAR = 0.001, 30.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
-CELLS = round(FAR / GRID)  # of the grid, on either side of 0
+CELLS = round(FAR / GRID)  # cells of the grid on either side of 0
 FFT = 2 ** math.ceil(math.log2(4 * CELLS + 1))  # size of the transform; a power of two is fast
 SLACK = 1e-9  # covers rounding errors of the sums
 

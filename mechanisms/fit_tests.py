@@ -87,7 +87,9 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
 
 
 def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> dict[str, LogP | None]:
-    """Returns the tests of local hashing, of functions and of symbols. ``"floor"`` is None if the floor test is unreliable.
+    """Returns the tests of the functions and of the symbols of local hashing.
+
+    The entry ``"floor"`` is None if the floor test is unreliable, and is absent otherwise.
 
     Args:
         table: the count table, (size, g).

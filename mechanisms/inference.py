@@ -250,7 +250,7 @@ class Inference(ABC):
                 of this group therefore adds noise.
 
         Returns:
-            A function of the shares, or (k,) fixed variances, which include the choice of the people.
+            A function of the shares, or (k,) fixed variances, which include the random choice of the people.
         """
         return lambda f: self._noise_at(f, n, steps, everyone)
 

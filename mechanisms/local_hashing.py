@@ -201,8 +201,7 @@ class Hashing(Mechanism):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        eps = self.eps_inf if self.memoized else self.eps_1
-        return ledger.Blanket(eps, 1 / self.g, 1 / self.g**2)  # one function in g maps two values to one symbol
+        return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # one function in g maps two values to one symbol
 
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
@@ -372,8 +371,12 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return self.symbols.memo_ratios()
 
     @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf, 1 / self.g, 1 / self.g**2)
+
+    @property
     def eps_per_report(self) -> float:
-        return self.eps_2  # of the second round alone, for two memos with different symbols
+        return self.eps_2  # the loss of the second round alone, for two memos with different symbols
 
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g

@@ -116,7 +116,7 @@ class ChannelMechanism(OneTime):
         return self.inversion_variances(f, 1, steps) / (n / steps)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Like `Inference.fresh_moments`, with the lower limit 1. The third moments are neglected: 0."""
+        """Like `Inference.fresh_moments`, with the lower limit 1. Neglects the third moments: returns 0 for them."""
         return 1.0, np.zeros(shares.size)
 
     def outweighs(self, values: int = 1) -> float:

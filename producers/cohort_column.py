@@ -44,7 +44,7 @@ def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, t
         tell: receives a line if there is no column.
 
     Raises:
-        DataError: if a cell is no cohort, a person has two cohorts, or several columns have the cohort's name.
+        DataError: if a cell is not a cohort, a person has two cohorts, or several columns have the cohort's name.
     """
     table = TableFile(path)
     rows = table.rows()

@@ -78,7 +78,7 @@ def produce_live(
 
     Args:
         survey, population, sink: as for `produce_step`.
-        now_ms: the time, in milliseconds since 1970 UTC.
+        now_ms: returns the time, in milliseconds since 1970 UTC.
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
         told: called with a line about each step that closed too early.
         envelope_bytes: as for `produce_step`.

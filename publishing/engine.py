@@ -32,7 +32,7 @@ class Engine(Protocol):
 
         Raises:
             Unreachable, LogUnavailable, StoreUnavailable: if a server is unreachable.
-            UserError: if the survey, or one of our rights, is refused.
+            UserError: if the survey is refused, or if we lack a right.
         """
 
     def count(self, survey: Survey, now_ms: int) -> None:

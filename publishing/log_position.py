@@ -32,7 +32,7 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 
 
 class MarkerProducer:
-    """A producer of markers. It connects at first use. Several surveys may share it.
+    """A producer of markers, which connects at first use. Several surveys may share one producer.
 
     After an error it connects again: if the broker has refused a record of an idempotent producer, this producer sends nothing
     more. An abandoned marker may reach the log all the same; a further marker does no harm.

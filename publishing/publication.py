@@ -14,7 +14,7 @@ from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Attribute, Survey
 
-FORMAT = 2  # of a publication; raise it if a field changes its name or meaning, not for a new field with a default
+FORMAT = 2  # publication's format; raise it if a field changes its name or meaning, not for a new field with a default
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
 
@@ -210,7 +210,7 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
 
     Raises:
         OtherFormat: if the publication has another format.
-        msgspec.DecodeError: if `raw` is no publication.
+        msgspec.DecodeError: if `raw` is not a publication.
     """
     check_format(f"{where}: a publication", _stated.decode(raw).format, FORMAT, "run the version that wrote it")
     return _publication.decode(raw)

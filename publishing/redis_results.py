@@ -170,7 +170,7 @@ class RedisResults(KeptResults):
         to the announced estimator. The caller must be between two runs of the schedule.
 
         Returns:
-            True if this estimator gave its lease away.
+            True if this estimator passed its lease to the rival.
         """
         with _reachable():
             return bool(self._balance(keys=[self._leader_key, self._rival_key], args=[self._name, LEASE_MS]))

@@ -142,7 +142,7 @@ class KeptResults(Results, ABC):
 
 
 def state_format(state: bytes) -> int:
-    """Returns the format that a filter's state says; 0 if it says none, because it is damaged."""
+    """Returns the format that a filter's state names; 0 if the state is damaged."""
     try:
         return _stated.decode(state.partition(b"\n")[0]).format
     except msgspec.DecodeError:

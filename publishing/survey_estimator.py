@@ -27,7 +27,7 @@ MAX_PUBLISHED_K = 100_000
 TICK_MS, SHORTEST_TICK_MS = 200, 20
 MOST_TICKS = 10  # a process with many surveys looks at each waiting survey every 2 s
 RETRY_MS = 2_000
-REFUSED_MS = 30_000  # time until a survey is tried again that Kafka, Redis or our limits refuse
+REFUSED_MS = 30_000  # pause before the next try, if Kafka, Redis or our limits refuse a survey
 BALANCE_MS = 2_000
 WARN_S = 60.0
 

@@ -1,4 +1,4 @@
-"""How much of its time a process needs for its estimates, and when it leaves the research estimators out.
+"""The share of its time that a process needs for its estimates, and the decision to leave the research estimators out.
 
 A process that needs more than a step's duration to estimate a step falls further behind with each step. Before this happens,
 the process leaves out the research estimators. It keeps the default estimator, the raw matrix inversion and the filtered curve.

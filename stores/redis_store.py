@@ -48,7 +48,7 @@ from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.canonical import former_fingerprints
 
-FORMAT = 2  # of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
+FORMAT = 2  # format of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
 _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys", "format")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles

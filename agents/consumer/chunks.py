@@ -9,9 +9,9 @@ number. Every chunk carries the number of the partition's last placement and a s
 placement. The consumer's own thread sets both numbers when it reads the chunk. A chunk read before a seek therefore has another
 number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
 
-The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of some partitions, those read
-longest ago first. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other surveys go on.
-After an error, only the partition that caused it is read again.
+The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of several partitions: those
+whose last read is longest ago. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other
+surveys go on. After an error, only the partition that caused it is read again.
 """
 
 import asyncio

@@ -51,7 +51,7 @@ def measure(reports: int, seed: int) -> list[ClockRow]:
 
     Args:
         reports: number of reports of each combination.
-        seed: of the times of the reports.
+        seed: seed of the reports' times.
     """
     rng = np.random.default_rng(seed)
     return [_row(*case, reports, rng) for case in product(STEPS_S, LATENESS, OFFSETS_MIN)]

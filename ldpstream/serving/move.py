@@ -126,7 +126,7 @@ class _Move:
         self._writer = f"move-{self._part.log_id}"  # no other folder has this name
 
     def check(self) -> None:
-        """Checks that Kafka and Redis hold nothing of the survey, or only what an earlier call of ours wrote, and the clocks.
+        """Checks the clocks, and that Kafka and Redis hold nothing of the survey except what an earlier call of ours wrote.
 
         The kept survey is the first record in Kafka, and tells Kafka's clock. If the move is refused, it does no harm.
         """
@@ -146,7 +146,7 @@ class _Move:
         if (ahead_ms := self._from.newest_ms() - at_ms) > 0:  # also of records that are not counted yet
             raise MoveRefused(
                 f"{self._part.file}: survey {self._survey.name}: the last append time is {math.ceil(ahead_ms / 1000)} s "
-                f"ahead of {clock}; wait as long, then run move again"
+                f"ahead of {clock}; wait for this time, then run move again"
             )
 
     def _begun(self) -> bool:

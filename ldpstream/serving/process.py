@@ -11,7 +11,6 @@ from threading import Event, Thread
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
@@ -33,7 +32,6 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
     Raises:
         UserError: if a survey, a setting, the folder or an address cannot be used.
     """
-    keep_freed_memory()
     watch = SurveyWatch(paths)
     with closing(DataFolder(data)) as folder:
         if (moved := folder.moved()) != "here":

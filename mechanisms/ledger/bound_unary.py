@@ -136,7 +136,7 @@ class PriceProgramme:
     def __init__(self, t: int, k: int, rounds: UnaryRounds) -> None:
         self.t, self.k, self.rounds = t, k, rounds
         self.unit = rounds.alpha + rounds.beta  # unit of the variables
-        self.one, self.zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))  # of single steps
+        self.one, self.zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))  # a single one, zero
         self.shared = t > _FULL_T and min(t, k) > _FULL_VALUES
         balance = int(t * rounds.beta / self.unit)
         ends = {balance} if self.shared else {balance, (balance + t) // 2, t - 1}

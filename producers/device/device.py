@@ -117,7 +117,7 @@ class Device:
 
     Raises:
         ValueError: if `levels` names an attribute or level that the survey doesn't have, the survey doesn't have the cohort,
-            `max_eps` is outside [0, 1e9], `signed_by` is no public key, or `signature` is given without `signed_by`.
+            `max_eps` is outside [0, 1e9], `signed_by` is not a public key, or `signature` is given without `signed_by`.
         NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
         ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.

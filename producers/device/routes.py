@@ -102,7 +102,7 @@ class Relay:
         url: as given.
 
     Raises:
-        ValueError: if a URL is malformed, or `keys` is no key configuration that this version knows.
+        ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
         ModuleNotFoundError: if pyhpke is not installed.
     """
 

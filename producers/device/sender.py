@@ -53,8 +53,8 @@ class Sender:
 
     Raises:
         RelayRequired: if the survey requires a relay and `to` is a URL.
-        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is one. Messages leave out a user
-            name and password.
+        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is a `Relay`. Messages leave out
+            a user name and password.
     """
 
     def __init__(self, device: Device, to: str | Relay, token: str | None = None) -> None:

@@ -183,12 +183,12 @@ class Place:
     Args:
         file: the wallet's file.
         survey: the survey.
-        now_ms: the present time, in ms since 1970.
+        now_ms: returns the present time, in ms since 1970.
     """
 
     def __init__(self, file: SQLiteFile, survey: Survey, now_ms: Callable[[], int]) -> None:
         self.survey, self.now_ms = survey, now_ms
-        self.number: int | None = None  # of the enrolment, once it is known
+        self.number: int | None = None  # number of the enrolment; None until it is known
         self._file = file
 
     @property

@@ -70,7 +70,7 @@ class Intake:
         tokens: accepted bearer tokens; if the list is empty, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
-        now_ms: the time, in milliseconds since 1970 UTC.
+        now_ms: returns the time, in milliseconds since 1970 UTC.
         shuffle: holds the requests that come through a relay.
 
     Attributes:

@@ -12,9 +12,9 @@ gateway handles the request inside like a plain request, with the same checks, t
 - All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
 
 A fault outside the encryption gets a problem document in clear, as RFC 9458, section 5.2, requires. Examples are a capsule that
-is cut off or too large, and a capsule that no key opens. After the latter (type ``…http-problem-types#ohttp-key``), the device
-fetches the key configuration again. All other answers are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their
-length says little.
+is cut off or too large, and a capsule that no key opens (type ``…http-problem-types#ohttp-key``). In the last case, the
+application must give its devices the present key configuration; a device never fetches it (docs/relay.md). All other answers
+are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their length says little.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 WELL_KNOWN, PATH = "/.well-known/ohttp-gateway", "/ohttp"
 INNER_PATH: Final = b"/v1/reports"
-MAX_HEAD_BYTES = 32 * 1024  # of the request inside, with its padding
+MAX_HEAD_BYTES = 32 * 1024  # limit of the inner request's head, with the padding
 MAX_CAPSULE_BYTES: Final = MAX_ENVELOPE_BYTES + MAX_HEAD_BYTES + OVERHEAD_BYTES
 PADDED_BYTES = 512
 
@@ -145,7 +145,7 @@ def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
     """Returns the opened request.
 
     Raises:
-        Problem: if it cannot be opened.
+        Problem: if the request cannot be opened.
     """
     if intake.relay_keys is None:
         raise _no_relay()
@@ -163,7 +163,7 @@ def _checked(message: bytes, host: bytes) -> BinaryRequest:
     """Returns the request inside.
 
     Raises:
-        Problem: if the message is no request, or is not for `INNER_PATH`, or lacks a key, or holds a batch.
+        Problem: if the message is not a request, or is not for `INNER_PATH`, or lacks a key, or holds a batch.
     """
     try:
         asked = decode_request(message)

@@ -8,7 +8,7 @@ client that closes after the answer. The parser, the connections, keep-alive, pi
 **An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one with each first request. The parser ends a request
 with an upgrade at its head. The protocol then gives it the head again, without the upgrade, and the rest of the request.
 
-**Faults.** The gateway answers input that is no sound request (`producers.gateway.framing`) with 400 `malformed request`, or
+**Faults.** The gateway answers input that is not a sound request (`producers.gateway.framing`) with 400 `malformed request`, or
 501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the gateway closes the
 connection without an answer: the client would take this answer for the earlier one. The gateway ignores trailers.
 
@@ -135,10 +135,10 @@ class GatewayProtocol(HttpToolsProtocol):
     _host: str | None = None  # set if the connection counts towards this host's limit
     _in_head = False
     _body: list[bytes] | None = None  # the body of a request that may take the direct path
-    _fault: Problem | None = None  # of the head that the parser has just read
+    _fault: Problem | None = None  # fault of the head that the parser has just read
     _chunked = False
-    _chunk_bytes: int | None = None  # received of a chunk whose size is not checked yet
-    _tail = b""  # of the chunked input so far
+    _chunk_bytes: int | None = None  # bytes received of a chunk whose size is not checked yet
+    _tail = b""  # the last bytes of the chunked input so far
 
     # ---- the connection
 
@@ -167,7 +167,7 @@ class GatewayProtocol(HttpToolsProtocol):
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            self._refuse(self._fault or Problem("malformed request", "this is no HTTP/1.1 request"))
+            self._refuse(self._fault or Problem("malformed request", "this is not an HTTP/1.1 request"))
             return
         if self._chunked and (fault := self._check_chunk(data)) is not None:
             self._refuse(fault)
@@ -326,7 +326,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.on_response_complete()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answers input that is no sound request, and closes the connection."""
+        """Answers input that is not a sound request, and closes the connection."""
         cycle = self.cycle
         if self.transport.is_closing():
             return

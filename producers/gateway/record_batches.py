@@ -38,7 +38,7 @@ class RecordBatch:
         self._waiting: list[Done] = []
 
     def add(self, envelopes: Sequence[bytes], keys: Sequence[bytes] | None, done: Done) -> bool:
-        """Adds the envelopes of a request, and returns True; False, and nothing added, if they do not fit.
+        """Adds the envelopes of a request. Returns False, and adds nothing, if they do not fit.
 
         An empty record batch takes every request within the limits of the gateway.
 

@@ -14,7 +14,7 @@ from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
 from ldpstream.surveys.lineage import join
 
-MOST_STEPS = 1000  # of a longer series, only every n-th step is read
+MOST_STEPS = 1000  # largest number of steps that are read; a longer series is read at every n-th step
 
 
 class Source(Protocol):

@@ -29,7 +29,7 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
 STATE = "export.json"
-FORMAT = 2  # of `export.json` and of the files; raise it if a field, a column or a path changes
+FORMAT = 2  # format of `export.json` and of the files; raise it if a field, a column or a path changes
 LOCK = "export.lock"
 CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written; about 200 MB
 REQUEST_MS = 10_000

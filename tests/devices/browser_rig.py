@@ -116,7 +116,7 @@ class Chromium:
             self.context.close()
 
     def _pid(self) -> int:
-        """The process that runs on our folder and is no helper process; 0 if there is none."""
+        """The process that runs on our folder and is not a helper process; 0 if there is none."""
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = file.read_bytes().split(b"\0")

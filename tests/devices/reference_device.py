@@ -62,7 +62,7 @@ class ReferenceDevice:
         self.sent: list[dict[int, tuple[bytes, str]]] = [{} for _ in self.attributes]
         self.settled: list[set[int]] = [set() for _ in self.attributes]
         self.dropped: list[set[int]] = [set() for _ in self.attributes]
-        self.moments: dict[str, int] = {}  # of sending, by the envelope's key; none without a relay
+        self.moments: dict[str, int] = {}  # envelope's key -> moment of sending; empty without a relay
 
     def report(self, name: str, value: Any, step: int, cohort: str | None = None) -> tuple[bytes, str] | None:
         """Returns the envelope and its key, or None."""

@@ -217,7 +217,7 @@ def test_the_noise_of_a_difference_is_the_sum_of_the_values_noise(name: str, ste
     """In 1000 draws with the same people, the relative error of a sample variance has standard deviation 4.5 %.
 
     The limit is five standard deviations: a correct program fails with probability 6e-7 per mechanism. The control adds the
-    choice of the people, which is absent here.
+    variance of a random choice of the people, which is absent here.
     """
     m, n, rng = build(name, 6, 3.0), 200, np.random.default_rng([NAMES.index(name), steps])
     values = np.repeat(np.arange(6), (SHARES * n).round().astype(int))

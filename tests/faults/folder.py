@@ -71,7 +71,7 @@ class Request(NamedTuple):
     step: int
 
     def names(self) -> list[bytes]:
-        """Returns what tells each envelope from all others in the log."""
+        """Returns a name for each envelope. No other envelope in the log has this name."""
         if not self.key:
             return list(self.envelopes)
         return [self.key] if len(self.envelopes) == 1 else batch_keys(self.key, len(self.envelopes))
@@ -217,7 +217,7 @@ class Machine:
         for one, appended_ms in zip(sent, times, strict=True):
             if outcome is not Outcome.APPENDED or appended_ms is None:
                 continue
-            # as the gateway answers
+            # for these reports the gateway answers 202
             if not SURVEY.too_old(one.step, appended_ms) and not SURVEY.too_early(one.step, appended_ms):
                 self._answered.append(one)
 

@@ -27,7 +27,7 @@ expect.set_options(timeout=PATIENCE_MS)
 SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
 SURVEY = load_survey(SAMPLES / "demo.toml")
 SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
-COLOURS = 128  # of a stored picture
+COLOURS = 128  # number of colours in a stored picture
 
 OpenPage = Callable[..., Page]
 
@@ -36,7 +36,7 @@ OpenPage = Callable[..., Page]
 def served(
     survey: Survey, results: MemoryResults, rejected: dict[Reason, int] | None = None, late_ms: int = 0
 ) -> Iterator[str]:
-    """Serves the page of these results, and yields its address. The next step is due since `late_ms`."""
+    """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
 
     def clock() -> int:
         progress = results.progress()

@@ -307,6 +307,19 @@ def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
         page.close()
 
 
+def test_the_promise_behind_a_relay_follows_the_promise_to_everybody(open_page: OpenPage) -> None:
+    survey, results = many(10, 1, 2)
+    relayed = msgspec.structs.replace(survey, relay="required", lateness_steps=2, crowd=20_000)
+    for asked, shown in ((survey, False), (relayed, True)):
+        with served(asked, results) as url:
+            page = open_page(url)
+            unfold(page)
+            said = page.locator("#promise").inner_text()
+            assert ("if at least 20,000 honest people report at the same steps" in said) == shown
+            assert not shown or said.index("2 nats") < said.index("These promises hold against everybody")
+            page.close()
+
+
 def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
     survey, results = many(10, 1, 0)
     for step in range(3):

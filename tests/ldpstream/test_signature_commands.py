@@ -183,7 +183,7 @@ def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: Comma
     for arguments, said in [
         (("key", office.key), "exists; a key is never overwritten"),
         (("key", tmp_path / "none" / "key"), "cannot be written: No such file"),
-        (("sign", office.file, "--key", SAMPLE), "is no Ed25519 private key"),
+        (("sign", office.file, "--key", SAMPLE), "not an Ed25519 private key"),
         (("sign", office.file, "--key", tmp_path / "none"), "cannot be read: No such file"),
         (("sign", tmp_path / "none.toml", "--key", office.key), "cannot be read"),
         (("verify", office.file, "--signed-by", office.public), "is not a folder"),

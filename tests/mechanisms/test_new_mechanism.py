@@ -166,7 +166,7 @@ class LongitudinalSilence(Silence, Longitudinal):
         return self._speak(self._as_memos(memos).astype(np.int64), self.spoken.p2, rng)
 
     def ratios(self) -> SymbolRatios:
-        """The ratios of reports that all speak: they have the largest loss."""
+        """The ratios of the reports that are not silent: these have the largest loss."""
         return self.spoken.ratios()
 
     def memo_ratios(self) -> SymbolRatios:

@@ -56,7 +56,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Seen:
-    """What happened to a device until now.
+    """The events of a device until now.
 
     Attributes:
         made: key of each report that was charged, by its step.

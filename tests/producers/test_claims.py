@@ -44,7 +44,7 @@ def survey(level: dict[str, Any], step_seconds: int = 1, collection: str = "smp"
 
 
 def log_likelihoods(m: Mechanism, t: int) -> FloatArray:
-    """(2^t, outputs) ln Pr[output | values at t steps with reports]; sequences of values count as binary numbers."""
+    """(2^t, outputs) ln Pr[output | values at t steps with reports]. The values of row i are the binary digits of i."""
     if not isinstance(m, Longitudinal):
         table = np.zeros((1, 1))
         for _ in range(t):
@@ -144,7 +144,7 @@ def test_reports_of_other_steps_raise_the_loss_of_one_step_to_eps_per_report(nam
     assert losses[0] == pytest.approx(m.eps_1)
     assert losses == sorted(losses)
     assert m.eps_per_report * share < losses[-1] <= m.eps_per_report + ROUNDING
-    assert losses[-1] > m.eps_1 * 1.1  # control: eps_1 is no bound
+    assert losses[-1] > m.eps_1 * 1.1  # control: eps_1 is not a bound
 
 
 @pytest.mark.parametrize("name", [*ONE_TIME, *LONGITUDINAL])

@@ -33,7 +33,7 @@ WHY: Final[dict[Cause, str]] = {
     "method not allowed": HEAD,
     "unsupported content type": HEAD,
     "unsupported transfer coding": HEAD,
-    "unknown key configuration": HEAD,  # the client must fetch the present key
+    "unknown key configuration": HEAD,  # the application must give the device the present key
     "unknown version": GATEWAY,  # a gateway of a later version counts it
     "wrong survey": GATEWAY,  # another gateway has the survey, or this one once its file arrives
     "survey unavailable": GATEWAY,
@@ -54,7 +54,7 @@ WHY: Final[dict[Cause, str]] = {
     "symbol out of range": FORGETS,
     "padding bits set": FORGETS,
     "survey ended": FORGETS,
-    "step too old": FORGETS,  # the log's clock never runs back
+    "step too old": FORGETS,  # the append times that agents use never decrease
 }
 
 

@@ -146,7 +146,7 @@ async def test_a_plain_request_for_a_survey_that_requires_a_relay_is_refused(bat
 
 
 def test_a_plain_request_over_http_is_refused(served: MakeServed) -> None:
-    """Also on the direct path of the protocol, for a request that arrives whole and for one that arrives in pieces."""
+    """The direct path of the protocol refuses it too, whether the request arrives whole or in pieces."""
     survey = relay_survey()
     one = served(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
     connection, body = Socket(one.port), envelopes_of(survey, STEP)
@@ -237,7 +237,7 @@ async def test_a_stopping_gateway_refuses_in_clear() -> None:
 
 
 def test_a_relay_over_http(served: MakeServed) -> None:
-    """Also in pieces and in chunks, and after a plain request on the same connection."""
+    """The request may arrive in pieces or chunks, and after a plain request on the same connection."""
     one = served()
     one.rig.intake.relay_keys = RELAY_KEYS
     connection = Socket(one.port)

@@ -141,7 +141,7 @@ async def test_a_wrong_cohort_is_refused_for_good_and_the_others_count() -> None
     fields = msgspec.msgpack.decode(good[0])
     wrong = [msgspec.msgpack.encode([*fields[:6], *cohort, fields[7]]) for cohort in ([2], [-1], [])]
     plain = msgspec.msgpack.decode(envelopes(1)[0])
-    wrong.append(msgspec.msgpack.encode([*plain[:6], 0, plain[6]]))  # of a survey without cohorts
+    wrong.append(msgspec.msgpack.encode([*plain[:6], 0, plain[6]]))  # its survey has no cohorts
     for envelope in wrong:
         answer = await rig.post(envelope)
         assert (title(answer), answer.status_code) == ("unknown cohort", 422)

@@ -179,7 +179,7 @@ class AnyAge(View):
 
 
 def own_clock() -> Callable[..., View]:
-    """Takes the gateway's time of its first look with a record for T_p, in place of the append time."""
+    """For T_p, uses the time at which the gateway first saw a record in the partition, in place of the record's append time."""
     seen: dict[tuple[int, int], int] = {}
 
     def view(began_ms: int, first_ms: list[int | None]) -> View:

@@ -42,9 +42,9 @@ def panes(step: int, people: int = 200) -> dict[PaneKey, CountTable]:
 
 
 def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore, Log]:
-    """Returns a store with the counts of the first steps, and a log with one record in each of all steps.
+    """Returns a store with the counts of the first steps, and a log with one record in every step.
 
-    The last counted record's append time is the begin of its step, or `newest_ms`.
+    The last counted record's append time is the beginning of its step, or `newest_ms`.
     """
     store, log = MemoryCountStore(SURVEY), Log([SURVEY.opens_ms(s) for s in range(STEPS)])
     every = {key: table for step in range(steps) for key, table in panes(step).items()}

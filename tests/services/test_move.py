@@ -324,8 +324,8 @@ def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site, monk
     jump(7_200_000)
     refused = site.move()
     assert refused.returncode == 2
-    assert refused.stderr.endswith(" s ahead of this machine's clock; wait as long, then run move again\n")
-    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait as long"):
+    assert refused.stderr.endswith(" s ahead of this machine's clock; wait for this time, then run move again\n")
+    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait for this time"):
         ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
         moving.move(site.served.data, site.settings)
     with closing(DataFolder(site.served.data)) as folder:

@@ -285,7 +285,7 @@ def test_a_survey_that_a_copy_lacks_may_lack_the_reports_before_the_restore(
     again.mkdir()
     backup(folder.file, again / FILE)
     DataFolder(again, lambda: restored_ms).close()
-    with closing(DataFolder(again, lambda: NOW_MS + 5)) as restored:  # a later start is no restore
+    with closing(DataFolder(again, lambda: NOW_MS + 5)) as restored:  # a later start is not a restore
         noted = FolderCountStore(restored, SURVEY).load(0)
         assert missing == (None if noted is None else noted.missing)
     assert FolderCountStore(folder, SURVEY).load(0) is None
@@ -323,8 +323,8 @@ def test_a_file_that_another_process_made_meanwhile_is_kept(path: Path, monkeypa
         assert values(folder) == [b"a"]
 
 
-def test_an_empty_file_is_no_data(path: Path) -> None:
-    """A copy that failed may leave one. What a process that was killed at its first start leaves is no obstacle."""
+def test_an_empty_file_is_refused_and_an_unfinished_file_is_ignored(path: Path) -> None:
+    """A copy that failed may leave an empty file. A process that was killed at its first start may leave an unfinished file."""
     path.mkdir()
     for name in (PART, f"{PART}-journal"):
         (path / name).write_bytes(b"x")

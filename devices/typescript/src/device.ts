@@ -27,7 +27,7 @@ import type { Store, Transaction } from "./store.js";
 import { attributeIndex, cohortIndex, stepAt, type Survey } from "./survey.js";
 import { valueIndex } from "./values.js";
 
-const FORMAT = 1; // of the records
+const FORMAT = 1; // format of the records
 const KEY_BYTES = 16;
 const TOLERANCE = 1e-9; // nats; for the rounding of the split budgets
 const AHEAD_REPORTS = 24; // by which a device's clock may be ahead without a loss
@@ -268,7 +268,7 @@ export class Device {
     const surplus = sent.filter(({ key }) => key !== null).length - this.survey.latenessSteps - 2 - AHEAD_REPORTS;
     const farthest = sent
       .filter(({ key }) => key !== null)
-      .sort((left, right) => Math.abs(right.step - step) - Math.abs(left.step - step)) // keeps the earlier one of two before
+      .sort((left, right) => Math.abs(right.step - step) - Math.abs(left.step - step)) // of two equally far steps, the earlier stays first
       .slice(0, Math.max(0, surplus));
     sent = sent.map((other) => (farthest.includes(other) ? { step: other.step, envelope: "", key: null } : other));
     const tooMany = sent.filter(({ envelope: kept }) => !kept).at(-MAX_DROPPED - 1)?.step ?? -1;

@@ -7,7 +7,7 @@ import { DeviceError, StoreFull, StoreHeld } from "./errors.js";
 import { below, systemBytes } from "./random.js";
 import { Records, type Json, type Store, type Transaction } from "./store.js";
 
-const ATTEMPTS = 100; // of a transaction against faster processes
+const ATTEMPTS = 100; // number of attempts of a transaction while other processes are faster
 const LONGEST_PAUSE_MS = 50;
 const EMPTY_STATES = 8; // that stay behind the present one
 

@@ -9,7 +9,7 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const [CANONICAL_FORMAT, RELAY_FORMAT] = [3, 4]; // of the canonical text, without and with the key `relay`
+export const [CANONICAL_FORMAT, RELAY_FORMAT] = [3, 4]; // formats of the canonical text, without and with the key `relay`
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
@@ -22,7 +22,7 @@ export interface Attribute {
   readonly name: string;
   readonly k: number; // number of values
   readonly values: readonly string[] | null;
-  readonly edges: readonly number[] | null; // of the bins
+  readonly edges: readonly number[] | null; // edges of the bins
   readonly unlisted: string | null; // the value that the device reports for a text that is not listed; null: it refuses the text
   readonly nearest: boolean; // true: for a number outside, the device reports the nearest value; false: it refuses the number
   readonly levels: readonly Level[];
@@ -83,7 +83,7 @@ export function cohortIndex(survey: Survey, cohort: string | undefined): number 
   throw new RangeError(`${allowed}, got ${JSON.stringify(cohort)}`);
 }
 
-/** What an application may require of a survey. */
+/** The conditions that an application may set for a survey. */
 export interface OpenOptions {
   /** The public key that must have signed the survey, or several of which one is enough: see `ldpstream sign`. Default: no check. */
   readonly signedBy?: string | readonly string[];

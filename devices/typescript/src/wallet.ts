@@ -14,7 +14,7 @@ import { DeviceError, nats, StoreCleared, WalletFull } from "./errors.js";
 import type { Json, Store, Transaction } from "./store.js";
 import { stepAt, type Collection, type Survey } from "./survey.js";
 
-const FORMAT = 1; // of the record `wallet`
+const FORMAT = 1; // format of the record `wallet`
 const TOLERANCE = 1e-9; // relative; three claims of 0.1 fit a budget of 0.3
 const [MIN_BUDGET, MAX_BUDGET] = [1e-9, 1e9]; // nats
 const MAX_WINDOW_S = 1e12;
@@ -41,7 +41,7 @@ export interface SurveySpent {
   readonly survey: string;
   readonly fingerprint: string; // 16 hexadecimal digits
   readonly left: boolean; // true if the device has left the survey
-  readonly reports: number; // of all attributes
+  readonly reports: number; // number of reports, over all attributes
   readonly spent: number; // bound of the loss of these reports between any two histories, in nats
   readonly perWindow: number; // charge for a window, in nats
   readonly forEver: number; // charge for ever, in nats; Infinity if the claim has no bound
@@ -65,7 +65,7 @@ type Row = {
   readonly stepMs: number;
   readonly perWindow: number;
   readonly forEver: number | null; // null: without bound
-  readonly losses: readonly number[]; // of one report of each attribute
+  readonly losses: readonly number[]; // loss of one report, by attribute
   readonly untilMs: number | null; // end of the last step, or of the last reported step after leaving; null: no end
   readonly reports: number | null; // null: enrolled
 };

@@ -113,7 +113,7 @@ export function crashing(disk: Disk, n: number): any {
 }
 
 /**
- * Runs three processes, of which one at a time makes some operations. The seed fixes the order: the processes sleep by simulated time.
+ * Runs three processes. One process at a time makes some operations. The seed determines the order, because time is simulated.
  *
  * @param live the life of the process with this number; it must await nothing but the disk.
  * @returns the results of the three lives.

@@ -49,7 +49,7 @@ const grr = (eps: number, n: number) => Math.exp(eps) / (Math.exp(eps) + n - 1);
 /** The deviation of rows from the mechanism's distribution at loss eps. */
 function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
   if (m.family === "symbol") {
-    const p = m.near * Math.exp(eps) / (m.near * Math.exp(eps) + K - 1); // of a symbol near the value
+    const p = m.near * Math.exp(eps) / (m.near * Math.exp(eps) + K - 1); // probability of a symbol near the value
     const near = (s: number) => s >= VALUE && s < VALUE + m.near;
     const symbols = tally(made.map(([symbol]) => symbol!), m.symbols);
     return deviation(symbols, (s) => (near(s) ? p / m.near : (1 - p) / (K - 1)), N);

@@ -22,7 +22,7 @@ test("the survey's own text decides, not the server", async () => {
 for (const [name, head] of [
   ["a collection", { collection: "shuffle" }],
   ["a step of no length", { step_seconds: 0 }],
-  ["a start that is no integer", { start: "2026-01-05" }],
+  ["a start that is not an integer", { start: "2026-01-05" }],
 ] as const) {
   test(`unknown: ${name}`, () => assert.rejects(survey([{ k: 9, levels: [ONCE] }], head), UnknownSurvey));
 }
@@ -46,7 +46,7 @@ test("unknown: an attribute without a domain, or with a wrong one", async () => 
   }
 });
 
-test("unknown: text that is no survey at all", async () => {
+test("unknown: text that is not a survey at all", async () => {
   for (const document of [null, 7, [], {}, { fingerprint: "", canonical: 7 }]) await assert.rejects(openSurvey(document), UnknownSurvey);
 });
 

@@ -18,7 +18,7 @@ import { scripted, surveyOf } from "./fixtures.js";
 
 const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
 
-/** The checked mechanism with these parameters: of a survey whose only level has the mechanism's own losses. */
+/** Returns a mechanism with these parameters. A survey checks it: its only level states the losses of the mechanism. */
 async function mechanism(parameters: any): Promise<Mechanism> {
   return (await surveyOf(parameters)).attributes[0]!.levels[0]!.mechanism;
 }

@@ -168,7 +168,7 @@ def read_lines(lines: Path | None, runs: int, seed: int) -> dict[Cell, CellError
             raise msgspec.DecodeError("the last line does not begin with a cell")
         rows = msgspec.json.Decoder(CellErrors).decode_lines(ended)
     except msgspec.DecodeError as error:
-        raise LinesError(f"--lines {lines}: is no file of this command: {error}") from None
+        raise LinesError(f"--lines {lines}: is not a file of this command: {error}") from None
     if ended != whole:
         lines.write_bytes(ended)
     for row in rows:

@@ -166,7 +166,7 @@ export function drawRejected(rejected) {
   return table($("rejected"), [element("th", "Reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" })], rows);
 }
 
-// What the pictures of both charts share.
+// The part that the pictures of both charts share.
 function picture(hint) {
   const [first, last] = [shown.steps[shown.part.indexOf(null)], shown.steps.at(-1)];
   const earlier = [...$("earlier").children].map((item) => item.textContent);

@@ -10,7 +10,7 @@ const WITHHELD = {
   bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
-export const MOST_ROWS = 250; // of a table
+export const MOST_ROWS = 250; // largest number of rows of a table
 let shown = null; // the histogram last drawn
 let rows = null; // what of it is shown: indices, then the bars
 let chosen = null; // attribute and value of the readout

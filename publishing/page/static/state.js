@@ -7,8 +7,8 @@ export const state = {
   attribute: null, span: "window", estimator: null, post: "none", // null: the default
   cohort: null, // null: all people
   step: null, until: null, follow: true, // until: last step of the curves
-  order: null, show: null, find: "", zoom: null, // of the histogram; zoom: [first, last] position
-  values: null, last: 48, period: null, // of the curves; null: the five most frequent values; period: [first, last] step
+  order: null, show: null, find: "", zoom: null, // for the histogram; zoom: [first, last] position
+  values: null, last: 48, period: null, // for the curves; values null: the five most frequent; period: [first, last] step
   slots: new Map(), // value of each curve: its colour and dash, see charts.js
   before: null, // earlier step of the comparison; null: no comparison
   ago: null, // distance of `before`, in steps, that stays the same when the step changes; null: `before` stays
@@ -24,7 +24,7 @@ export const spans = () => asked().spans.filter((span) => state.cohort === null 
 const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.slice(0, 1));
 const filters = () => state.survey.estimators.filter(({ spans: has }) => has.includes("filtered")).map(({ name }) => name);
 export const estimators = () => (state.span === "filtered" ? filters() : ofCounts());
-// What the API says about an estimator. An earlier version may have published one that the API no longer lists.
+// The API's description of an estimator. An earlier version may have published one that the API no longer lists.
 export const about = (name) => state.survey.estimators.find((each) => each.name === name) ?? { name, label: name, meaning: "", post_processed: false };
 export const estimator = () => (estimators().includes(state.estimator) ? state.estimator : estimators()[0]);
 
