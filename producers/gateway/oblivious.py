@@ -117,6 +117,9 @@ def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, ans
     except Problem as problem:
         reservation.release()
         refuse(problem)
+    except BaseException:
+        reservation.release()
+        raise
 
 
 def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes], None]) -> None:

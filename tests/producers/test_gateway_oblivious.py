@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway import metrics, oblivious
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Limits
@@ -272,6 +272,21 @@ def test_a_refusal_over_http_is_in_clear_and_keeps_the_connection(served: MakeSe
     assert causes == [(400, "unknown key configuration")] * 6 + [(429, "too many requests")]
     assert metrics.counts.requests["unknown key configuration"] == before + 6
     assert one.rig.log.appended == []
+    assert one.rig.intake._memory.taken_bytes == 0
+
+
+def test_a_fault_of_ours_ends_the_connection(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay sees it at once, and the device tries again."""
+    one = served()
+    one.rig.intake.relay_keys = RELAY_KEYS
+
+    def fault(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(oblivious, "open_request", fault)
+    connection = Socket(one.port)
+    connection.send(b"POST /ohttp HTTP/1.1\r\nhost: x\r\ncontent-type: message/ohttp-req\r\ncontent-length: 2\r\n\r\nab")
+    assert connection.is_closed()
     assert one.rig.intake._memory.taken_bytes == 0
 
 
