@@ -205,17 +205,6 @@ class Intake:
             raise result
         return int(result)
 
-    async def accept_opened(self, pairs: Pairs, host: str, body: bytes) -> int | Problem:
-        """Handles an envelope that arrived inside another request (`capsule`), as `take` does.
-
-        Returns:
-            Number of reports acknowledged, or the problem.
-        """
-        future = asyncio.get_running_loop().create_future()
-        self.take(pairs, host, body, lambda result: None if future.done() else future.set_result(result), relayed=True)
-        found: int | Problem = await future
-        return found
-
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
         """Admits a request that contains an encapsulated request, and yields its body. The encapsulated request carries the
@@ -234,6 +223,24 @@ class Intake:
             yield await self._read(request, headers, limit, client, reservation)
         finally:
             reservation.release()
+
+    def admit_capsule(self, host: str, size: int) -> Reservation:
+        """Admits a request of this size that contains an encapsulated request and has arrived whole.
+
+        Returns:
+            The request's memory; the caller releases it.
+
+        Raises:
+            Problem: if the request is refused.
+        """
+        now_s, client, reservation = time.monotonic(), (NO_TOKEN, neighbourhood(host)), Reservation(self._memory)
+        self._charge(client, now_s)
+        self._bytes.charge(client, size, now_s)
+        try:
+            reservation.grow(OVERHEAD_BYTES + size)
+        except Busy:
+            raise _busy() from None
+        return reservation
 
     def admit(self, request: Request) -> None:
         """Checks the token of a request without reports and the client's rates, and charges the client for one request.

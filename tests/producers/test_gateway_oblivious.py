@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway import metrics, oblivious
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Limits
@@ -251,6 +251,43 @@ def test_a_relay_over_http(served: MakeServed) -> None:
         assert decode_response(device.open_response(body)).status == 202
     connection.close()
     assert one.rig.log.counted() == [[GOOD]]
+    assert one.rig.intake._memory.taken_bytes == 0
+
+
+def test_a_refusal_over_http_is_in_clear_and_keeps_the_connection(served: MakeServed) -> None:
+    """Also on the direct path of the protocol, for a request that arrives whole and for one that arrives in pieces."""
+    one = served(limits=Limits(3, 1e12, 1e12))
+    one.rig.intake.relay_keys = RELAY_KEYS
+    connection, before = Socket(one.port), metrics.counts.requests["unknown key configuration"]
+    causes = []
+    for pieces in (1, 3, 1, 1, 1, 1, 1):
+        whole = b"POST /ohttp HTTP/1.1\r\nhost: x\r\ncontent-type: message/ohttp-req\r\ncontent-length: 200\r\n\r\n" + bytes(
+            200
+        )
+        connection.send(*(whole[len(whole) * i // pieces : len(whole) * (i + 1) // pieces] for i in range(pieces)))
+        status, headers, body = connection.answer()
+        assert headers[b"content-type"] == b"application/problem+json"
+        causes.append((status, json.loads(body)["title"]))
+    connection.close()
+    assert causes == [(400, "unknown key configuration")] * 6 + [(429, "too many requests")]
+    assert metrics.counts.requests["unknown key configuration"] == before + 6
+    assert one.rig.log.appended == []
+    assert one.rig.intake._memory.taken_bytes == 0
+
+
+def test_a_fault_of_ours_ends_the_connection(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay sees it at once, and the device tries again."""
+    one = served()
+    one.rig.intake.relay_keys = RELAY_KEYS
+
+    def fault(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(oblivious, "open_request", fault)
+    connection = Socket(one.port)
+    connection.send(b"POST /ohttp HTTP/1.1\r\nhost: x\r\ncontent-type: message/ohttp-req\r\ncontent-length: 2\r\n\r\nab")
+    assert connection.is_closed()
+    assert one.rig.intake._memory.taken_bytes == 0
 
 
 async def test_relay_keys_change_without_a_restart(tmp_path: Path) -> None:
