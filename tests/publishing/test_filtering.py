@@ -40,7 +40,8 @@ class Moving:
 
 
 def moving_shares(truth: str, rng: np.random.Generator) -> FloatArray:
-    """(STEPS, K) population shares. A share of 10 % drifts by 0.2 percentage points a step, or jumps by 8 points."""
+    """(STEPS, K) population shares. A share of 10 % drifts by 0.2 percentage points a step. The largest share falls at once by
+    at most 8 points."""
     sizes = np.tile(np.log(rng.uniform(0.5, 1.5, K)), (STEPS, 1))
     if truth == "drifting":
         sizes += rng.normal(0, 0.02, sizes.shape).cumsum(axis=0)
