@@ -197,8 +197,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_fault_of_the_framing_is_a_problem_that_ends_the_connection(name: str, served: MakeServed) -> None:
-    """The gateway answers at once: it waits for no byte of a chunk that is too large. After none of these answers a device
-    forgets its report."""
+    """The gateway answers at once: it waits for no byte of a chunk that is too large. None of these answers makes a device
+    forget its report."""
     one, (whole, expected) = served(tokens=[TOKEN]), REFUSED[name]
     connection = Socket(one.port)
     connection.send(whole)

@@ -177,7 +177,7 @@ def test_an_old_answer_of_the_gateway_settles_nothing(told: str, site: RelaySite
 
 
 def test_nothing_leaves_but_to_the_relay(site: RelaySite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the relay is unreachable, refuses, or redirects, no connection goes to another address."""
+    """While the relay is unreachable, the sender connects to no other address."""
     device, asked = device_with_reports(tmp_path, 5, 6), list[str]()
     opened = routes._opener.open
 

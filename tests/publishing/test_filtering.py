@@ -108,7 +108,7 @@ def covered(simulate: Callable[[Moving, int], Simulated], truth: str, runs: int,
 
 
 def published(step: int, tables: list[CountTable]) -> Publication:
-    """The publication of a step; only what the filter's publication copies."""
+    """The publication of a step, with only the fields that the filter's publication copies."""
     return Publication(
         survey="", fingerprint="", attribute="one", step=step, span="step", panes=1, reports=sum(t.n for t in tables),
         complete=True, estimators={}, privacy={}, diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),

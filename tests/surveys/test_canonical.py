@@ -104,7 +104,7 @@ def test_two_surveys_with_different_parameters_or_decoders_have_different_finger
 
 
 def test_what_has_no_effect_on_reports_does_not_change_the_fingerprint() -> None:
-    """The control: titles, texts and names for the history."""
+    """The control changes the title, the purpose, the owner, the retention and `replaces`."""
     base = parse_survey(DOCUMENT)
     for key, value in {"title": "t", "purpose": "p", "owner": "o", "retention_steps": 7, "replaces": "0" * 16}.items():
         assert parse_survey(DOCUMENT | {key: value}).fingerprint == base.fingerprint
