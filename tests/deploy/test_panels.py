@@ -125,7 +125,7 @@ def test_the_privacy_table_shows_both_chances_of_every_level(past: Past) -> None
 
 
 def test_an_attribute_without_reports_says_so(past: Past) -> None:
-    """No panel fails, and none invents a number."""
+    """No panel fails, and the histogram shows no percentage."""
     drawn = past.draw(board("population"), STEPS, attribute="latency_ms", span="step")
     assert drawn["Reports"].text.endswith("nobody reported")
     assert {panel.state for panel in drawn.values()} == {"drawn", "empty"}

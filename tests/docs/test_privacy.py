@@ -73,7 +73,7 @@ def test_the_chances_of_the_whole_device() -> None:
     assert f"guess of `distance_km` is {distance} instead of {DISTANCE.guess(math.inf)}" in PLAIN
     assert [cells(README, f"`{name}`")[-2] for name in ("distance_km", "mode")] == [str(distance), str(mode)]
     assert MODE.lifetime_reports == 45
-    assert distance == pytest.approx(MODE.k / DISTANCE.k * MODE.guess(45))  # four of the six distances are told apart
+    assert distance == pytest.approx(MODE.k / DISTANCE.k * MODE.guess(45))  # the mode tells apart four of the six distances
 
 
 def test_the_chances_in_the_readme_are_those_of_its_survey() -> None:

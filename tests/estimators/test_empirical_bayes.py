@@ -268,7 +268,7 @@ def test_intervals_hold_shares_of_zero(name: str, held: int, k: int) -> None:
 
 @pytest.mark.parametrize(("name", "k", "n"), [("OUE", 3, 2000), ("OUE", 1000, 2000), ("GRR", 100, 100_000)])
 def test_the_interval_of_the_value_that_everybody_has_holds_1(name: str, k: int, n: int) -> None:
-    """Of 60 intervals, at least 51 hold the share 1. A correct program fails with probability 3e-4 for each case.
+    """Of 60 intervals, at least 51 hold the share 1. An interval that holds in 95 % fails with probability 8e-4 for each case.
 
     The control is the interval of the posterior alone: for 1000 values, it misses 1 too often.
     """

@@ -154,9 +154,11 @@ def test_many_reports_give_the_inversion() -> None:
 
 
 def test_intervals_allow_for_the_bias_beside_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ranges of 30 values are empty. With the allowance, intervals near their ends hold 15 % more of the shares.
+    """Two ranges of 30 values are empty. With the allowance, intervals near the ends of these ranges hold at least 15
+    percentage points more of the shares.
 
-    In 40 other runs, they hold 79 % with the allowance and 52 % without; the standard error of 8 runs is 4 % each.
+    In 40 other runs, they hold 79 % with the allowance and 52 % without; the standard error of 8 runs is 4 percentage points
+    each.
     """
     k, rng = 150, np.random.default_rng(6)
     shares = np.repeat([0.0, 1.0, 0.0, 1.0, 1.0], k // 5) / (3 * k // 5)

@@ -127,7 +127,7 @@ def extend(
 
 
 def silent(survey: Survey, results: MemoryResults, step: int, complete: bool = True) -> None:
-    """Publishes one more step, in which nobody reported; or whose reports no agent has counted, if it is not complete."""
+    """Publishes one more step without reports. An incomplete step stands for reports that no agent has counted."""
     made = []
     for i, mechanisms in enumerate(survey.mechanisms):
         nothing = [m.empty_table() for m in mechanisms]

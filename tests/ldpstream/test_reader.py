@@ -74,7 +74,7 @@ def test_few_people_hide_nobody() -> None:
     for row in readers(COMMUTE, 1):
         assert row.crowd == 1
         assert row.guess_reader == row.guess_all
-        assert row.eps_reader == pytest.approx(row.eps_all, rel=0.4)  # less only by delta
+        assert row.eps_reader == pytest.approx(row.eps_all, rel=0.4)  # the difference comes from delta alone
 
 
 def test_a_wave_and_a_large_budget_have_a_row() -> None:

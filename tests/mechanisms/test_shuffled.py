@@ -55,11 +55,12 @@ def test_no_table_of_a_few_reports_exceeds_the_bound(m: Mechanism, n: int) -> No
     pairs = zip(exact(m.channel(), n), bounds(blanket_of(m), n), strict=True)
     assert all(found <= bound + 1e-15 for found, bound in pairs)
     alone = [math.fsum(np.maximum(m.channel()[0] - math.exp(eps) * m.channel()[-1], 0)) for eps in LOSSES]
-    assert bounds(blanket_of(m), 1) == pytest.approx(alone, abs=1e-12)  # one report: nothing hides it
+    assert bounds(blanket_of(m), 1) == pytest.approx(alone, abs=1e-12)  # the loss of a single report, without other people
 
 
 def variation_ratio(n: int, k: int, eps_1: float, eps: float) -> float:
-    """The published three-outcome pair for GRR: the trap. Others hit v or v' with probability q each, and rests hide rests."""
+    """δ of the published pair for GRR with three outcomes: v, v' and the rest. Each other report is v or v' with probability q
+    each."""
     q = 1 / (math.exp(eps_1) + k - 1)
     p = math.exp(eps_1) * q
     others, rest = np.array([q, q, 1 - 2 * q]), 1 - p - q
@@ -168,7 +169,8 @@ def largest(one: Iterable[FloatArray], other: Iterable[FloatArray], eps: float) 
 
 
 def memos(m: LongitudinalGRR) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of each memo for each value, and of each report for each memo; the last report means: none."""
+    """Probabilities of each memo for each value, and of each report for each memo; the last column means that there is no
+    report."""
     first = np.full((m.k, m.k), m.q1) + np.eye(m.k) * (m.p1 - m.q1)
     return first, np.append(np.full((m.k, m.k), m.q2) + np.eye(m.k) * (m.p2 - m.q2), np.zeros((m.k, 1)), axis=1)
 
@@ -199,7 +201,7 @@ def test_tables_of_unchanged_memos_lose_no_more_than_one_table_of_memos(k: int, 
             largest([both[0], *crowd], [both[1], *crowd], eps) <= found for eps, found in zip(LOSSES, bound, strict=True)
         )
     none = np.eye(k + 1)[k]
-    apart = [np.outer(first[0] @ second, none)] * (n - 1)  # control: the others miss the second step
+    apart = [np.outer(first[0] @ second, none)] * (n - 1)  # control: the other people report at the first step only
     exceeded = [largest([both[0], *apart], [both[1], *apart], eps) > found for eps, found in zip(LOSSES, bound, strict=True)]
     assert any(exceeded)
 
@@ -255,8 +257,8 @@ def test_a_second_memo_is_not_hidden_by_people_who_keep_theirs(k: int, n: int) -
         return np.outer(first[v] @ second, first[w] @ second)
 
     assert largest([kept, *crowd], [drawn(0, 1), *crowd], 1.0) > 3 * bound.delta(1.0)  # a value that changes
-    assert largest([drawn(0, 1), *crowd], [drawn(1, 0), *crowd], 1.0) > 2 * bound.delta(1.0)  # changes at the same time
-    assert largest([drawn(0, 0), *crowd], [drawn(1, 1), *crowd], 1.0) > bound.delta(1.0)  # storage that was deleted
+    assert largest([drawn(0, 1), *crowd], [drawn(1, 0), *crowd], 1.0) > 2 * bound.delta(1.0)  # two opposite changes
+    assert largest([drawn(0, 0), *crowd], [drawn(1, 1), *crowd], 1.0) > bound.delta(1.0)  # new memos
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -146,7 +146,7 @@ async def test_a_plain_request_for_a_survey_that_requires_a_relay_is_refused(bat
 
 
 def test_a_plain_request_over_http_is_refused(served: MakeServed) -> None:
-    """The direct path of the protocol refuses it too, whether the request arrives whole or in pieces."""
+    """The direct path of the protocol refuses the request too, whether it arrives whole or in pieces."""
     survey = relay_survey()
     one = served(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
     connection, body = Socket(one.port), envelopes_of(survey, STEP)
@@ -220,7 +220,7 @@ async def test_a_gateway_without_keys_takes_nothing_through_a_relay() -> None:
 
 
 async def test_the_requests_of_a_relay_share_limits() -> None:
-    """Also requests that no key opens: the limit comes before the decryption."""
+    """Requests that no key opens count too, because the gateway applies the limit before the decryption."""
     rig = relay_rig(limits=Limits(2, 1e12, 1e12))
     capsule, _ = seal_request(CONFIG, message())
     for bad in (b"", capsule, b"\7" + bytes(200), b""):

@@ -320,7 +320,7 @@ def rest(**keys: Any) -> Attribute:
 def test_a_device_reports_values_outside_as_the_survey_says(
     keys: dict[str, Any], asked: list[Any], expected: list[int | None], in_text: dict[str, str]
 ) -> None:
-    """By default no value is silent, if that is possible. The canonical text has what a device must know."""
+    """By default a device reports every value, if possible. The canonical text states the rule for values outside."""
     attribute = rest(**keys)
 
     def reported(value: Any) -> int | None:

@@ -1,4 +1,4 @@
-/** The page of the browser tests: a device in IndexedDB, and what the tests ask of it. */
+/** The page of the browser tests: a device in IndexedDB, and the functions that the tests call. */
 
 import * as library from "/build/ldpstream-device.js";
 
