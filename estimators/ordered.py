@@ -8,8 +8,8 @@ against the third by Stein's unbiased estimate of the risk, in units of the nois
     weight ∝ e^{-R/4}
 
 For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
-and Barron 2006). Ours are not linear. In tests, shares in no order lose little by the mean, and shares in order gain nearly as
-much as from the best of the three.
+and Barron 2006). Ours are not linear. In tests, the mean is nearly as good as the best of the three estimates, both for shares
+in no order and for shares in order.
 
 The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
 these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can

@@ -178,7 +178,7 @@ def _fit_mass(
 
 
 def _blurred(mass: FloatArray, beyond: Literal["edge", "constant"]) -> FloatArray:
-    """Smooths masses by a normal density of width `BLUR`. Beyond the ends they continue at their last number, or at 0."""
+    """Smooths masses by a normal density of width `BLUR`. Beyond the ends the masses stay at the last number, or are 0."""
     reach = round(4 * BLUR)
     density = np.exp(-((np.arange(-reach, reach + 1) / BLUR) ** 2) / 2)
     return np.convolve(np.pad(mass, reach, mode=beyond), density / density.sum(), "valid")
@@ -194,7 +194,7 @@ class _Posteriors:
 
     Attributes:
         like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
-        mean, variance: (kinds,) of the posteriors.
+        mean, variance: (kinds,) means and variances of the posteriors.
         total: (J,) sum of the posteriors of all values at each point.
     """
 

@@ -250,7 +250,7 @@ def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
 def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns A and B at the points, by Simpson's rule.
 
-    Across a gap of the grid they are wrong by a constant. This has no effect, since the points of a value have no gap.
+    Across a gap of the grid, A and B are wrong by a constant. The constant has no effect, since a value's points have no gap.
     """
     middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
     ends, inside = seen.precision(points), seen.precision(middle)

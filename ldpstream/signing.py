@@ -121,7 +121,7 @@ def append(path: Path, before: Sequence[SignedLine], line: SignedLine, key: "Ed2
     """Signs a line, and writes it after the lines `before`, which are those of the file.
 
     Raises:
-        SigningError: if the file cannot be written. It is then as before.
+        SigningError: if the file cannot be written. The file is then unchanged.
     """
     signature = base64.b64encode(key.sign(line.statement.encode())).decode()
     part = path.with_name(path.name + ".part")

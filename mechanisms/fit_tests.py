@@ -16,7 +16,7 @@ from ldpstream.mechanisms.table import CountTable
 if TYPE_CHECKING:
     from ldpstream.mechanisms.inference import Inference
 
-ENOUGH_PAIRS = 50.0  # expected pairs of reports whose functions are multiples; with fewer, one pair shifts the floor test
+ENOUGH_PAIRS = 50.0  # expected pairs of reports with one function up to a factor; if fewer, one pair shifts the floor test
 FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves

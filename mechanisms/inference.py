@@ -24,7 +24,7 @@ class Inference(ABC):
     """The methods of a mechanism that estimators use. `Mechanism` describes the other attributes.
 
     Attributes:
-        unbiased: true if the matrix inversion is unbiased for all distributions of the values.
+        unbiased: true only if the matrix inversion is unbiased for all distributions of the values.
     """
 
     k: int
@@ -77,7 +77,8 @@ class Inference(ABC):
             values: r, the size of the set, in [1, k].
 
         Returns:
-            The exact maximum, or an upper bound if the mechanism does not override `supported`; infinite if p = q.
+            The exact maximum, or an upper bound if no report supports exactly as many of the r values as the formula assumes
+            (local hashing with a large r); infinite if p = q.
 
         Source: Cheu, Smith and Ullman 2021 (manipulation attacks) for the idea; enumeration of all reports in the tests.
         """

@@ -76,7 +76,7 @@ def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
 
     For more than 2^22 values every table has more than 2^23 counts; the limit is then 2^26 counts.
 
-    As g grows, the variance falls and then rises. The search ends after three prime powers in a row without improvement.
+    As g grows, the variance falls and then rises. The search ends after three allowed prime powers without improvement.
     """
     best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):

@@ -1,4 +1,4 @@
-"""Base classes: of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
+"""Base classes of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
 
     A[x, z] = Pr[report z | value x]
 

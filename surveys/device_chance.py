@@ -3,8 +3,8 @@
 Other attributes may hint at a value. We make no assumption about these hints: the bound holds if the answers to all other
 attributes are the worst functions of the value.
 
-- smp: a device answers one attribute, drawn once, and everybody sees which. The bound is for the devices that drew the
-  attribute that reveals most about the value.
+- smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
+  the attribute that reveals most about the value.
 - spl: a device answers all attributes; the evidence of their reports adds up (`mechanisms.evidence`).
 - rs+fd: as smp, for an observer who knows which answer is true.
 """

@@ -2,7 +2,7 @@
 
 The adviser first ranks every mechanism by the exact variance of the mechanism's matrix inversion, averaged over the values. The
 adviser drops mechanisms that a survey or the question rules out, and gives the reason. The adviser simulates the best few
-mechanisms with every estimator and post-processing that the service publishes. The simulation draws people from the
+mechanisms with every estimator and post-processing that the service offers. The simulation draws people from the
 distribution of a sample. Without a sample, the simulation averages over the five population shapes of
 `ldpstream.advice.populations`; see `ldpstream.advice.runs`.
 """

@@ -17,7 +17,10 @@ POLL_S = 0.1
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns this process's environment with only these settings of ldpstream, without the prefix ``LDPSTREAM_``."""
+    """Returns this process's environment, with these settings in place of all its own settings of ldpstream.
+
+    The names in `settings` lack the prefix ``LDPSTREAM_``.
+    """
     others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
     return others | {PREFIX + name: value for name, value in settings.items()}
 

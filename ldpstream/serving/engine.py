@@ -69,7 +69,7 @@ class FolderEngine:
             self._tidied_ms = now_ms
 
     def close(self) -> None:
-        """Has no effect: the folder is closed by the process."""
+        """Has no effect: the process closes the folder."""
 
 
 class Counter:

@@ -63,7 +63,7 @@ class FolderLogs:
         """Has no effect: the folder is open."""
 
     async def close(self) -> None:
-        """Waits some seconds for the writes in progress."""
+        """Waits for the writes in progress, at most 3 s; then for the calls of `ended`."""
         self._closed = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):

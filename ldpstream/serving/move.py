@@ -65,7 +65,7 @@ class Moved:
 
 
 def move(data: Path, settings: Settings) -> list[Moved]:
-    """Moves all surveys of a data folder. Afterwards the folder refuses to be served. May be called again after any failure.
+    """Moves all surveys of a data folder. Afterwards `serve` refuses the folder. May be called again after any failure.
 
     Args:
         data: the data folder; no process may use it.
@@ -155,9 +155,9 @@ class _Move:
         return bool(found == (self._topic_id,))
 
     def begin(self) -> None:
-        """Counts the folder's log to its end, then notes the topic. From now on the folder refuses to be served.
+        """Counts the folder's log to its end, then notes the topic. From now on `serve` refuses the folder.
 
-        If nothing is published yet, the first step to publish is saved: Kafka's empty log does not tell it.
+        If nothing is published yet, the first step to publish is saved, since Kafka's empty log does not show this step.
         """
         position, _ = self._engine.open(self._survey, self._reader)
         self._engine.count(self._survey, now_ms())

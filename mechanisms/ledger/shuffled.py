@@ -7,8 +7,8 @@ e^ε its loss. For every mechanism here, the largest part B that all values have
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
 
 A report hits v if its symbol, bit, set or wave supports v. A report drawn from B hits two given values with probability π₁₁.
-Let i be 1 if such a report hits v, else 0, and let j be the same for v'. Let V be W = 1 - x + (E-1) (i - x j) with probability
-γ, else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019,
+Let i be 1 if such a report hits v, else 0, and let j be the same for v'. With probability γ let V be 1 - x + (E-1) (i - x j),
+else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019,
 Lemma 5.3),
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
@@ -40,7 +40,7 @@ WIDER = 0.002  # the lattice may raise the variance of a table's sum by this sha
 SPREAD = 10.0  # the lattice reaches this many standard deviations to either side
 POINTS = 64  # points of the curve δ(ε) of one table
 TAIL = 1e-3  # largest share of δ for losses beyond the last point
-ROUNDING = 1e-14  # error of a table's curve: the larger errors of the slopes cancel in their sum
+ROUNDING = 1e-14  # bound of the rounding error of a table's curve; the errors of the slopes are larger, but cancel in the sum
 MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
 MOST_REPORTS = 10**7  # a table of more reports gets the bound of this number, since more reports reveal less
 UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
@@ -140,7 +140,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     deviation = math.sqrt(n * float(tilted @ values**2))
     parts = max(1, math.floor(CELLS[0] * gain / (2 * SPREAD * deviation)))
     while True:
-        unit = gain / parts  # E-1 is a multiple of the unit, so the lattice hardly widens W
+        unit = gain / parts  # E-1 is a multiple of the unit, so the lattice hardly widens V
         cells = 2 ** math.ceil(math.log2(2 * SPREAD * deviation / unit))
         places = np.floor(values / unit)
         above = np.minimum(values / unit - places + 1e-12 * (1 + np.abs(places)), 1)  # rounds the mean up
