@@ -1,8 +1,8 @@
-"""The histograms of cohorts: of the reports of one app version, channel or country alone.
+"""The histograms of cohorts, each from the reports of one app version, channel or country alone.
 
 The tables of all people are the sums of the cohorts' count tables. A cohort's histogram comes from the default estimator. There
-is no histogram below the survey's least size. The reports of a person who changes the cohort count for each cohort in which the
-person reported. The standard errors allow for a person who reports in the cohort at every step of the span.
+is no histogram below the survey's least size. A report counts for the cohort that it carries, also after its sender has changed
+to another cohort. The standard errors allow for a person who reports in the cohort at every step of the span.
 """
 
 from collections.abc import Sequence

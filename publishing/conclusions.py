@@ -1,4 +1,4 @@
-"""Draws the conclusions of a span: from the count tables of an attribute to its publication."""
+"""Computes the publication of an attribute over a span from its count tables."""
 
 import math
 from collections.abc import Sequence

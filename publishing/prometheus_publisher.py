@@ -13,18 +13,18 @@ from ldpstream.publishing.publication import Publication, edges_of, spans
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import guesses
 
-MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values has a time series for each value
+MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values or bins has a time series for each value
 BRIEF_VALUES = 10
-TOP_VALUES = 20  # other attributes: a time series for each of the most frequent values of the first estimate
+TOP_VALUES = 20  # any other attribute has a time series for each of the TOP_VALUES most frequent values of the first estimate
 
 
 class PrometheusPublisher:
     """Gauges of the latest estimates and of the last jump, and counters of the publications made.
 
     A gauge for which the latest estimate has no number is NaN, never an older number. If the survey lists an attribute's values
-    (at most 256), each value has a time series of its frequency. For other attributes only the 20 most frequent values of the
-    first estimate have a time series; later estimates do not change this choice of values. A cohort has a time series of its
-    number of reports, but no time series of frequencies: up to 64 cohorts times the values would be too many.
+    or bins (at most 256), each value has a time series of its frequency. For other attributes only the 20 most frequent values
+    of the first estimate have a time series; later estimates do not change this choice of values. A cohort has a time series of
+    its number of reports, but no time series of frequencies: up to 64 cohorts times the values would be too many.
 
     Args:
         survey: the survey.
@@ -37,7 +37,7 @@ class PrometheusPublisher:
         self._survey, self._brief = survey, brief
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str, str | None], int] = {}
-        self._estimators: dict[tuple[str, str, str], set[str]] = {}  # whose frequencies the gauges have, by their labels
+        self._estimators: dict[tuple[str, str, str], set[str]] = {}  # estimators whose frequencies the gauges have, by labels
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]

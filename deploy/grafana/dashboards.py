@@ -97,7 +97,7 @@ RIGHT = (
     "Of 100 people, how many the best guesser gets right, from all reports of this attribute so far "
     "(whole device: of all attributes, with the strongest possible hints)"
 )
-# the values that were most frequent last, in the time shown; the estimates of a stopped estimator remain
+# the most frequent values of the last estimate within the time shown, even if the estimator has stopped since
 TOP = f"topk(10, max by (value) (last_over_time(ldpstream_frequency_ratio{ESTIMATE}[$__range] @ end())))"
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
 
@@ -296,7 +296,7 @@ def dashboards() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files for Grafana."""
+    """Writes the files for Grafana."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in dashboards().items():
         (FOLDER / name).write_text(text)

@@ -180,9 +180,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     The two sides are all people or one cohort at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one
     time.
 
-    `standard_errors` come from `estimators.differences`. `basis` says how. "separate": √(s₁² + s₂²), for two cohorts at one
-    step, since a device reports in one of them. The others are upper bounds. "inversion": for the raw inversion of one level;
-    it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two
+    `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
+    step, since a device reports in one of them. The other formulas are upper bounds. "inversion": for the raw inversion of one
+    level; it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two
     estimates. `low` and `high` are the ends of each value's own interval. `clear` marks the differences that are more than
     chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference (Benjamini and
     Hochberg over all k values). With `top`, the values with the largest differences in standard errors come first. If an

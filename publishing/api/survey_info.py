@@ -44,7 +44,7 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and what is published about it.
+    """An attribute: its k values, its levels, and its published estimates.
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered".

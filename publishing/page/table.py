@@ -14,7 +14,7 @@ from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
 from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
 from ldpstream.surveys import Attribute, Survey
 
-FEW_ROWS, MANY_ROWS = 10, 1000  # values shown of each of several attributes; of one attribute
+FEW_ROWS, MANY_ROWS = 10, 1000  # number of values shown: of each of several attributes, and of a single attribute
 SPANS = {"window": "sliding window", "step": "one step", "filtered": "filtered curve"}
 NUMBERS = {"mean": "mean", "p50": "median", "p90": "90th percentile", "p99": "99th percentile"}
 NUMBER = ' class="number"'

@@ -1,13 +1,13 @@
-// The banner: what speaks against the numbers below, in the order of importance.
+// The banner: warnings about the numbers below, the most important first.
 import { $, capital, element, grouped, plural, points, silence } from "./dom.js";
 import { state } from "./state.js";
 import { duration, periodOfStep } from "./times.js";
 
 const VISIBLE = 4;
-let rejectedBefore = null; // when the page was opened
+let rejectedBefore = null; // number of rejected envelopes when the page was opened
 let written = "";
 
-// Text of a jump: what moved, by how much, and when.
+// Text of a jump: the value, the size and the time.
 export function jumpText(label, change) {
   const at = (x) => points(x, change.size);
   return {

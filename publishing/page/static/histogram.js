@@ -12,7 +12,7 @@ const WITHHELD = {
 };
 export const MOST_ROWS = 250; // largest number of rows of a table
 let shown = null; // the histogram last drawn
-let rows = null; // what of it is shown: indices, then the bars
+let rows = null; // the shown part of this histogram: indices of the values, and the bars
 let chosen = null; // attribute and value of the readout
 
 // ---- which values, in which order
@@ -55,7 +55,7 @@ function bars(h) {
 // ---- words
 
 
-// Fills the summary with sentences; the numbers explain themselves.
+// Fills the summary with sentences. The numbers in them are buttons with explanations.
 function summary(h, known) {
   const box = $("summary");
   const intervals = h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`;
