@@ -38,6 +38,8 @@ class PrometheusPublisher:
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str, str | None], int] = {}
         self._estimators: dict[tuple[str, str, str], set[str]] = {}  # estimators whose frequencies the gauges have, by labels
+        # time series of frequencies, by the labels and the estimator: finding one takes longer than to set it
+        self._series: dict[tuple[str, ...], list[tuple[Gauge, ...]]] = {}
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
@@ -155,17 +157,16 @@ class PrometheusPublisher:
             self._panes.labels(*labels).set(p.panes)
             self._step.labels(*labels).set(p.step)
             self._complete.labels(*labels).set(p.complete)
-            attribute, values = self._survey.attributes[self._survey.index(p.attribute)], self._values(p)
+            values = self._values(p)
             known = self._estimators.setdefault(labels, set())
             known.update([p.main] if self._brief else p.estimators)
             for name in known:
                 left_out = name not in p.estimators
                 found = Estimate.of_nothing(len(values), 0) if left_out else p.estimators[name].at(values).estimate()
-                for i, f, low, high in zip(values, found.frequencies, *found.interval(), strict=True):
-                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
-                    self._frequency.labels(*labels, name, *value).set(f)
-                    self._low.labels(*labels, name, *value).set(low)
-                    self._high.labels(*labels, name, *value).set(high)
+                numbers = zip(found.frequencies, *found.interval(), strict=True)
+                for gauges, of_value in zip(self._series_of(p, name, values), numbers, strict=True):
+                    for gauge, number in zip(gauges, of_value, strict=True):
+                        gauge.set(number)
             self._show_numbers(p)
             if p.span == "step":
                 self._show_guesses(p)
@@ -191,6 +192,18 @@ class PrometheusPublisher:
                     self._fit.labels(p.survey, p.attribute, name).set(_known(z))
                 self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
+
+    def _series_of(self, p: Publication, estimator: str, values: list[int]) -> list[tuple[Gauge, ...]]:
+        """Returns the time series of each value's frequency and of its interval's ends."""
+        labels = (p.survey, p.attribute, p.span, estimator)
+        if values and labels not in self._series:
+            attribute = self._survey.attributes[self._survey.index(p.attribute)]
+            width = len(str(attribute.k - 1))  # zeros keep the numeric order
+            gauges = (self._frequency, self._low, self._high)
+            self._series[labels] = [
+                tuple(gauge.labels(*labels, str(i).zfill(width), attribute.label(i)) for gauge in gauges) for i in values
+            ]
+        return self._series[labels] if values else []
 
     def _show_numbers(self, p: Publication) -> None:
         """Sets the mean and the quantiles of an attribute with numbers."""

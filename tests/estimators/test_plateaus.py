@@ -21,7 +21,11 @@ def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
     prior = np.linspace(1, 2, points) / np.linspace(1, 2, points).sum()
     like = np.exp(values.log_like)
     later, posterior, drawn = np.empty_like(like), np.empty_like(like), np.empty(points)
-    value = forward_backward(like, values.start, values.first, prior, jump, later, posterior, drawn)
+    arrays = like, values.start, values.first, prior, jump, later, posterior, drawn
+    assert forward_backward(*arrays, False) == forward_backward(*arrays, True)
+    new_alone = drawn.copy()
+    value = forward_backward(*arrays, True)
+    np.testing.assert_array_equal(drawn, new_alone)
 
     dense = np.zeros((k, points))
     dense[values.rows, values.cells] = like
