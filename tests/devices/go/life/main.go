@@ -1,4 +1,4 @@
-// Command life writes the calls of many devices for `ldpstream conformance`, or posts one report of many devices to a gateway.
+// Command life writes the calls of many devices for `ldpstream conformance`, or posts many devices' reports of one step to a gateway.
 package main
 
 import (
