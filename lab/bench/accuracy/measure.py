@@ -27,7 +27,7 @@ FAST, SLOW = (estimates,), (powered_estimates, ordered_estimates, exact_estimate
 SLOW_RUNS = 50  # the slow estimators run on the first runs of a cell only
 PEER_RUNS = 20  # the same for other libraries
 IBU_RUNS, IBU_VALUES = 10, 20  # multi-freq-ldpy's IBU is slower still: at most this many runs and values
-FAST_PEOPLE, FAST_FUNCTIONS = 10_000, 1000  # limits for pure-ldp's fast local hashing: number of people, and of hash functions
+FAST_PEOPLE, FAST_FUNCTIONS = 10_000, 1000  # pure-ldp's fast local hashing: most people, and number of hash functions
 PEER_CELLS = 40  # cells in one run of the other libraries' process, which takes long to start
 DIGITS = 5  # significant digits of a stored error
 
