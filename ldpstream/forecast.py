@@ -10,8 +10,8 @@ variance of the mean of t reports of one person. With n people, a share f has th
 t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
 no device has sent its last report yet.
 
-The filter does not know that shares are constant; U corrects for this. In simulated runs, the half-width that the filter states
-is 0.9 to 1.11 times this forecast.
+The filter does not assume that shares are constant; U corrects for this. In simulated runs, the half-width that the filter
+states is 0.9 to 1.11 times this forecast.
 """
 
 import math

@@ -103,7 +103,7 @@ def device_window_loss(survey: Survey) -> float | None:
 def survey_loss(survey: Survey, m: Mechanism) -> float | None:
     """Returns the loss of all reports of a level until the survey ends, for any values; None without `ends`.
 
-    It is `eps_sequence` of these reports: exact, or an upper bound. The bound holds for a device that enrolls once.
+    The loss is `eps_sequence` of these reports: exact, or an upper bound. The bound holds for a device that enrolls once.
     """
     return None if survey.n_steps is None else m.eps_sequence(m.reports_in(survey.n_steps)).value
 

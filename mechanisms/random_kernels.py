@@ -84,7 +84,7 @@ def _uniform(limit: int, state: Words) -> np.int64:
         word, state[0], state[1], state[2], state[3] = _next(state[0], state[1], state[2], state[3])
         product = (word >> np.uint64(32)) * bound
         low = product & low_bits
-        if low < bound and not smallest:  # else the slow remainder is not needed
+        if low < bound and not smallest:  # otherwise `low` is large enough without the slow remainder
             smallest = (np.uint64(1 << 32) - bound) % bound
         if low >= smallest:
             return np.int64(product >> np.uint64(32))

@@ -71,7 +71,7 @@ def _port_here(addresses: Sequence[tuple[str, int]], default: int) -> int:
 
 @contextmanager
 def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
-    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and tells so.
+    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and calls `tell`.
 
     Args:
         folder: folder for data and logs; created if missing, and kept.
@@ -98,7 +98,7 @@ def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
-    """Returns the wanted port of a server, or a free port if the wanted port is taken, and tells so."""
+    """Returns the wanted port of a server, or a free port if the wanted port is taken; then calls `tell`."""
     if (chosen := port_or_free(port)) != port:
         tell(f"Port {port} is taken: {server} uses port {chosen}.")
     return chosen
@@ -191,7 +191,7 @@ class Trial:
             self._watch(page, [*nodes, *commands], devices)
 
     def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
-        """Tells every published step that has reports, the devices' own lines, and the end of the devices."""
+        """Calls `tell` for each published step that has reports, for the devices' own lines, and at the end of the devices."""
         told, heard, reporting = -1, 0, True
         while True:
             for node in nodes:

@@ -132,7 +132,7 @@ class KafkaNode(Node):
         """Returns when the broker has created a topic and shows it to clients. Raises if the broker ends, or at `deadline`.
 
         After a pause or a restart, the controller may find that the broker's session has expired. Until the next heartbeat,
-        the broker lists no brokers and no leaders. This can begin some time after the first good answer. The controller
+        the broker lists no brokers and no leaders. This state can begin some time after the first good answer. The controller
         handles an expired session before it creates a topic. Clients see the topic only after the session is restored.
         """
         topic = f"rig-{secrets.token_hex(6)}"

@@ -86,7 +86,7 @@ class FolderLogs:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def end(self, survey: Survey) -> None:
-        """Tells that the gateway no longer serves a survey."""
+        """Calls `ended` in a thread, since the gateway no longer serves the survey."""
         task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

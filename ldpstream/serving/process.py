@@ -64,7 +64,7 @@ class _Estimates(Thread):
         self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
         self._error: BaseException | None = None
         try:
-            self._loop.serve_page()  # here, so that an address in use ends the process before it says where the page is
+            self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses
         except BaseException:
             self._loop.close()
             raise
