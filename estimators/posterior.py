@@ -108,7 +108,7 @@ class Posterior:
         )  # fmt: skip
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends, (k,) each, of intervals that contain a share of the population at this level.
+        """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population.
 
         For the choice of the people, the upper end also moves by z²/people, as in Wilson's interval near zero; z is the normal
         quantile.

@@ -57,7 +57,7 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def eps_t(self, t: int) -> float:
-        """Exact privacy loss of t reports of an unchanged value, in nats.
+        """Exact privacy loss of t reports of an unchanged value, in nats. With fake data, an upper bound for whole answers.
 
         Raises:
             ValueError: if t is not an integer in [1, 2^62].
