@@ -28,12 +28,12 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
-INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: a 95 % interval; found in 9 of 10 cases
+INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for 9 of 10 cases
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width
 
-Variance = Callable[[float], float]  # from a share in [0, 1] to a variance
+Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
 
 class Precision(Struct, frozen=True, kw_only=True):

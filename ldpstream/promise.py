@@ -33,7 +33,7 @@ RELAY = (
     "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see everything. "
     "The losses below hold against everybody, with or without a relay."
 )
-MANY_MEMOS = 8  # number of memos; local hashing usually needs fewer
+MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 

@@ -17,7 +17,7 @@ from ldpstream.mechanisms.terms import ChannelTerm, FakeDataTerm, SupportTerm, T
 
 SMALLEST = 1e-12  # smallest variance in units of 1/n; a smaller one is a rounding error
 
-Variance = Callable[[FloatArray], FloatArray]  # from shares in [0, 1] to variances
+Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to variances
 
 
 class Inference(ABC):

@@ -44,7 +44,7 @@ def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
     first, second, third, fourth = states[0], states[1], states[2], states[3]
     undecided, rest, ones = np.empty(LANES, np.uint64), threshold << np.uint64(10), np.empty(10, np.uint64)
     for place in range(10):
-        ones[place] = np.uint64(0) - (threshold >> np.uint64(63 - place) & np.uint64(1))  # all bits are the digit
+        ones[place] = np.uint64(0) - (threshold >> np.uint64(63 - place) & np.uint64(1))  # all bits equal the digit
     digits = (ones[0], ones[1], ones[2], ones[3], ones[4], ones[5], ones[6], ones[7], ones[8], ones[9])
     for begin in range(0, out.size, LANES):
         block = out[begin : begin + LANES]

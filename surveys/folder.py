@@ -239,7 +239,7 @@ def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
             known.read = None  # the cause may end without a change of the stamp: each look tries again
         known.why = str(error).removeprefix(f"{file}: ")
     else:
-        known.refused = SurveyText(survey, file, text)  # until `SurveyFolder._decide` accepts it
+        known.refused = SurveyText(survey, file, text)  # `SurveyFolder._decide` may accept it
 
 
 def change_refused(kept: Survey) -> str:

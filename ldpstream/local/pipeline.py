@@ -182,7 +182,7 @@ class Trial:
                 nodes += [running.kafka, running.redis]
                 commands = [command("agent", str(now)), command("estimate", str(now), port=page)]
                 commands.append(command("gateway", str(now), port=gateway))
-            stack.callback(_tell_to_end, commands)  # so that they end at the same time
+            stack.callback(_tell_to_end, commands)  # the commands then end at the same time
             for node in commands:
                 node.wait_until_ready()
             devices = command("produce", str(now), *self._devices, "--gateway", f"http://{LOOPBACK}:{gateway}")

@@ -130,7 +130,7 @@ class FolderLogs:
                     self._folder.probe(db)
                 for one in batch:
                     times.append(one.log.append(db, one.envelopes, one.key))
-                outcome = Outcome.UNKNOWN  # if the end of the transaction fails
+                outcome = Outcome.UNKNOWN  # the outcome if the end of the transaction fails
             return Outcome.APPENDED, times
         except (StoreUnavailable, StoreDamaged) as error:
             if self.reachable:

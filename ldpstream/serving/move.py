@@ -181,7 +181,7 @@ class _Move:
 
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
         self._refuse_if_ahead("Kafka's clock", self._log.mark([PARTITION])[PARTITION])
-        with self._answers():  # only the first marker: an earlier call may have been killed, and gateways started too soon
+        with self._answers():  # deletes only the first marker: after a killed call, gateways may have written reports
             self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
         missing = None if counted.missing is None else counted.missing._replace(below_offset=1)  # Kafka's offsets
         change = replace(counted, next_offset=1, log_id=self._topic_id, missing=missing, writer=self._writer, pruned_below=0)
