@@ -127,7 +127,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
 
     >>> grr = Blanket(1.0, 1 / 4, 0.0)  # GRR on 4 values
     >>> [f"{table_delta(grr, n, 0.5):.4f}" for n in (1, 4, 100)]
-    ['0.1871', '0.0504', '0.0000']
+    ['0.1870', '0.0509', '0.0000']
     """
     gain = math.expm1(blanket.eps)
     local = blanket.share * ((blanket.hit - blanket.both) * (gain - math.expm1(eps)) + 8 * UNIT * gain)
