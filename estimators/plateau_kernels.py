@@ -1,6 +1,6 @@
 """Loops of the estimate with plateaus, compiled by Numba. The arrays are those of `ValueLikelihood.apart`.
 
-The loops run over slices: Numba then knows that no index is negative, and computes several entries at once. Import this module
+The loops run over slices: Numba then infers that no index is negative, and computes several entries at once. Import this module
 only inside the calling function, because Numba needs half a second to load.
 """
 

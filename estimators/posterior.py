@@ -2,7 +2,7 @@
 
 The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
 add the variance f (1 - f) / people of the choice of the people. The prior is fitted to k values, which adds an uncertainty.
-This uncertainty matters most for values about which the counts say little. All distances from the value's mean are multiplied
+This uncertainty matters most for values with little evidence in the counts. All distances from the value's mean are multiplied
 by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
@@ -109,7 +109,7 @@ class Posterior:
         )  # fmt: skip
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends, (k,) each, of intervals that contain a share of the population at this level.
+        """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population.
 
         For the choice of the people, the upper end also moves by z²/people, as in Wilson's interval near zero; z is the normal
         quantile.

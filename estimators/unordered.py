@@ -50,8 +50,8 @@ from ldpstream.estimators.value_likelihood import (
 )
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # gamma part of H
-EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # power-law part of H
+SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # shapes in H
+EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # exponents of the power laws in H
 TAIL = 1.5  # exponent of a power law with a fixed part of H, so that any large share is possible
 TAIL_SHARE, TAIL_VALUES = 0.05, 2.0  # this part is at most TAIL_SHARE, and at most TAIL_VALUES / k
 FAR_BELOW = 0.8  # largest mean of H without the large values, in units of 1/k
@@ -60,8 +60,8 @@ EQUAL = 2.0  # prior log-odds of exactly equal shares to each M
 PARTS = (0.5, 0.2, 0.05)  # smaller means of further gamma distributions, as parts of the mean for SHAPES
 PART_SHAPES = (1, 10)  # shapes of these distributions
 BASE_ROUNDS = 60  # EM steps for the weights of H
-MASSES = (1024.0, 128.0, 16.0, 2.0)  # M, in values
-SMALL_DOMAIN = 16.0  # M is larger by this number / k
+MASSES = (1024.0, 128.0, 16.0, 2.0)  # the masses M, as numbers of values
+SMALL_DOMAIN = 16.0  # this number / k is added to each M
 ROUNDS = 10  # EM steps for G and each M
 NEWTON_STEPS = 30  # largest number of further Newton steps for λ
 BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points (SPACING standard errors)
@@ -268,5 +268,5 @@ def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
     large = values.unbiased > LARGE * values.error
     count = float(values.times[large].sum())
     left = 1 - float(values.times[large] @ values.unbiased[large])
-    mean = max(left, math.sqrt(count) * values.error) / max(k - count, 1)  # the sum of the large shares has an error
+    mean = max(left, math.sqrt(count) * values.error) / max(k - count, 1)  # at least the error of the large shares' sum
     return mean if count <= k / 2 and mean < FAR_BELOW / k else 1 / k

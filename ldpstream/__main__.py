@@ -32,7 +32,7 @@ def main() -> None:
 def _run() -> None:
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by a module being imported
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an imported module could catch an exception
     try:
         from ldpstream.cli import run  # only here: the module `cli` imports every package
 

@@ -10,8 +10,8 @@ variance of the mean of t reports of one person. With n people, a share f has th
 t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
 no device has sent its last report yet.
 
-The filter does not know that shares are constant; U corrects for this. In simulated runs, the half-width that the filter states
-is 0.9 to 1.11 times this forecast.
+The filter does not assume that shares are constant; U corrects for this. In simulated runs, the half-width that the filter
+states is 0.9 to 1.11 times this forecast.
 """
 
 import math
@@ -29,12 +29,12 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
-INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: a 95 % interval; found in 9 of 10 cases
+INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for 9 of 10 cases
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width
 
-Variance = Callable[[float], float]  # from a share in [0, 1] to a variance
+Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
 
 class Precision(Struct, frozen=True, kw_only=True):

@@ -39,12 +39,12 @@ class Entry(NamedTuple):
     """One line of the file, as `entries` reads it.
 
     Attributes:
-        statement: what was signed.
+        statement: the signed statement.
         line: the line.
         survey: the signed survey; None if this version cannot read it.
         earlier: the latest earlier survey that this survey continues: one of the same name, or the one that it replaces; None
             without one.
-        changes: what differs from `earlier`.
+        changes: the differences from `earlier`.
     """
 
     statement: Statement

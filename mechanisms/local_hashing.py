@@ -201,7 +201,7 @@ class Hashing(Mechanism):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # one function in g maps two values to one symbol
+        return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
 
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
@@ -296,7 +296,7 @@ class LocalHashing(Hashing, OneTime):
 
     @property
     def favours(self) -> float:
-        return (1 - 1 / self.g) * self.p  # any two values collide under one function in g
+        return (1 - 1 / self.g) * self.p  # two values have one symbol with probability 1/g
 
     def _guess_once(self) -> float:
         return self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol)

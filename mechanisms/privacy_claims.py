@@ -57,7 +57,7 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def eps_t(self, t: int) -> float:
-        """Exact privacy loss of t reports of an unchanged value, in nats.
+        """Exact privacy loss of t reports of an unchanged value, in nats. With fake data, an upper bound for whole answers.
 
         Raises:
             ValueError: if t is not an integer in [1, 2^62].
@@ -112,7 +112,7 @@ class PrivacyClaims(ABC):
         """
         m = self.device
         found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
-        if not any_values and k >= m.k:  # worst if every value of this attribute occurs: Σ_y max_v P(y|v) / k
+        if not any_values and k >= m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
             found = min(found, m.k / k * m.guess(t))
         if any_values and k == m.k:
             found = min(found, m.guess_any_values(int(t)))

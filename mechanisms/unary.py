@@ -363,7 +363,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
     @property
     def eps_per_report(self) -> float:
         rounds = self._log_rounds()
-        return self.k * max(rounds.alpha, rounds.beta)  # for two memos that differ in all bits
+        return self.k * max(rounds.alpha, rounds.beta)  # the loss if two memos differ in all bits
 
     def _log_rounds(self) -> ledger.UnaryRounds:
         logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]

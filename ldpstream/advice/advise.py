@@ -185,7 +185,7 @@ def advise(
 def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
     """The default estimate if it is as good as the best, else the first of the ranking.
 
-    Equally good rows with the same estimate may have a variance within 3 % of this row's. Then the smaller weight decides
+    If equally good rows with the same estimate have a variance within 3 % of this row's, the smaller weight decides
     (`mechanisms.registry.lightest`).
     """
     first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])

@@ -52,7 +52,7 @@ IDENTIFIERS = {
     "surname",
     "lastname",
 }
-CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # digits, but no numbers
+CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # codes of digits
 
 
 @dataclass
@@ -213,7 +213,7 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
         top = _end_of_run(kept)
         above = sum(count for number, count in counts.items() if number > top)
-        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # counts: large numbers are rare
+        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # numbers of things: large ones are rare
             said = f"integers 0 … {top}; a device reports the nearest for any other number"
             return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
         steps = {b - a for a, b in pairwise(kept)}

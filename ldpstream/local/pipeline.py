@@ -74,7 +74,7 @@ def _port_here(addresses: Sequence[tuple[str, int]], default: int) -> int:
 
 @contextmanager
 def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
-    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and tells so.
+    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and calls `tell`.
 
     Args:
         folder: folder for data and logs; created if missing, and kept.
@@ -101,7 +101,7 @@ def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
-    """Returns the wanted port of a server, or a free port if the wanted port is taken, and tells so."""
+    """Returns the wanted port of a server, or a free port if the wanted port is taken; then calls `tell`."""
     if (chosen := port_or_free(port)) != port:
         tell(f"Port {port} is taken: {server} uses port {chosen}.")
     return chosen
@@ -190,7 +190,7 @@ class Trial:
                 nodes += [running.kafka, running.redis]
                 commands = [command("agent", str(now)), command("estimate", str(now), port=page)]
                 commands.append(command("gateway", str(now), port=gateway))
-            stack.callback(_tell_to_end, commands)  # so that they end at the same time
+            stack.callback(_tell_to_end, commands)  # the commands then end at the same time
             for node in commands:
                 node.wait_until_ready()
             way = ["--gateway", f"http://{LOOPBACK}:{gateway}"]
@@ -207,7 +207,7 @@ class Trial:
             self._watch(page, [*nodes, *commands], devices)
 
     def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
-        """Tells every published step that has reports, the devices' own lines, and the end of the devices."""
+        """Calls `tell` for each published step that has reports, for the devices' own lines, and at the end of the devices."""
         told, heard, reporting = -1, 0, True
         while True:
             for node in nodes:

@@ -128,7 +128,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
 
     >>> grr = Blanket(1.0, 1 / 4, 0.0)  # GRR on 4 values
     >>> [f"{table_delta(grr, n, 0.5):.4f}" for n in (1, 4, 100)]
-    ['0.1871', '0.0504', '0.0000']
+    ['0.1870', '0.0509', '0.0000']
     """
     gain = math.expm1(blanket.eps)
     local = blanket.share * ((blanket.hit - blanket.both) * (gain - math.expm1(eps)) + 8 * UNIT * gain)
@@ -152,7 +152,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
     sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
-    if lattice.log_mean(tilt) > 1:  # V itself has a value of at most 0: the lattice is too coarse
+    if lattice.log_mean(tilt) > 1:  # for V itself it is at most 0: the lattice is too coarse
         return local
     total = math.exp(lattice.log_mean(tilt)) * sums
     steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]
