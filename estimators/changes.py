@@ -7,7 +7,8 @@ the filter's gains (Willsky and Jones 1976). For standardized innovations ν, th
 
 There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. If a value
 drifts, the filter estimates a part of the innovations' variance, and the gain is this part. The score then has heavier tails.
-So it is mapped from Student's t with DEGREES / gain² degrees of freedom to a normal score (Wallace 1959), and then compared.
+The code therefore maps the score from Student's t with DEGREES / gain² degrees of freedom to a normal score (Wallace 1959), and
+compares the normal score.
 
 `python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.

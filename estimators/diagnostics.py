@@ -26,7 +26,7 @@ The tests use these null distributions:
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
     classes     a gamma distribution with the exact mean and variance
-    counts      at most the null distribution of the deviance of the true distribution of values
+    counts      the distribution of the deviance of the true distribution of values, which is at least the tested deviance
 
 In a window, the tests assume that the same people report at every step, from kept memos. If different people report at each
 step, all tests raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are

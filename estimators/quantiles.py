@@ -54,7 +54,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
         level: level of the interval, in (0, 1).
 
     Returns:
-        None for an estimate without draws: the counts carry no information, or there are too many values.
+        None for an estimate without draws, for example if the counts carry no information or there are too many values.
 
     Raises:
         ValueError: if an argument is out of range.

@@ -39,12 +39,12 @@ class Entry(NamedTuple):
     """One line of the file, as `entries` reads it.
 
     Attributes:
-        statement: what was signed.
+        statement: the signed statement.
         line: the line.
         survey: the signed survey; None if this version cannot read it.
         earlier: the latest earlier survey that this survey continues: one of the same name, or the one that it replaces; None
             without one.
-        changes: what differs from `earlier`.
+        changes: the differences from `earlier`.
     """
 
     statement: Statement
@@ -121,7 +121,7 @@ def append(path: Path, before: Sequence[SignedLine], line: SignedLine, key: "Ed2
     """Signs a line, and writes it after the lines `before`, which are those of the file.
 
     Raises:
-        SigningError: if the file cannot be written. It is then as before.
+        SigningError: if the file cannot be written. The file is then unchanged.
     """
     signature = base64.b64encode(key.sign(line.statement.encode())).decode()
     part = path.with_name(path.name + ".part")

@@ -37,7 +37,7 @@ import msgspec
 import structlog
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
 from ldpstream.publishing.filtering import conclude_filtered, replay
@@ -362,8 +362,11 @@ class Schedule:
             steps = range(first, step + 1)
             panes = [tables_of(survey, everybody, attribute, s) for s in steps]
             before = tables_of(survey, everybody, attribute, step - 1) if pruned < step else None
+            crowd = crowd_of(
+                survey, attribute, [tables_of(survey, tables, attribute, step, c) for c in range(survey.n_cohorts)]
+            )
             made = [
-                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before, research),
+                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before, research, crowd),
                 conclude(survey, attribute, step, "window", panes, complete(first), research=research),
             ]
             asked = survey.attributes[attribute]

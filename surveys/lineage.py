@@ -13,7 +13,7 @@ from ldpstream.surveys.questions import Attribute
 from ldpstream.surveys.survey import Survey, SurveyError
 
 State = Literal["not begun", "open", "ended", "replaced"]
-MOST_NAMED = 5  # values in a message
+MOST_NAMED = 5  # largest number of values that a message names
 
 
 class Join(NamedTuple):

@@ -211,6 +211,12 @@ PRIVACY = (
            (happened("ldpstream_refused_commits_total"), "commits refused"),
            (happened("ldpstream_redelivered_total"), "delivered twice"),
            (happened("ldpstream_missing_offsets_total"), "records lost")), 24, 4, ((None, "green"),), "no agent"),
+    Panel(counts, "Crowd behind the relay",
+          "Reports of each level in the step, in the cohort with the fewest. Below the assumed crowd, an alert fires.",
+          "locale",
+          ((f"{BY_LEVEL} (ldpstream_crowd_reports{LEVELS})", "{{attribute}} · {{level}}"),
+           (f"max(ldpstream_crowd_assumed_reports{LEVELS})", "assumed")), 24,
+          empty="this survey assumes no crowd"),
 )  # fmt: skip
 
 

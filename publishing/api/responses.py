@@ -117,7 +117,7 @@ class ApiResponses:
         return Overview(
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
-            step_reports=of_step.reports, step_complete=of_step.complete,
+            step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
             outlook=self.outlook(p.attribute, p.step) if outlook else {},
             top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
@@ -172,7 +172,7 @@ class ApiResponses:
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
             others=plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
-            numbers=p.numbers, change=p.change,
+            numbers=p.numbers, crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 

@@ -1,4 +1,5 @@
 // The histogram: its values, order, zoom, and the table of its numbers.
+import { crowdText } from "./alerts.js";
 import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
@@ -89,6 +90,7 @@ function remarks(h, known) {
     box.append(` A step counts ${shares}; the intervals hold for all people.`);
   }
   if (!h.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
+  if (h.crowd !== null && !h.crowd.reached) box.append(" ", element("span", `${capital(crowdText(h.crowd))} in this step.`, { class: "late" }));
   if (h.truth) box.append(" ", element("span", "", { class: "ring" }), " is the ", explained("truth", "truth"), ".");
   if (!known) return;
   const { kept, others, left } = rows;

@@ -69,7 +69,12 @@ function sentences(overview) {
     else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
     if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
     return element("p", parts.join(" "));
-  });
+  }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd))]);
+}
+
+// The second promise, which never stands without the first one.
+function behindRelay(crowd) {
+  return `These promises hold against everybody. Reports come through a relay: whoever cannot see who sent a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.`;
 }
 
 // The privacy of an attribute in one line: the largest chances over all levels of a guesser who sees the whole device.
