@@ -184,7 +184,7 @@ class Drift:
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
-    """Returns the largest change of a frequency; None if one of the two estimates has no reports.
+    """Returns the largest change of a frequency; None if an estimate has NaN, for example without reports.
 
     `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
     have a common part, which cancels. `sigma` is then conservative: without drift, the score of each value has a standard

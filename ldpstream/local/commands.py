@@ -42,7 +42,7 @@ class CommandNode(Node):
         self._environment = environment({**settings, "METRICS_PORT": str(self._metrics_port)})
 
     def start(self) -> None:
-        """Starts the command. `wait_until_ready` waits until it works."""
+        """Starts the command. `wait_until_ready` waits until the command works."""
         self._launch(self._command, self._environment)
 
     def wait_until_ready(self) -> None:
