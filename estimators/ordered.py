@@ -47,7 +47,7 @@ from scipy.special import expit
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
-from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
+from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, normal_numbers, smooth_posterior
 from ldpstream.estimators.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.mechanisms.arguments import FloatArray
@@ -147,7 +147,7 @@ def _combined(
 
     `misfit` widens the smooth posterior of each share.
     """
-    shares = smooth.draws.shares + misfit * np.random.default_rng(4).standard_normal(smooth.draws.shares.shape)
+    shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
     drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]

@@ -87,7 +87,7 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)
     prior, jump = base, START
     for _ in range(ROUNDS):
-        forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn)
+        forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn, False)
         prior, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k  # the first level is no jump
-    value = forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn)
+    value = forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn, True)
     return values, on_grid, value

@@ -93,7 +93,7 @@ def posterior_means(seen: list[Observation], k: int) -> FloatArray:
     if k <= FEW_VALUES:
         return FewValues.of(seen, k).mean
     values = value_likelihood(seen, k)
-    f = fit_values(values, k)[0][values.kind]
+    f = fit_values(values, k, intervals=False)[0][values.kind]
     return np.asarray(f / f.sum())
 
 
@@ -112,7 +112,7 @@ class _Fit:
     Attributes:
         score: logarithm of the probability of the counts given the sum of the shares, each value predicted from all others.
         mean: (kinds,) posterior means.
-        posterior: posterior for intervals, one probability for each entry of the grid.
+        posterior: posterior for intervals, one probability for each entry of the grid; empty if no intervals are wanted.
         excess: distance of the sum of the means from 1.
     """
 
@@ -122,8 +122,13 @@ class _Fit:
     excess: float
 
 
-def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray, bool]:
+def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple[FloatArray, FloatArray, bool]:
     """Averages the fits of all M and the model of equal shares, weighted by their scores.
+
+    Args:
+        values: the likelihoods.
+        k: number of values.
+        intervals: False to leave out the posterior for intervals.
 
     Returns:
         The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
@@ -134,7 +139,7 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
     base = _base(merged, k)
     prior, by, fits = base.copy(), 0.0, []
     for mass in MASSES:
-        fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by)
+        fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by, intervals)
         fits.append(fit)
     *weights, equal = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
     mean = np.sum([weight * fit.mean for weight, fit in zip(weights, fits, strict=True)], axis=0) + equal / k
@@ -144,8 +149,9 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
 
 
 def _fit_mass(
-    values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float
-) -> tuple[_Fit, float]:
+    values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float,
+    intervals: bool = True,
+) -> tuple[_Fit, float]:  # fmt: skip
     """Fits G and λ for one M, starting at `prior` and `by`. Overwrites `prior` with G. Returns the fit and λ."""
     from ldpstream.estimators.posterior_kernels import fit_prior, moments, newton_step
 
@@ -172,6 +178,8 @@ def _fit_mass(
     spread = k * float(fitted @ points**2 - (fitted @ points) ** 2)  # prior variance of the sum
     score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
     score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
+    if not intervals:
+        return _Fit(score, now.mean, np.empty(0), excess), by
     blurred = _blurred(now.total, "edge")[cells] - _blurred(own, "constant")
     wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
     return _Fit(score, now.mean, _given_the_sum(values, wide), excess), by

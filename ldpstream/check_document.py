@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from ldpstream.behind_relay import BehindRelay, behind_relay, second_promise
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
@@ -152,7 +153,9 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         format: number of the document's format.
         relay: "required" if devices send only through a relay; None if they send directly.
+        crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
         ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
+        behind_relay: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
         promise: the lines that `check` prints.
     """
 
@@ -174,22 +177,25 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     retention_steps: int
     collection: str
     relay: str | None
+    crowd: int | None
     cohort: CheckedCohort | None
     device: CheckedDevice
     attributes: list[CheckedAttribute]
+    behind_relay: list[BehindRelay]
     promise: list[str]
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
     """Returns the document of a survey."""
     t, cohort = survey.window_steps, survey.cohort
+    hidden = [] if survey.crowd is None else behind_relay(survey, None)
     return CheckedSurvey(
         format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), title=survey.title,
         description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
         replaces=survey.replaces, start=survey.start.astimezone(UTC), n_steps=survey.n_steps,
         ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),
         step_seconds=survey.step_seconds, window_steps=t, lateness_steps=survey.lateness_steps,
-        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay,
+        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay, crowd=survey.crowd,
         cohort=None if cohort is None else CheckedCohort(name=cohort.name, values=list(cohort.values), least=cohort.least),
         device=CheckedDevice(
             eps_1=device_loss(survey, lambda m: m.eps_1),
@@ -205,7 +211,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
         ],
-        promise=promise(survey),
+        behind_relay=hidden, promise=[*promise(survey), *(["", *second_promise(survey, None, 0, hidden)] if hidden else [])],
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from msgspec import Struct
 from scipy.optimize import brentq
 
+from ldpstream.behind_relay import BehindRelay
 from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
@@ -81,6 +82,9 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
         width: the wished half-width of a 95 % interval.
         forecast: accuracy, by attribute and level.
         reader: what a reader of the published histograms learns, by attribute and level.
+        colluding: number of these people who forge reports or tell what they sent; `reader` and `behind_relay` do without them.
+        relay_required: true if devices send only through a relay. If false, `behind_relay` says what a relay would give.
+        behind_relay: both promises, by attribute, level and span; empty if nobody asked and the survey requires no relay.
     """
 
     survey: str
@@ -89,6 +93,9 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     width: float
     forecast: list[Forecast]
     reader: list[Reader]
+    colluding: int
+    relay_required: bool
+    behind_relay: list[BehindRelay]
 
 
 def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast]:

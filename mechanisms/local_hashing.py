@@ -201,8 +201,7 @@ class Hashing(Mechanism):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        eps = self.eps_inf if self.memoized else self.eps_1
-        return ledger.Blanket(eps, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
+        return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
 
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
@@ -370,6 +369,10 @@ class LongitudinalHashing(Hashing, Longitudinal):
 
     def memo_ratios(self) -> Ratios:
         return self.symbols.memo_ratios()
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf, 1 / self.g, 1 / self.g**2)
 
     @property
     def eps_per_report(self) -> float:

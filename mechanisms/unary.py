@@ -244,8 +244,7 @@ class _IndependentBits(Bits):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        memo_q, q = self.rounds()[1::2]
-        return ledger.Blanket(self.eps_inf, memo_q, memo_q**2) if self.memoized else ledger.Blanket(self.eps_1, q, q**2)
+        return ledger.Blanket(self.eps_1, self.q, self.q**2)
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         """One-hot rows with the round applied to every bit."""
@@ -356,6 +355,10 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def memo_ratios(self) -> BitRatios:
         return BitRatios((1.0, 0.0, self.p1, self.q1))
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf, self.q1, self.q1**2)
 
     @property
     def eps_per_report(self) -> float:

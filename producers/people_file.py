@@ -7,8 +7,9 @@ attribute's name. Other columns are ignored. A cell becomes a value of its attri
 - A number is the same in every spelling: 1, 1.0 and 1e0.
 - A text that differs from one listed value only in case is this value. A device compares texts exactly, so an app must use the
   listed spelling.
-- Other cells become what a device reports for them (`Attribute.find`). A number outside the bins or 0 … size-1 becomes the
-  nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none (`unlisted`).
+- Any other cell becomes the value that a device reports for it (`Attribute.find`). A number outside the bins or 0 … size-1
+  becomes the nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none
+  (`unlisted`).
 """
 
 from array import array

@@ -1,8 +1,10 @@
-"""Draws the conclusions of a span: from the count tables of an attribute to its publication."""
+"""Computes the publication of an attribute over a span from its count tables."""
 
 import math
 from collections.abc import Sequence
 from functools import partial
+
+from msgspec import UNSET, UnsetType
 
 from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
@@ -12,7 +14,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
-from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
+from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
 
@@ -28,6 +30,7 @@ def conclude(
     complete: bool,
     before: list[CountTable] | None = None,
     research: bool = True,
+    crowd: Crowd | UnsetType = UNSET,
 ) -> Publication:
     """Estimates one attribute over the panes of a span.
 
@@ -40,6 +43,7 @@ def conclude(
         complete: true if no report can be missing.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
         research: False to leave out all estimators but the default and the raw matrix inversion.
+        crowd: the crowd at the step (`cohorts.crowd_of`), for the span ``"step"``.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
@@ -89,6 +93,7 @@ def conclude(
             levels_p=differ.p if differ else None,
         ),
         levels=_levels([level.name for level in asked.levels], groups, reports),
+        crowd=crowd,
     )
     return finite(made, attempts.failed)
 

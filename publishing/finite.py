@@ -1,7 +1,8 @@
-"""Only finite numbers are published: what could not be calculated is left out, and the publication names it.
+"""Keeps numbers that are not finite out of the publications.
 
 Forged reports can make any counts. If an estimator raises an error or returns a number that is not finite, the publication
-leaves out all numbers of this estimator and keeps all others. `Diagnostics.failed` names what is missing. No step is held back.
+leaves out all numbers of this estimator and keeps all others. `Diagnostics.failed` names the missing parts. Every step is
+published all the same.
 """
 
 import math
@@ -30,7 +31,7 @@ class Attempts:
         self.failed: list[str] = []
 
     def of(self, name: str, make: Callable[[], T], otherwise: T) -> T:
-        """Returns what `make` returns, or `otherwise` if `make` raises an error of arithmetic."""
+        """Returns the result of `make`, or `otherwise` if `make` raises an ArithmeticError or a ValueError."""
         try:
             return make()
         except (ArithmeticError, ValueError):

@@ -1,4 +1,4 @@
-"""Kafka's log as the schedule sees it: offsets, append times and markers."""
+"""The schedule's view of Kafka's log: offsets, append times and markers."""
 
 from collections.abc import Collection
 from typing import Any
@@ -81,7 +81,7 @@ class KafkaLogPosition:
         self._topic, self._bootstrap, self._admin, self._markers = survey.reports_topic, settings.kafka, admin, markers
 
     def _about(self) -> dict[str, Any]:
-        """Returns the broker's current description of the topic. The client's cache may not yet know a new partition."""
+        """Returns the broker's current description of the topic. The client's cache may lack a new partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
@@ -45,6 +46,24 @@ class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
     reports: int
     frequencies: list[float | None]
     standard_errors: list[float | None]
+
+
+class Crowd(msgspec.Struct, frozen=True, kw_only=True):
+    """The crowd behind which a report of one step hides, in a survey with `crowd`.
+
+    The service counts reports. It cannot tell honest people from forged reports.
+
+    Attributes:
+        assumed: the survey's `crowd` at the time of the publication.
+        reports: by level, the number of reports counted at this step. For all people in a survey with cohorts, it is the number
+            of the cohort with the fewest reports; cohorts without a report do not matter.
+        reached: true if every number in `reports` is 0 or at least `assumed`. If false, the service does not claim the promise
+            behind the relay for this step.
+    """
+
+    assumed: int
+    reports: dict[str, int]
+    reached: bool
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +157,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
         levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
+        crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise unset: the JSON has no such key.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
     """
@@ -157,6 +177,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     diagnostics: Diagnostics
     numbers: dict[str, NumberEstimate] = {}
     levels: dict[str, LevelEstimate] = {}
+    crowd: Crowd | UnsetType = UNSET
     change: Jump | None = None
     format: int = FORMAT
 

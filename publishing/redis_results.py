@@ -82,8 +82,8 @@ class RedisResults(KeptResults):
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
-        OtherFormat: if what is read has another format. Nothing is skipped, and nothing is overwritten: every save follows a
-            read of the progress.
+        OtherFormat: if a stored object has another format. Such an object is neither skipped nor overwritten, because every
+            save follows a read of the progress.
     """
 
     def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:

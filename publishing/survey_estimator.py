@@ -42,10 +42,11 @@ class SurveyEstimator:
         seen: called with every publication made.
         margin_ms: as for `Schedule`.
         workload: the load of this process.
-        alone: True if the process estimates only this survey. Then refusals end the process, and the leases are not balanced.
+        alone: True if the process estimates only this survey. Then a refusal at the start, and any unexpected error, end the
+            process, and the leases are not balanced.
 
     Attributes:
-        store, results: what the page reads.
+        store, results: the counts and the results, which the page reads.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SurveyEstimator:
             The number of milliseconds until the next turn.
 
         Raises:
-            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey, so a retry does not help.
+            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey at its start, so a retry does not help.
         """
         began_s, well = monotonic(), False
         try:
@@ -160,7 +161,7 @@ class SurveyEstimator:
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:
-        """Notes what the estimates of a step took."""
+        """Notes the load of a step's estimates."""
         fingerprint = self.survey.fingerprint
         if self._research:
             self._workload.add(fingerprint, load)

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from ldpstream.surveys.canonical import DERIVED
 from ldpstream.surveys.survey import Survey
 
-FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces")  # not needed by devices
-FOR_ESTIMATES = ("ordered", "aliases")  # keys of an attribute, not needed by devices
+# Devices need none of these keys: the first are keys of a survey, the second of an attribute.
+FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces", "crowd")
+FOR_ESTIMATES = ("ordered", "aliases")
 
 
 class Difference(NamedTuple):

@@ -74,7 +74,8 @@ def _row(step_s: int, lateness_steps: int, offset_min: float, reports: int, rng:
 
 
 def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
-    """Posts an envelope until it is accepted or never counts. Returns the number of attempts, and True if it was accepted.
+    """Posts an envelope until the gateway accepts it or refuses it for good. Returns the number of attempts, and True if it was
+    accepted.
 
     Args:
         survey: the survey.

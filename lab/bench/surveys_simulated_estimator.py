@@ -64,7 +64,7 @@ class CountedLog:
 
 
 class Estimated:
-    """A survey with its schedule, as `survey_estimator.SurveyEstimator` has it, but without Kafka."""
+    """A survey with the schedule and the gauges of `survey_estimator.SurveyEstimator`, but without Kafka."""
 
     def __init__(self, survey: Survey, client: Client, settings: Settings, metrics: SurveyMetrics) -> None:
         self.survey, self.position = survey, CountedLog(survey)

@@ -1,6 +1,6 @@
 """A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster.
 
-Log, counts, estimates and expiry are those of `serve`, in this process. Gateway and page are imported, but serve nobody. The
+Log, counts, estimates and expiry are those of `serve`, in this process. Gateway and page are imported but not started. The
 reports are drawn in another process. In every hour of the simulated time, the devices' reports are appended and counted, and
 closed steps are published.
 """

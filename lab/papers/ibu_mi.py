@@ -141,7 +141,7 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
 
 def table_rows(plan: Plan, names: tuple[str, ...], found: Found) -> list[Row]:
-    """Rows for all cells of a table; a plan that is not quick also has the averages."""
+    """Rows for the cells of a table that the plan runs; a plan that is not quick also has the averages."""
     mechanisms, shapes = choice(plan, names)
     if not plan.quick:
         mechanisms, shapes = [*mechanisms, "Avg."], [*shapes, "Avg."]

@@ -116,7 +116,7 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
 
 
 def process_counts() -> list[int]:
-    """1, 2, 4 … processes, at most the number of cores and at most the paper's 8 threads."""
+    """1, 2, 4 … processes up to the number of cores or the paper's 8 threads, whichever is less, and this number itself."""
     most = min(cores(), MOST_PROCESSES)
     return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
 

@@ -1,6 +1,7 @@
-"""Privacy loss for a reader of published tables, who sees sums of many reports: amplification by shuffling.
+"""Privacy loss for an observer of n reports without their senders: amplification by shuffling.
 
-A count table of n reports is a function of the n reports without senders or order. Let R be the randomizer of a report and E =
+Behind a relay the operator sees such sets of reports. A reader of published tables sees functions of them. "Table" below means
+the set of a step's reports: how often each report occurs. Let R be the randomizer of a report and E =
 e^ε its loss. For every mechanism here, the largest part B that all values have in common (the privacy blanket) satisfies
 
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
@@ -19,7 +20,7 @@ inequality, the mean of the convex function (·)₊ does not fall. It tilts V by
 transform moves sums outside the lattice's window to points inside, where they add to the result. A Chernoff bound for large
 sums and a bound of the transform's rounding errors are added, too.
 
-`reader_loss` composes tables. Reports of a one-time mechanism are drawn afresh, so the tables are independent given all values.
+`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values.
 δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
 its bounds at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
 distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
@@ -161,8 +162,8 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
 
 
 @dataclass(frozen=True)
-class ReaderLoss:
-    """Upper bound of the privacy loss for a reader of tables, as a distribution of losses.
+class ShuffledLoss:
+    """Upper bound of the privacy loss for an observer of tables, as a distribution of losses.
 
     Attributes:
         losses: (m,) possible privacy losses in nats, ascending.
@@ -202,7 +203,7 @@ class ReaderLoss:
 
 
 @lru_cache(maxsize=256)
-def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLoss | None:
+def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ShuffledLoss | None:
     """Upper bound of the privacy loss from several tables of at least n reports; None beyond `MOST_EPS` or `MOST_TABLES`.
 
     Args:
@@ -233,7 +234,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
         if abs(edge) <= POINTS * tables:
             steep = [c / (deviation * math.sqrt(tables)) for c in (2, 4, 8, 12)]
             infinite += math.exp(min(0.0, *(total.log_mean(sign * s) - sign * s * edge for s in steep)))
-    return ReaderLoss(losses, found[inside % size], infinite)
+    return ShuffledLoss(losses, found[inside % size], infinite)
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:

@@ -1,9 +1,9 @@
 """Copies estimates into files: from the topic of estimates, where the previous run ended, or from a data folder.
 
-The topic keeps the last publication of every attribute, span and step for ever. `export` reads the new records, adds their rows
-to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the same rows
-again, which changes nothing (`month_files.merged`). A data folder of `serve` keeps the estimates of `retention_steps` steps,
-and each run reads all of them.
+The topic keeps the last publication of every attribute, span, step and cohort for ever. `export` reads the new records, adds
+their rows to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the
+same rows again, which changes nothing (`month_files.merged`). A data folder of `serve` keeps the estimates of `retention_steps`
+steps, and each run reads all of them.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         survey, fingerprint: the survey; the fingerprint is in hex.
         format: the files' format, Parquet or CSV.
         state_format: format of the folder, of `export.json` and of the files' columns; 1 if `export.json` has none.
-        topic_id: the topic's id; a topic that was made again has another id.
+        topic_id: the topic's id; a recreated topic has another id.
         next_offset: offset of the topic's first record that is not in the files.
     """
 

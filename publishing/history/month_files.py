@@ -1,4 +1,4 @@
-"""Files of estimates for data tools, one file for each attribute and month, with one row per estimator and value.
+"""Files of estimates for data tools, one per attribute and month, with a row per step, span, cohort, estimator and value.
 
     FOLDER/attribute=mode/month=2026-03/estimates.parquet      or estimates.csv
 

@@ -95,7 +95,7 @@ async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
 async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuses: str, kept: bool) -> None:
-    """Without `Membership`, the member would not rejoin even after its right is restored."""
+    """Without `Membership`, the member would not rejoin even after the broker grants the right again."""
     looks = Membership(group.consumer)
     keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
     await until(lambda: group.beats)

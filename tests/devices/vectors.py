@@ -318,7 +318,7 @@ NUMBERS: list[str | float] = [
 
 
 def values() -> Iterator[Case]:
-    """The index of each of the same texts and numbers, or null, for every attribute."""
+    """The index of each of `NUMBERS` for every attribute, or null if a device refuses the value."""
     for _, survey in surveys():
         for attribute in survey.attributes:
             cases = [[value, _index(attribute, value)] for value in NUMBERS]

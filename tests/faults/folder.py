@@ -2,7 +2,7 @@
 
 The process is killed at any transaction, before or after the commit, and the machine writes torn pages behind the log's end.
 The disk is full, the clock jumps in both directions, devices send again what they have sent, and counted reports expire. The
-service continues from an earlier copy of its data.
+service continues from an earlier copy of its data; the first copy is older than the survey.
 
     python -m tests.faults.folder --first 0 --lists 2000
 
@@ -10,9 +10,8 @@ The invariant, checked at the end of each list, with a reference that shares no 
 
     the counts equal the tally of all records ever written, each report key once;
     every report that was answered by 202 and was not too old is counted;
-    every publication is complete, at once, and has the reports of its steps, also of records that were written later;
-    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing;
-    the first copy is older than the survey.
+    every publication is complete at first, and has all reports of its steps, also those that were written later;
+    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing.
 """
 
 import argparse
@@ -78,7 +77,7 @@ class Request(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A copy of the data, and what the list knew when it was made."""
+    """A copy of the data, and the list's state at that time."""
 
     file: Path
     answered: tuple[Request, ...]
@@ -180,7 +179,7 @@ class Machine:
         self._start()
 
     def _alive(self, act: Callable[[], object]) -> None:
-        """Does what may kill the process, and starts it again if it did."""
+        """Calls a function. If the function kills the process, starts the process again."""
         try:
             act()
         except Killed:
@@ -275,7 +274,7 @@ class Machine:
         self._copy = Copy(file, tuple(self._answered), dict(self._expired), after_ms, self._log.ends()[PARTITION])
 
     def restore(self) -> None:
-        """The service continues from the last copy. The clock is right by then: not behind the lost records."""
+        """The service continues from the last copy. The clock is then not behind the time of a lost record."""
         copy = self._copy
         self._floor_ms = self._now_ms = max(self._now_ms, self._log.newest_ms())
         self._lost += set(self._answered) - set(copy.answered)

@@ -128,7 +128,7 @@ class Rig:
         return counted, ended
 
     def histories(self, clocks: Sequence[int], calls: int, online: Sequence[bool], seen: Seen = Seen()) -> Iterator[Seen]:
-        """Yields what has happened after each sequence of clocks. The store has the state of that history meanwhile."""
+        """Yields what has happened after each sequence of clocks. At each yield, the store has the state of that history."""
         depth = len(online) - calls
         if calls == 0:
             yield seen

@@ -118,7 +118,7 @@ def test_a_forgotten_survey_or_step_breaks_the_bound(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("window_s", "step_seconds"), list(product((1, 2, 3, 7, 60), (1, 2, 3, 5, 60, 61))))
 def test_a_window_touches_at_most_the_stated_number_of_steps(window_s: int, step_seconds: int) -> None:
-    """By trying beginnings at thirds of a second."""
+    """Counts the steps for windows that begin at every third of a second."""
     counts = {
         len({tick // (3 * step_seconds) for tick in range(first, first + 3 * window_s)}) for first in range(6 * step_seconds)
     }
@@ -149,7 +149,7 @@ def test_reports_of_other_steps_raise_the_loss_of_one_step_to_eps_per_report(nam
 
 @pytest.mark.parametrize("name", [*ONE_TIME, *LONGITUDINAL])
 def test_eps_per_report_is_the_loss_given_the_memos(name: str) -> None:
-    """By enumeration of all reports and of all pairs of memos."""
+    """Enumerates all reports and all pairs of memos."""
     m = build(name, 3, 2.0, 1.0)
     if not isinstance(m, Longitudinal):
         channel = np.log(m.channel())

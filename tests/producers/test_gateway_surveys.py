@@ -51,7 +51,7 @@ async def test_an_envelope_goes_to_the_log_of_its_survey() -> None:
 
 
 async def test_an_envelope_in_another_form_of_msgpack_goes_to_its_survey() -> None:
-    """The fingerprint is then not at its usual place."""
+    """In this form, the fingerprint is not at its usual place."""
     rig, (envelope,) = Rig(), envelopes(1, survey=OTHER)
     other, fingerprint = rig.add(OTHER), b"\xc4\x08" + OTHER.fingerprint
     longer = b"\xdc\x00\x07" + envelope[1:].replace(fingerprint, b"\xc5\x00\x08" + OTHER.fingerprint)
@@ -84,7 +84,7 @@ async def test_a_new_title_amid_a_batch_makes_no_second_survey() -> None:
 
 
 async def test_an_unknown_survey_is_refused_but_not_for_good() -> None:
-    """Another gateway may have the survey, or this one later. A batch of two surveys never counts, known or not."""
+    """Another gateway may have the survey, or this one may get it later. A batch of two surveys never counts."""
     rig, (envelope,), (unknown,) = Rig(), envelopes(1), envelopes(1, survey=UNKNOWN)
     rig.add(OTHER)
     assert (title(await rig.post(unknown)), STATUS["wrong survey"]) == ("wrong survey", 409)

@@ -1,7 +1,7 @@
 """The choice of a partition, on a model of gateways and a log: attempts for one body always reach one partition.
 
-The model's clocks and delays are random. Partitions are added, producers without keys write to any partition, and gateways stop
-for a while and go on with their last look. The mutants show that the model finds wrong choices.
+The model's clocks and delays are random. Partitions are added, producers without keys write to any partition, and gateways
+pause and continue with their last look at the log. The mutants show that the model finds wrong choices.
 """
 
 import heapq
@@ -172,7 +172,7 @@ class PresentCount(View):
 
 
 class AnyAge(View):
-    """Uses a look of any age."""
+    """Uses the last look, however old it is."""
 
     def partition(self, survey: Any, step: int, hashed: bytes, now_ms: int) -> int:
         return super().partition(survey, step, hashed, self.began_ms)

@@ -185,7 +185,7 @@ def test_a_post_processed_inversion_of_an_old_version_is_passed_over() -> None:
 
 
 def test_steps_are_restored_in_order() -> None:
-    """Redis comes back from an old copy. Two steps of the copy are open, and stay incomplete for ever: records were lost.
+    """Redis comes back from an old copy. Four steps of the copy are open, and some stay incomplete for ever: records were lost.
 
     The filters see every step again, in order, and end with the same bits as before.
     """

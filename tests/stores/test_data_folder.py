@@ -256,7 +256,7 @@ def test_a_copy_made_while_the_service_runs_is_whole(folder: DataFolder, tmp_pat
 
 
 def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_path: Path) -> None:
-    """The folder itself has no such note. A copy of a restored copy keeps the earlier begin of the loss."""
+    """The folder itself has no such note. A copy of a restored copy keeps the earlier start of the loss."""
     end = append(folder, b"a", b"b")
     backup(folder.file, tmp_path / "copy")
     assert FolderCountStore(folder, SURVEY).load(0) is None
@@ -280,7 +280,7 @@ def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_pat
 def test_a_survey_that_a_copy_lacks_may_lack_the_reports_before_the_restore(
     folder: DataFolder, tmp_path: Path, restored_ms: int, missing: Missing | None
 ) -> None:
-    """A survey that starts after the restore lacks none."""
+    """A survey that starts after the restore lacks no report."""
     again = tmp_path / "again"
     again.mkdir()
     backup(folder.file, again / FILE)

@@ -23,7 +23,7 @@ export type Round =
 export interface Mechanism {
   readonly name: string;
   readonly family: Family;
-  readonly k: number; // values
+  readonly k: number; // number of values
   readonly rowBytes: number;
   readonly everySteps: number; // the device reports at one of this many consecutive steps
   readonly lifetimeReports: number; // Infinity for no limit

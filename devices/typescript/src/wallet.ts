@@ -36,7 +36,7 @@ export interface WalletOptions {
   readonly clock?: () => number;
 }
 
-/** One enrolment in a survey: what the device has spent, and what the wallet charges. No number depends on the values. */
+/** One enrolment in a survey, with the device's loss so far and the wallet's charges. No number depends on the values. */
 export interface SurveySpent {
   readonly survey: string;
   readonly fingerprint: string; // 16 hexadecimal digits
@@ -49,9 +49,9 @@ export interface SurveySpent {
 
 /** The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values. */
 export interface WalletSpent {
-  readonly surveys: readonly SurveySpent[]; // in the order of their enrolments
+  readonly surveys: readonly SurveySpent[]; // one for each enrolment, in their order
   readonly spent: number;
-  readonly chargedPerWindow: number; // for the present window
+  readonly chargedPerWindow: number; // charges for the present window
   readonly chargedForEver: number;
   readonly limits: WalletLimits;
 }
@@ -111,7 +111,7 @@ export class Wallet {
 
   /**
    * Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls. The device reports
-   * no step before the present step of its enrolment.
+   * no step before the step at which it enrolled.
    *
    * @throws WalletFull if the claim does not fit the budget. The wallet is as before.
    * @throws RangeError, StoreCleared, DeviceError as for `Device.open`.
@@ -143,7 +143,7 @@ export class Wallet {
     });
   }
 
-  /** Returns what the person has spent and what the wallet charges. */
+  /** Returns the person's losses so far and the wallet's charges. */
   spent(): Promise<WalletSpent> {
     return this.store.transaction(async (records) => {
       const book = await readBook(records);

@@ -94,7 +94,7 @@ test("a device reports no step before its enrolment", async () => {
 });
 
 for (const kind of ["memory", "IndexedDB", "folder"]) {
-  test(`${kind}: leaving charges what was spent and erases the rest`, async () => {
+  test(`${kind}: leaving charges the loss so far and erases the records`, async () => {
     const disk = new Disk();
     const store = { memory: new MemoryStore(), IndexedDB: new IndexedDBStore("wallet"), folder: new FileStore(FOLDER, disk.process()) }[kind]!;
     const wallet = await open(store, { forEver: 9 });

@@ -1,6 +1,6 @@
-// The state of the page, and its address: a link shows what the sender saw.
+// The state of the page, and its address: the reader of a link sees the same as its sender.
 //
-// The address names the step only if the reader chose one; without a step it shows the latest. "Copy link" names the step always.
+// The address names the step only if the reader chose one; without a step the page shows the latest. "Copy link" names the step.
 
 export const state = {
   survey: null, latest: null, first: 0, // from the API
@@ -12,7 +12,7 @@ export const state = {
   slots: new Map(), // value of each curve: its colour and dash, see charts.js
   before: null, // earlier step of the comparison; null: no comparison
   ago: null, // distance of `before`, in steps, that stays the same when the step changes; null: `before` stays
-  against: null, // cohort that is compared with this one at the same step; null: none
+  against: null, // cohort that is compared with `cohort` at the same step; null: none
 };
 
 export const ORDERS = { value: "as in the survey", frequency: "most frequent first", label: "by name" };
@@ -40,9 +40,9 @@ function pair(text) {
   return from !== null && to !== null && to !== undefined && from <= to ? [from, to] : null;
 }
 
-// Reads the address. Returns what the page cannot show, as text, or null.
+// Reads the address. Returns a text about the parts that the page cannot show, or null.
 export function readAddress() {
-  waiting = null; // it belongs to another entry of the history
+  waiting = null; // a waiting change belongs to another entry of the history
   const query = new URLSearchParams(location.search);
   const names = state.survey.attributes.map((attribute) => attribute.name);
   const wanted = query.get("attribute");
@@ -78,7 +78,7 @@ export function readAddress() {
   ].filter(Boolean).join(" ") || null;
 }
 
-// The address of what the page shows now; with the step or, if not pinned, of the latest step.
+// The address of the present view: with its step if pinned, otherwise for the latest step.
 export function address(pinned = !state.follow) {
   const query = new URLSearchParams({ attribute: state.attribute, span: state.span });
   const set = (name, value) => { if (value !== null && value !== undefined && value !== "") query.set(name, value); };
@@ -166,7 +166,7 @@ export const order = () => state.order ?? (shownValues() < asked().k ? "frequenc
 
 export const path = (what, query) => `api/v1/attributes/${encodeURIComponent(state.attribute)}/${what}?${query}`;
 
-const MOST = 2000; // values that the page asks for
+const MOST = 2000; // largest number of values that the page requests
 
 function query(parameters = { estimator: estimator() }) {
   return new URLSearchParams({ span: state.span, ...parameters, ...(state.cohort === null ? {} : { cohort: state.cohort }) });
