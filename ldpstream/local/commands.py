@@ -56,7 +56,7 @@ class CommandNode(Node):
 
     def said(self) -> list[str]:
         """Returns the lines that the command has said so far (`ldpstream.terminal.say`), without the program's name."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # a line may be incomplete
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # drops a partial line
         return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
     def finished(self) -> bool:
