@@ -9,11 +9,12 @@ import msgspec
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
+from ldpstream.publishing.cross_table import CrossTable
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Attribute, Survey
 
-FORMAT = 2  # of a publication; raise it if a field changes its name or meaning, not for a new field with a default
+FORMAT, WITHOUT_TABLE = 3, 2  # of a publication; publications of format 2 lack `table`, and this version reads them, too
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
 
@@ -140,6 +141,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         format: format of the publication; a stored publication without it has format 1.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
+        table: the cross table of a pair of attributes, for all people and the spans "step" and "window". None for all other
+            publications, and without reports of the pair.
     """
 
     survey: str
@@ -158,6 +161,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     numbers: dict[str, NumberEstimate] = {}
     levels: dict[str, LevelEstimate] = {}
     change: Jump | None = None
+    table: CrossTable | None = None
     format: int = FORMAT
 
     @property
@@ -191,7 +195,9 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
         OtherFormat: if the publication has another format.
         msgspec.DecodeError: if `raw` is no publication.
     """
-    check_format(f"{where}: a publication", _stated.decode(raw).format, FORMAT, "run the version that wrote it")
+    stated = _stated.decode(raw).format
+    if stated != WITHOUT_TABLE:
+        check_format(f"{where}: a publication", stated, FORMAT, "run the version that wrote it")
     return _publication.decode(raw)
 
 

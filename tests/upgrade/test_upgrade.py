@@ -234,6 +234,7 @@ def test_each_stored_object_of_another_format_is_refused(
     state: Files, node: RedisNode, client: "redis.Redis", tmp_path: Path
 ) -> None:
     """As if the text had not changed: the objects lie under the present fingerprint."""
+    also_read = {"publication": 2}  # such publications lack `table`
     ours, theirs = OURS.fingerprint.hex(), state["survey"]["fingerprint"]
     formats, present = state["formats"], read(PRESENT)["formats"]
     restore(client, [[kind, key.replace(theirs, ours), value] for kind, key, value in state["redis"]])
@@ -248,7 +249,7 @@ def test_each_stored_object_of_another_format_is_refused(
     }
     before = dumped(client)
     for name, read_object in reads.items():
-        if formats[name]["format"] == present[name]["format"]:
+        if formats[name]["format"] in (present[name]["format"], also_read.get(name)):
             assert read_object(), name
         else:
             with pytest.raises(OtherFormat, match=rf"has format {formats[name]['format']}, this version needs format"):
