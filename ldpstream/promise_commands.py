@@ -51,7 +51,7 @@ def check(
 
 def _print_forecast(survey: Survey, people: int, width: float | None, json: Path | None) -> None:
     from ldpstream import forecast_tables
-    from ldpstream.forecast import WIDTH, PeopleDocument, forecast
+    from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
 
     wished = WIDTH if width is None else width
     try:
@@ -63,13 +63,16 @@ def _print_forecast(survey: Survey, people: int, width: float | None, json: Path
     console.print(forecast_tables.forecast_table(survey, rows, wished))
     for line in forecast_tables.LEGEND:
         console.print(line, markup=False, highlight=False)
+    pairs = pair_forecasts(survey, rows)
+    for line in forecast_tables.pair_lines(pairs):
+        console.print(line, markup=False, highlight=False)
     console.print(READERS)
     learnt = readers(survey, people)
     for row in learnt:
         console.print(reader_line(row), markup=False, highlight=False)
     fingerprint = survey.fingerprint.hex()
     document = PeopleDocument(
-        survey=survey.name, fingerprint=fingerprint, people=people, width=wished, forecast=rows, reader=learnt
+        survey=survey.name, fingerprint=fingerprint, people=people, width=wished, forecast=rows, pairs=pairs, reader=learnt
     )  # fmt: skip
     write_json(json, document)
 
