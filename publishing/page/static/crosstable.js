@@ -74,7 +74,7 @@ export function drawTable(t) {
   }
   if (!t.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   tested(t);
-  const head = [element("th", `${t.rows.name} ↓  ${t.columns.name} →`, { scope: "col" }), ...t.columns.labels.map((label) => element("th", label, { scope: "col", class: "number" })),
+  const head = [element("th", `${t.rows.name} ↓ ${t.columns.name} →`, { scope: "col" }), ...t.columns.labels.map((label) => element("th", label, { scope: "col", class: "number" })),
     element("th", "all", { scope: "col", class: "number" })];
   const rows = t.rows.labels.map((label, i) => {
     const row = element("tr");
