@@ -7,8 +7,8 @@ from typing import Final
 from ldpstream.agents.log import DeadLetter
 from ldpstream.agents.partition import Partition
 
-MAX_LETTER_BYTES: Final = 2**23  # limit of all dead letters that wait to be sent
-MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of all changed count tables that wait to be written
+MAX_LETTER_BYTES: Final = 2**23  # limit of the dead letters of one survey that wait to be sent
+MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of the changed count tables and report keys of one survey that wait to be written
 LETTER_BYTES: Final = 400  # approximate memory of a dead letter in bytes, without the record's value
 
 
@@ -19,7 +19,7 @@ class BackPressure:
         partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
 
     Attributes:
-        store_answers: False after a failed request to the store, until `Counting.step` has committed again.
+        store_answers: False after a failed request to the store, until `Counting.step` has finished a commit.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:

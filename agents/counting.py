@@ -3,9 +3,9 @@
 After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
 checkpoint's offset. Then the agent counts chunks and commits the changes at intervals. When the partition is *revoked*, the
 agent commits the last changes and forgets the partition. This module uses asyncio, without Faust. Recovery from any fault uses
-the same two steps, load and place. These steps lose no record and count no record twice:
+the same two steps, load and place. These steps lose no record that the log still has, and count no record twice:
 
-    the store refuses a commit (another has come before)    forget, load, place
+    the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
     a delivery lacks a record                               place
     the log has no record at an offset                      note the missing records, continue after them
@@ -13,11 +13,11 @@ the same two steps, load and place. These steps lose no record and count no reco
     the log lost its end (`_replaced`)                      note the missing records, continue at the log's new records
     the topic was deleted and recreated                     forget, load, drop the open steps, begin the new log
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
-    the store does not answer or refuses writes             accept no more chunks, retry with back-off up to 5 s
+    the store does not answer or refuses writes             accept no chunks, retry with pauses of up to 5 s
 
-Before each commit, the broker must confirm two things: the counts belong to the present topic, and the log still has the
-records below the stored offset. No clock of ours decides anything. `agents.back_pressure` limits the bytes that wait for the
-store, even while a log of many steps is counted again.
+Before each commit, the broker must confirm two things: the counts belong to the present topic, and no other records have
+replaced those below the stored offset. Our own clocks only set intervals and time limits. `agents.back_pressure` limits the
+bytes that wait for the store, even while a log of many steps is counted again.
 
 A rejected envelope is sent to the dead-letter topic before the commit that counts the rejection. After a crash the agent may
 send the record twice.
@@ -100,7 +100,7 @@ class Counting:
 
     @property
     def store_answers(self) -> bool:
-        """False after a failed request to the store, until `step` has committed again."""
+        """False after a failed request to the store, until `step` has finished a commit."""
         return self._back_pressure.store_answers
 
     def assign(self, partitions: Iterable[int]) -> None:
@@ -225,7 +225,7 @@ class Counting:
                 await self._store.heads()
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
-            if not self.store_answers:  # only after the commit: Redis with a full disk still answers reads
+            if not self.store_answers:  # set only after a commit, because Redis with a full disk still answers reads
                 self._back_pressure.set_store_answers(True)
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:

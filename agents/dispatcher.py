@@ -92,7 +92,7 @@ class Dispatcher:
     ) -> None:
         self._make, self._done, self._failed = make, done, failed
         self._by_topic: dict[str, _Counted] = {}
-        self._checked = False  # a health check has ended since `watch` last looked
+        self._checked = False  # true if a health check has ended since `watch` last looked
 
     # ---- which surveys
 
@@ -211,8 +211,8 @@ class Dispatcher:
         counts as stalled in the metric `surveys`. A restart is the remedy in two cases:
 
         - A survey has stalled, and no healthy survey has got a chunk for a minute: perhaps the consumer itself has stalled. A
-          survey without new records is always healthy, so its health does not show that the consumer works.
-        - No health check ends.
+          survey without new records counts as healthy, so its health does not show that the consumer works.
+        - No health check has ended since the last second.
         """
         while True:
             await asyncio.sleep(HEALTH_S)

@@ -197,7 +197,7 @@ class PartitionFold:
         return FoldResult(0, 0, 0)
 
     def _advance(self, times: Sequence[int]) -> None:
-        """Advances past records with these append times; the first record after missing ones bounds their append times."""
+        """Advances past records with these append times. The first record after missing records bounds their append times."""
         if self._missing is not None and 0 <= (place := self._missing.below_offset - self._next) < len(times):
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(times[place])))
         self._next, self._newest_ms = self._next + len(times), times[-1]

@@ -29,8 +29,8 @@ class KafkaLog:
         app: the Faust app with the consumer and the producer.
         second_client: a client that is independent of the consumer and the producer.
         survey: the survey to count.
-        known: returns the fingerprints of all surveys that we know. Their envelopes are no dead letters. A survey that was
-            replaced under the same name leaves its envelopes in the topic, and copies could be kept longer than the originals
+        known: returns the fingerprints of our surveys and of the surveys that they replaced. An envelope of such a survey is no
+            dead letter: a replaced survey leaves its envelopes in the topic, and a copy could be kept longer than its original
             (`rejected_retention_ms`).
     """
 
@@ -125,7 +125,7 @@ class KafkaLog:
     async def _send(self, letter: DeadLetter) -> Any:
         where = {"partition": letter.partition, "offset": letter.record.offset, "records": letter.records}
         headers = [("reason", letter.reason.encode()), *((key, str(number).encode()) for key, number in where.items())]
-        appended_s = letter.record.appended_ms / 1000  # so that a dead letter expires no later than the record would
+        appended_s = letter.record.appended_ms / 1000  # a dead letter then expires no later than its record
         return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, appended_s, headers)
 
 

@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 
 class Log(Protocol):
-    """The interface to one topic. Every method raises LogUnavailable if the broker does not answer."""
+    """The interface to one topic. Every coroutine raises LogUnavailable if the broker does not answer."""
 
     async def identity(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no topic ids."""
@@ -81,7 +81,7 @@ class Log(Protocol):
         """Seeks to an offset and returns the number of this seek. All chunks read after the seek carry this number."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
-        """Returns the offset reached if the reads since the last seek found no record; otherwise None."""
+        """Returns the position of the consumer if the reads since the last seek found no record; otherwise None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""

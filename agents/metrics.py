@@ -41,7 +41,7 @@ def count(result: FoldResult, each: int) -> None:
     """Counts the records of a chunk.
 
     Args:
-        result: what the fold did with the chunk.
+        result: the fold's result for the chunk.
         each: number of records that each rejection represents.
     """
     records.inc(result.records)

@@ -2,9 +2,9 @@
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
 and to the same partition. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
-neither counted nor a dead letter, even if its envelope differs. The gateway computes report keys from the body and its
-Idempotency-Key, so two bodies never share one. A rejected record's key is not remembered, and records without a key are always
-counted. A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
+neither counted nor a dead letter, even if its envelope differs. The gateway hashes a request's body and Idempotency-Key to the
+report keys, so different bodies get different keys. A rejected record's key is not remembered. A record without a key is never
+a duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
 
 Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
 time. As everywhere in the fold, append times never decrease. A generation is dropped once no envelope in it can be accepted
@@ -16,15 +16,16 @@ again:
     If u + ahead < f, a record sent again from generation u has a closed step and is rejected as "step too old".
 
 So generation u is kept until step u + ahead is closed. At most `Survey.open_steps` generations exist at a time. Generations are
-dropped at the append time of the record that is looked up. The outcome therefore depends only on the log, not on how the log
-was cut into chunks or when the counts were committed.
+dropped by the append times of the records, not by a clock. The result therefore depends only on the log, not on the chunks into
+which it was cut or on the times of the commits.
 
 The memory is bounded: the first `MAX_KEYS` keys of a generation are remembered. A later record of the generation is counted,
 but its key is not remembered: if the record is sent again, it counts again.
 
-Only the first 8 bytes of a key are remembered. Two different keys with the same 8 bytes make the service drop a record wrongly.
+Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
+wrongly.
 For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for a million
-keys. Nobody can aim at a key without knowing it, and keys are secret.
+keys. To have another person's record dropped on purpose, somebody must know its key, and keys are secret.
 """
 
 from bisect import bisect_left
@@ -41,7 +42,7 @@ from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 MAX_KEYS: Final = 2**22  # largest number of keys in a generation of a partition; 32 MiB in the agent and in Redis
-RATIO: Final = 4  # a larger ratio means fewer runs to search, and more work to merge them
+RATIO: Final = 4  # least ratio of the sizes of successive runs; a larger one means fewer runs to search and more merging
 
 Keys: TypeAlias = npt.NDArray[np.uint64]
 Mask: TypeAlias = npt.NDArray[np.bool_]

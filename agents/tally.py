@@ -2,8 +2,8 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-Either all reports of an envelope are counted or no report. An envelope is rejected if one of its reports could not come from
-any device.
+Either all reports of an envelope are counted, or none. An envelope is rejected if one of its reports cannot come from any
+device.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -129,9 +129,9 @@ class Records(Sequence[Record]):
 class _Pane:
     """Envelopes of one pane, as runs of equal length."""
 
-    positions: list[IntArray | list[int]] = field(default_factory=list)  # for each run, its envelopes' positions in the batch
-    n: list[int] = field(default_factory=list)  # number of reports in each envelope of each run
-    payloads: list[bytes] = field(default_factory=list)  # payloads of each run
+    positions: list[IntArray | list[int]] = field(default_factory=list)  # for each run, the envelopes' positions in the batch
+    n: list[int] = field(default_factory=list)  # for each run, the number of reports in each of its envelopes
+    payloads: list[bytes] = field(default_factory=list)  # for each run, the joined payloads
 
 
 def tally(survey: Survey, records: Sequence[Record]) -> Tally:

@@ -7,7 +7,8 @@ the filter's gains (Willsky and Jones 1976). For standardized innovations ν, th
 
 There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. If a value
 drifts, the filter estimates a part of the innovations' variance, and the gain is this part. The score then has heavier tails.
-So it is mapped from Student's t with DEGREES / gain² degrees of freedom to a normal score (Wallace 1959), and then compared.
+The code therefore maps the score from Student's t with DEGREES / gain² degrees of freedom to a normal score (Wallace 1959), and
+compares the normal score.
 
 `python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
@@ -33,7 +34,7 @@ FOUND = 0.6  # a jump of this many thresholds, in standard errors of a step, is 
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
 DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75
-NODES = 20  # of the Gauss-Legendre quadrature; its relative error is below 1e-12
+NODES = 20  # nodes of the Gauss-Legendre quadrature; its relative error is below 1e-12
 SECOND = 0.7  # mean steps between two false alarms, divided by the mean steps to the first: an alarm may cause a second one
 MOVED = 2.0  # if a value jumps, the levels of all values with scores above this limit start anew
 
@@ -130,7 +131,7 @@ def detectable(k: int, standard_error: float) -> float:
 
     Args:
         k: number of values.
-        standard_error: of a step's unbiased estimate of the value.
+        standard_error: standard error of a step's unbiased estimate of the value.
 
     >>> round(detectable(10, 0.01), 4)
     0.0295

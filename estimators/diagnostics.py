@@ -26,7 +26,7 @@ The tests use these null distributions:
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
     classes     a gamma distribution with the exact mean and variance
-    counts      at most the null distribution of the deviance of the true distribution of values
+    counts      the distribution of the deviance of the true distribution of values, which is at least the tested deviance
 
 In a window, the tests assume that the same people report at every step, from kept memos. If different people report at each
 step, all tests raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are
@@ -187,8 +187,8 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
     """Returns the largest change of a frequency; None if one of the two estimates has no reports.
 
     `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
-    have a common part, which cancels. `sigma` is then conservative: without drift, `sigma` is far below a standard normal
-    variable. A `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
+    have a common part, which cancels. `sigma` is then conservative: without drift, the score of each value has a standard
+    deviation below 1. A `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)

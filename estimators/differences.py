@@ -79,7 +79,7 @@ def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
 
 
 def clear_differences(differences: FloatArray, errors: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
-    """Says which differences are more than chance, (k,): the procedure of Benjamini and Hochberg.
+    """Marks the differences that are more than chance, (k,) bool, by the procedure of Benjamini and Hochberg.
 
     The false discovery rate is the expected share of values without a true difference among the marked values. It is at most
     `rate` if the tests of the values are independent or positively dependent. Shares that sum to 1 are slightly negatively

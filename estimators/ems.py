@@ -28,7 +28,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, integer
 
 CELLS = 256  # least number of cells that are smoothed
-TOLERANCE = 1e-3  # τ, in nats
+TOLERANCE = 1e-3  # τ of the module's docstring, in nats
 
 
 @overload

@@ -12,7 +12,7 @@ from ldpstream.mechanisms.arguments import FloatArray, integer, real
 from ldpstream.mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
-LEAST_LEVEL, MOST_LEVEL = 1e-9, 1 - 1e-9  # of intervals
+LEAST_LEVEL, MOST_LEVEL = 1e-9, 1 - 1e-9  # smallest and largest level of an interval
 Steps = int | Sequence[int]  # largest number of reports of one person in the table: one number for all groups, or one for each
 
 
@@ -37,8 +37,8 @@ class Estimate:
         n: number of reports used.
         iterations: number of iterations; 0 for an estimator without iterations.
         converged: true if an estimate exists and the iteration met the tolerance.
-        log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion). Compare two values only if the
-            counts and the likelihood are the same.
+        log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion). Compare two log-likelihoods only if
+            they are of the same counts and the same likelihood function.
         gap: a bound proven by duality, in nats per report (NaN for matrix inversion). No distribution's log-likelihood exceeds
             this estimate's log-likelihood by more than n times `gap`.
         posterior: posterior distribution of the shares; None if the intervals are normal.

@@ -5,8 +5,8 @@ Nine counts do not show how shares are distributed. So the prior is not fitted t
 lattice. Under a component, the shares are independent draws from one distribution g, given that they sum to 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
-- Most shares are nearly equal and below 1/k, and a few are anywhere (`SMALLER`): for example, one large share and many small
-  ones.
+- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`): for example, one large share and
+  many small ones.
 - All shares are exactly 1/k (`EQUAL`). Intervals do not use this component: it would make them too narrow where the counts do
   not decide between the components.
 
@@ -14,7 +14,7 @@ The shares are multiples of one step h, so sums are multiples of h as well. L_v 
 `estimators.value_likelihood`. Two passes of convolutions give the probability of the counts under a component, and each share's
 posterior:
 
-    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)          sums of the values up to v; backwards the same for those from v on
+    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)          sum of the shares up to v; the second pass: of the shares from v on
 
 The weight of a component is its prior weight times this probability, divided by its density of the sum at 1.
 
@@ -35,10 +35,10 @@ from ldpstream.estimators.value_likelihood import Observation, integrals
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 FEW_VALUES = 9  # most values for this estimate
-SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # of the gamma distributions with mean 1/k
+SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # shapes of the gamma distributions with mean 1/k
 SMALLER = np.array([0.03, 0.1, 0.2, 0.32, 0.45, 0.6, 0.8])  # means of nearly equal small shares, in units of 1/k
 NARROW = 60.0  # shape of the gamma distribution of nearly equal small shares
-ANYWHERE = 1.5  # expected number of shares that are not among these, but anywhere
+ANYWHERE = 1.5  # expected number of shares that are uniform in [0, 1], in place of a small share
 EQUAL, SPIKED = 0.4, 0.4  # prior probability of equal shares, and of `SMALLER` among the other components
 FINE = 4.0  # lattice points per standard error
 LEAST, MOST = 128, 300  # fewest points of the whole lattice, and about the most points of one value
@@ -194,7 +194,7 @@ def components(k: int, points: IntArray, step: float) -> FloatArray:
     keeps the mean of the distribution.
     """
     found = [_gamma(shape, 1 / k, points, step) for shape in SHAPES]
-    if k > 2:  # of two shares, one determines the other
+    if k > 2:  # with two values, one share determines the other
         uniform = np.where(points > 0, step, step / 2)
         part = ANYWHERE / k
         found += [(1 - part) * _gamma(NARROW, mean / k, points, step) + part * uniform for mean in SMALLER]

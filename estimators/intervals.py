@@ -1,9 +1,9 @@
 """Bias of an estimate. With a large bias, the estimate's normal intervals do not cover the truth.
 
 Standard errors describe noise, not bias. Matrix inversion has no bias, so its intervals cover the truth. A likelihood's
-maximum, the iterative Bayesian update (IBU) and a post-processed inversion keep every frequency at zero or above. This limit
-raises rare values that noise would make negative. Since the sum is 1, frequent values fall. With many values and few reports,
-they fall by several standard errors. IBU has more bias if it stops before convergence.
+maximum, the iterative Bayesian update (IBU) and most post-processings of the inversion keep every frequency at zero or above.
+This limit raises rare values that noise would make negative. Since the sum is 1, frequent values fall. With many values and few
+reports, they fall by several standard errors. IBU has more bias if it stops before convergence.
 """
 
 import numpy as np

@@ -50,7 +50,7 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         steps: as in `matrix_inversion`. If different people report at every step, p is larger than necessary.
 
     Returns:
-        None if fewer than two levels carry information and have an unbiased inversion.
+        None if fewer than two levels carry information and have the attribute `unbiased`.
 
     Source: Boucheron, Lugosi and Massart 2013, Theorem 2.10 (Bernstein).
     """

@@ -48,8 +48,8 @@ from ldpstream.mechanisms.arguments import FloatArray, integer, real
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
 MEMORY = 0.99  # factor by which a step's log-likelihood shrinks with every later step
 FLOOR = 0.01  # share of the prior that stays uniform, so that no weight of a q falls to zero
-FORMAT = 1  # of the state in `LocalLevel.to_bytes`; raise it if the arrays or the grid `DRIFTS` change
-LEAST_VARIANCE = 1e-18  # of the fresh noise, which is 0 if every report repeats the memo exactly
+FORMAT = 1  # format of the state in `LocalLevel.to_bytes`; raise it if the arrays or the grid `DRIFTS` change
+LEAST_VARIANCE = 1e-18  # smallest variance of the fresh noise, which is 0 if every report repeats the memo exactly
 
 
 @dataclass(frozen=True, slots=True)

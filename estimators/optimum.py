@@ -51,7 +51,7 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     b = np.array([[max(term.q / term.slope, TINY)] for term in told])
     bins = np.flatnonzero(support.any(axis=0))
     support = support[:, bins]
-    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # so large that one bin alone is at least 1
+    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # with this μ, one bin alone is at least 1
     x = np.ones(bins.size)
     passes = 0
     while passes < 200:

@@ -8,8 +8,8 @@ against the third by Stein's unbiased estimate of the risk, in units of the nois
     weight ∝ e^{-R/4}
 
 For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
-and Barron 2006). Ours are not linear. In tests, shares in no order lose little by the mean, and shares in order gain nearly as
-much as from the best of the three.
+and Barron 2006). Ours are not linear. In tests, the mean is nearly as good as the best of the three estimates, both for shares
+in no order and for shares in order.
 
 The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
 these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can
@@ -47,7 +47,7 @@ from scipy.special import expit
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
-from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, smooth_posterior
+from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, normal_numbers, smooth_posterior
 from ldpstream.estimators.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.mechanisms.arguments import FloatArray
@@ -55,11 +55,11 @@ from ldpstream.mechanisms.inference import Variance
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
-LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # of intervals, whose ends are percentiles of a share
+LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # levels of intervals, whose ends are percentiles of a share
 FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
 LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, relative to that at equal shares; limits its grid
 SURE = 0.5  # the intervals widen if R exceeds the smooth posterior's errors by more than this many standard deviations of R
-LEAST_NOISE = 1e-3  # smallest noise, relative to the variance with the choice of the people
+LEAST_NOISE = 1e-3  # smallest noise, relative to the variance that includes the random choice of the people
 
 
 def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
@@ -147,7 +147,7 @@ def _combined(
 
     `misfit` widens the smooth posterior of each share.
     """
-    shares = smooth.draws.shares + misfit * np.random.default_rng(4).standard_normal(smooth.draws.shares.shape)
+    shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
     drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]

@@ -1,6 +1,6 @@
 """Loops of the estimate with plateaus, compiled by Numba. The arrays are those of `ValueLikelihood.apart`.
 
-The loops run over slices: Numba then knows that no index is negative, and computes several entries at once. Import this module
+The loops run over slices: Numba then infers that no index is negative, and computes several entries at once. Import this module
 only inside the calling function, because Numba needs half a second to load.
 """
 
@@ -54,8 +54,9 @@ def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
 
 @numba.njit(cache=True, error_model="numpy")
 def forward_backward(
-    like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats
-) -> float:
+    like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats,
+    smooth: bool,
+) -> float:  # fmt: skip
     """Posterior of every share. With probability `jump` a share draws a new level, else it keeps the previous share's level.
 
     Args:
@@ -64,30 +65,31 @@ def forward_backward(
         first: (k,) point of each value's first entry.
         prior: (J,) probabilities of a new level, one for each point.
         jump: in (0, 1].
-        later: one number for each entry; overwritten with the likelihood of all later values given this level, scaled.
-        posterior: overwritten with the posterior of each value, one probability for each entry.
+        later: one number for each entry; overwritten with the likelihood of all later values given this level, divided by their
+            likelihood given this value and all earlier ones.
+        posterior: overwritten with the posterior of each value, one probability for each entry. If not `smooth`, with the
+            posterior given this value and all earlier ones, times a constant.
         drawn: (J,) overwritten with the expected number of new levels at each point. The first value has a new level.
+        smooth: False if only `drawn` is wanted.
 
     Returns:
         The log-likelihood of `prior` and `jump`.
     """
-    k, value, longest = first.size, 0.0, 0
+    k, value, longest, keep = first.size, 0.0, 0, 1 - jump
+    sums = np.empty(k)  # of the entries of `posterior`, which are normalised only at the end
     for v in range(k):
         longest = max(longest, start[v + 1] - start[v])
         here, before, common = _common(v, start, first)
         own, likely, chances = posterior[start[v] : start[v + 1]], like[start[v] : start[v + 1]], prior[first[v] :]
         chance = jump if v else 1.0
         for i in range(own.size):
-            own[i] = chance * chances[i]
-        kept, stay = posterior[before:], own[here:]
-        for i in range(common):
-            stay[i] += (1 - jump) * kept[i]
-        for i in range(own.size):
-            own[i] *= likely[i]
-        total = _sum(own)
-        for i in range(own.size):
-            own[i] /= total
-        value += math.log(total)
+            own[i] = chance * chances[i] * likely[i]
+        if common:
+            kept, stay, likely_stay, part = posterior[before:], own[here:], likely[here:], keep / sums[v - 1]
+            for i in range(common):
+                stay[i] += part * kept[i] * likely_stay[i]
+        sums[v] = _sum(own)
+        value += math.log(sums[v])
     drawn[:] = 0.0
     told = np.empty(longest)  # likelihood of a value and all later ones, given the value's level
     later[start[k - 1] : start[k]] = 1.0
@@ -98,26 +100,22 @@ def forward_backward(
         for i in range(n):
             told[i] = likely[i] * own[i]
         new = jump * _dot(chances[:n], told[:n])
-        for i in range(earlier.size):
-            earlier[i] = new
         kept, stay = later[before:], told[here:]
+        total = new + keep * _dot(posterior[before : before + common], stay[:common]) / sums[v - 1]
+        level, part, share = new / total, keep / total, jump / total
+        for i in range(earlier.size):
+            earlier[i] = level
         for i in range(common):
-            kept[i] += (1 - jump) * stay[i]
-        total = new + (1 - jump) * _dot(posterior[before : before + common], stay[:common])
-        share, largest = jump / total, 0.0
+            kept[i] += part * stay[i]
         for i in range(n):
             expected[i] += share * chances[i] * told[i]
-        for i in range(earlier.size):
-            largest = max(largest, earlier[i])
-        for i in range(earlier.size):
-            earlier[i] /= largest
-    for v in range(k):
+    for v in range(k if smooth else 1):
         own, after = posterior[start[v] : start[v + 1]], later[start[v] : start[v + 1]]
         for i in range(own.size):
             own[i] *= after[i]
-        total = _sum(own)
+        scale = 1 / _sum(own)
         for i in range(own.size):
-            own[i] /= total
+            own[i] *= scale
     for i in range(start[1]):
         drawn[first[0] + i] += posterior[i]
     return value

@@ -26,7 +26,7 @@ from ldpstream.estimators.value_likelihood import Observation, ValueLikelihood, 
 from ldpstream.mechanisms.arguments import FloatArray
 
 FINER = 3.0  # the grid of levels is this much finer than for single values: a level is the mean of many values
-SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of the gamma distributions in H
+SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # shapes of the gamma distributions in H
 EXPONENT, TAIL_SHARE = 1.5, 0.05  # exponent and part of the power law in H, so that any large level is possible
 MASS = 3.0  # M
 START = 0.2  # first ρ
@@ -87,7 +87,7 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)
     prior, jump = base, START
     for _ in range(ROUNDS):
-        forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn)
+        forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn, False)
         prior, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k  # the first level is no jump
-    value = forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn)
+    value = forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn, True)
     return values, on_grid, value

@@ -78,8 +78,8 @@ def norm_cut(x: FloatArray) -> FloatArray:
     """Keeps the largest frequencies up to the sum 1, and sets the others to zero.
 
     The method reduces the frequency at which the sum would exceed 1, so that the sum is 1. If the positive frequencies sum to
-    less than 1, `norm_cut` scales them like `norm_mul`. One sort, so O(k log k). Among equal frequencies, the method keeps
-    those with the smallest indices.
+    less than 1, `norm_cut` scales them like `norm_mul`. Among equal frequencies, the method keeps those with the smallest
+    indices. The method sorts once: O(k log k).
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3])).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -103,8 +103,7 @@ def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
 
     Args:
         x: (k,) estimates.
-        variance: noise variance of each estimate, a number or (k,), at least 0: `Mechanism.variance` for n people. (One toolkit
-            mistakenly uses the domain size as n.)
+        variance: noise variance of each estimate, a number or (k,), at least 0: `Mechanism.variance` for n people.
     """
     low = 1 / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))

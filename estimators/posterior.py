@@ -2,7 +2,7 @@
 
 The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
 add the variance f (1 - f) / people of the choice of the people. The prior is fitted to k values, which adds an uncertainty.
-This uncertainty matters most for values about which the counts say little. All distances from the value's mean are multiplied
+This uncertainty matters most for values with little evidence in the counts. All distances from the value's mean are multiplied
 by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
@@ -27,6 +27,7 @@ be about 0.00001 and would miss the truth. The ends therefore move outwards by a
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -35,19 +36,19 @@ from ldpstream.estimators.value_likelihood import LARGE, ValueLikelihood
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
-PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # possible parts below an interval, of the posterior's part outside the interval
+PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # candidates: the part below the interval, divided by the whole part outside it
 SHARP = 0.03  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
 CHOSEN_AT = 0.95  # the part below gives the shortest interval at this level, and is used for all levels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Posterior:
     """Posterior distribution of each value's share, on the grid of a `ValueLikelihood`.
 
     Attributes:
         people: number of people; infinite for the shares among the people who reported.
         mean: (k,) estimated shares.
-        standard_errors: (k,) posterior standard deviations, with the choice of the people.
+        standard_errors: (k,) posterior standard deviations, including the random choice of the people.
         widening: (k,) factors for the uncertainty of the fitted prior.
         kind: (k,) kind of each value.
         ends: upper ends of the cells of all kinds, kind after kind.
@@ -108,12 +109,12 @@ class Posterior:
         )  # fmt: skip
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends, (k,) each, of intervals that contain a share of the population at this level.
+        """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population.
 
         For the choice of the people, the upper end also moves by z²/people, as in Wilson's interval near zero; z is the normal
         quantile.
         """
-        below = (1 - level) * self._part_below()
+        below = (1 - level) * self._part_below
         low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]
         z = ndtri(0.5 + level / 2)
         chosen = z * np.sqrt(self.mean * (1 - self.mean) / self.people)
@@ -128,18 +129,17 @@ class Posterior:
             low, high = np.minimum(low, 1 - high[::-1]), np.maximum(high, 1 - low[::-1])
         return np.maximum(low, 0), np.minimum(high, 1)
 
+    @cached_property
     def _part_below(self) -> FloatArray:
-        """Returns the part of `PARTS_BELOW` that makes each kind's interval for `CHOSEN_AT` the shortest, (kinds,)."""
-        below = (1 - CHOSEN_AT) * PARTS_BELOW[:, None]
+        """The part of `PARTS_BELOW` that makes each kind's interval for `CHOSEN_AT` the shortest, (kinds,)."""
+        below = np.repeat((1 - CHOSEN_AT) * PARTS_BELOW[:, None], self.lowest.size, axis=1)
         low, high = self._quantiles(below), self._quantiles(below + CHOSEN_AT)
         return np.asarray(PARTS_BELOW[(high - low).argmin(axis=0)])
 
     def _quantiles(self, chances: FloatArray) -> FloatArray:
-        """Returns the quantiles of each kind for chances (m, kinds) or (m, 1), by linear interpolation within the cells."""
-        rows = np.arange(self.lowest.size)
-        ascending = self.below + np.repeat(rows, np.diff(self.start))
-        at = np.clip(np.searchsorted(ascending, rows + chances), self.start[:-1], self.start[1:] - 1)
-        first = at == self.start[:-1]
-        low, below = np.where(first, self.lowest, self.ends[at - 1]), np.where(first, 0.0, self.below[at - 1])
-        inside = np.clip((chances - below) / np.maximum(self.below[at] - below, 1e-300), 0, 1)
-        return np.asarray(low + inside * (self.ends[at] - low))
+        """Returns the quantiles of each kind for chances (m, kinds), by linear interpolation within the cells."""
+        from ldpstream.estimators.posterior_kernels import quantiles
+
+        found = np.empty(chances.shape)
+        quantiles(self.below, self.ends, self.lowest, self.start, chances, found)
+        return found

@@ -183,3 +183,27 @@ def fit_weights(
                 told += components[a, j] * drawn[j]
             weights[a] = (weights[a] * told + begin[a]) / (k + 1)
         by -= newton_step(means, variances, longest)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def quantiles(below: Floats, ends: Floats, lowest: Floats, start: Floats, chances: Floats, found: Floats) -> None:
+    """Writes the quantiles of each kind to `found`, (m, kinds), by linear interpolation within the cells.
+
+    Args:
+        below, ends, lowest, start: as in `estimators.posterior.Posterior`.
+        chances: (m, kinds) chances, from 0 to 1.
+    """
+    for a in range(len(chances)):
+        for i in range(lowest.size):
+            chance, first, last = chances[a, i], start[i], start[i + 1] - 1
+            while first < last:  # the first cell whose upper end has at least this chance below it, else the last cell
+                middle = (first + last) // 2
+                if below[middle] < chance:
+                    first = middle + 1
+                else:
+                    last = middle
+            low, before = lowest[i], 0.0
+            if first > start[i]:
+                low, before = ends[first - 1], below[first - 1]
+            inside = (chance - before) / max(below[first] - before, 1e-300)
+            found[a, i] = low + min(max(inside, 0.0), 1.0) * (ends[first] - low)

@@ -51,10 +51,10 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
         edges: (k + 1,) edges of the bins, ascending and finite.
-        level: of the interval, in (0, 1).
+        level: level of the interval, in (0, 1).
 
     Returns:
-        None for an estimate without draws: the counts carry no information, or there are too many values.
+        None for an estimate without draws, for example if the counts carry no information or there are too many values.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -79,8 +79,8 @@ def quantiles(
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
         edges: (k + 1,) edges of the bins, ascending and finite.
-        probabilities: of the quantiles, each in (0, 1): 0.5 for the median.
-        level: of the intervals, in (0, 1).
+        probabilities: probabilities of the quantiles, each in (0, 1): 0.5 for the median.
+        level: level of the intervals, in (0, 1).
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
     >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))

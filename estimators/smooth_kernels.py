@@ -9,10 +9,13 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ldpstream.estimators.exponential import exp
+
 Floats = npt.NDArray[Any]
 
 NEGLIGIBLE = 0.01  # a component that explains less than this number of values is dropped
 LEAST_LEVEL = 0.001  # smallest sum of the smooth part
+SMALLEST, LARGEST = 1e-100, 1e100  # limits of a product, whose logarithm replaces a sum of logarithms
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -25,7 +28,7 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
         l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
     """
     k = weights.size
-    log_det = 0.0
+    log_det, product = 0.0, 1.0
     for i in range(k):
         pivot = weights[i] + bands[0, i]
         if i > 0:
@@ -33,15 +36,18 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
         if i > 1:
             pivot -= l2[i - 2] ** 2 * d[i - 2]
         d[i] = pivot
-        log_det += np.log(pivot)
+        product *= pivot
+        if not SMALLEST < product < LARGEST:
+            log_det, product = log_det + np.log(product), 1.0
+        inverse = 1 / pivot
         if i < k - 1:
             below = bands[1, i]
             if i > 0:
                 below -= l2[i - 1] * l1[i - 1] * d[i - 1]
-            l1[i] = below / pivot
+            l1[i] = below * inverse
         if i < k - 2:
-            l2[i] = bands[2, i] / pivot
-    return log_det
+            l2[i] = bands[2, i] * inverse
+    return float(log_det + np.log(product))
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -65,6 +71,27 @@ def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
     for i in range(k):
         x[i] /= d[i]
     solve_upper(l1, l2, x)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
+    """Does `solve` for two vectors. Each number waits for the one before it, so two vectors take the time of one."""
+    k = x.size
+    for i in range(1, k):
+        x[i] -= l1[i - 1] * x[i - 1]
+        y[i] -= l1[i - 1] * y[i - 1]
+        if i > 1:
+            x[i] -= l2[i - 2] * x[i - 2]
+            y[i] -= l2[i - 2] * y[i - 2]
+    for i in range(k):
+        x[i] /= d[i]
+        y[i] /= d[i]
+    for i in range(k - 2, -1, -1):
+        x[i] -= l1[i] * x[i + 1]
+        y[i] -= l1[i] * y[i + 1]
+        if i < k - 2:
+            x[i] -= l2[i] * x[i + 2]
+            y[i] -= l2[i] * y[i + 2]
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -104,53 +131,71 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
     for i in range(eta.size):
         highest = max(highest, eta[i])
     for i in range(eta.size):
-        f[i] = widths[i] * np.exp(eta[i] - highest)
-        total += f[i]
+        f[i] = widths[i] * exp(eta[i] - highest)
     for i in range(eta.size):
-        f[i] /= total
+        total += f[i]
+    scale(f, 1 / total)
 
 
 @numba.njit(cache=True, error_model="numpy")
-def explain(z: Floats, precision: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats) -> float:
-    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_vj), and writes the posterior chances of the components of each share.
+def explain(
+    z: Floats, precision: Floats, root: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats
+) -> float:
+    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv), and writes the posterior chances of the components of each share.
 
     Args:
         z, m: (k,) unbiased shares and their smooth part.
-        precision: (k, J) 1 / (A + ω_j²).
+        precision, root: (J, k) 1 / (A + ω_j²), and the square root of this number.
         chances: (J,) π_j; a component with π_j = 0 is left out.
-        gamma: (k, J) overwritten with the posterior chances of the components.
+        gamma: (J, k) overwritten with the posterior chances of the components.
         mean_precision: (k,) overwritten with Σ_j gamma_j precision_j.
     """
-    size = chances.size
-    total = 0.0
-    if size == 1:
-        for v in range(z.size):
-            gamma[v, 0], mean_precision[v] = 1.0, precision[v, 0]
-            total += 0.5 * (np.log(precision[v, 0]) - (z[v] - m[v]) ** 2 * precision[v, 0])
-        return total
-    for v in range(z.size):
-        square, least = (z[v] - m[v]) ** 2, np.inf
-        for j in range(size):
-            if chances[j] > 0:
-                least = min(least, square * precision[v, j])
-        mass, weighted = 0.0, 0.0
-        for j in range(size):
-            gamma[v, j] = 0.0
-            if chances[j] > 0:
-                gamma[v, j] = chances[j] * np.sqrt(precision[v, j]) * np.exp(0.5 * (least - square * precision[v, j]))
-                mass += gamma[v, j]
-                weighted += gamma[v, j] * precision[v, j]
-        for j in range(size):
-            gamma[v, j] /= mass
-        mean_precision[v] = weighted / mass
-        total += np.log(mass) - 0.5 * least
-    return total
+    k = z.size
+    total, product = 0.0, 1.0
+    if chances.size == 1:
+        alone, scales = precision[0], root[0]
+        for v in range(k):
+            gamma[0, v], mean_precision[v] = 1.0, alone[v]
+            total -= 0.5 * (z[v] - m[v]) ** 2 * alone[v]
+            product *= scales[v]
+            if not SMALLEST < product < LARGEST:
+                total, product = total + np.log(product), 1.0
+        return float(total + np.log(product))
+    least, mass = np.full(k, np.inf), np.zeros(k)
+    for j in range(chances.size):
+        if chances[j] > 0:
+            own = precision[j]
+            for v in range(k):
+                least[v] = min(least[v], (z[v] - m[v]) ** 2 * own[v])
+    mean_precision[:] = 0.0
+    for j in range(chances.size):
+        own, scales, chance = precision[j], root[j], gamma[j]
+        if chances[j] > 0:
+            for v in range(k):
+                chance[v] = chances[j] * scales[v] * exp(0.5 * (least[v] - (z[v] - m[v]) ** 2 * own[v]))
+                mass[v] += chance[v]
+                mean_precision[v] += chance[v] * own[v]
+        else:
+            chance[:] = 0.0
+    for v in range(k):
+        total -= 0.5 * least[v]
+        product *= mass[v]
+        if not SMALLEST < product < LARGEST:
+            total, product = total + np.log(product), 1.0
+        mass[v] = 1 / mass[v]
+        mean_precision[v] *= mass[v]
+    for j in range(chances.size):
+        chance = gamma[j]
+        for v in range(k):
+            chance[v] *= mass[v]
+    return float(total + np.log(product))
 
 
 @numba.njit(cache=True, error_model="numpy")
 def mode(
     z: Floats,
     precision: Floats,
+    root: Floats,
     shrinkage: Floats,
     widths: Floats,
     bands: Floats,
@@ -173,8 +218,8 @@ def mode(
 
     Args:
         z: (k,) unbiased shares.
-        precision: (k, J) 1 / (A + ω_j²), ω_0 = 0.
-        shrinkage: (k, J) ω_j² / (A + ω_j²).
+        precision, root: (J, k) 1 / (A + ω_j²), ω_0 = 0, and the square root of this number.
+        shrinkage: (J, k) ω_j² / (A + ω_j²).
         widths: (k,) widths of the bins, positive.
         bands: (3, k) Q, as in `factor`.
         eta: (k,) start; overwritten with the mode.
@@ -190,12 +235,12 @@ def mode(
     pull, step, across, tried, m_tried = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
     shares(eta, widths, m)
     scale(m, level[0])
-    value = explain(z, precision, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
-    before = -np.inf
+    value = explain(z, precision, root, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
+    before, moved = -np.inf, True
     for _ in range(rounds):
         if chances.size > 1:
             _update_chances(z, shrinkage, gamma, chances, none, level, m)
-            value = explain(z, precision, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
+            value = explain(z, precision, root, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
             value += none * np.log(chances[0])
         if value - before < tol:
             break
@@ -208,8 +253,7 @@ def mode(
         for i in range(k):
             step[i] = m[i] * ((z[i] - m[i]) * mean_precision[i] - mean) - pull[i]
             across[i] = m[i]
-        solve(l1, l2, d, step)
-        solve(l1, l2, d, across)
+        solve_two(l1, l2, d, step, across)
         drift = dot(m, step) / dot(m, across)
         for i in range(k):
             step[i] -= across[i] * drift
@@ -219,7 +263,7 @@ def mode(
                 tried[i] = eta[i] + length * step[i]
             shares(tried, widths, m_tried)
             scale(m_tried, level[0])
-            after = explain(z, precision, m_tried, chances, gamma, mean_precision)
+            after = explain(z, precision, root, m_tried, chances, gamma, mean_precision)
             after += none * np.log(chances[0]) - 0.5 * times(bands, tried, pull)
             if after >= value:
                 value = after
@@ -228,14 +272,16 @@ def mode(
                 break
             length /= 2
         if not after >= value:
+            moved = False
             break
-    value = explain(z, precision, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
+    if not moved:  # `gamma` and `mean_precision` are those of a step that was not made
+        explain(z, precision, root, m, chances, gamma, mean_precision)
     for i in range(k):
         weights[i] = m[i] ** 2 * mean_precision[i]
         across[i] = m[i]
     log_det = factor(bands, weights, l1, l2, d)
     solve(l1, l2, d, across)
-    return float(value + none * np.log(chances[0]) - 0.5 * (log_det + np.log(dot(m, across) / level[0] ** 2)))
+    return float(value - 0.5 * (log_det + np.log(dot(m, across) / level[0] ** 2)))
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -247,10 +293,11 @@ def _update_chances(
     for j in range(chances.size):
         chances[j] = 0.0
     excess = 0.0
-    for v in range(k):
-        for j in range(chances.size):
-            chances[j] += gamma[v, j]
-            excess += gamma[v, j] * shrinkage[v, j] * (z[v] - m[v])
+    for j in range(chances.size):
+        chance, kept = gamma[j], shrinkage[j]
+        for v in range(k):
+            chances[j] += chance[v]
+            excess += chance[v] * kept[v] * (z[v] - m[v])
     chances[0] += none
     for j in range(1, chances.size):
         if chances[j] < NEGLIGIBLE:

@@ -54,8 +54,8 @@ MODELS = ((1, False), (2, False), (2, True))  # order, and whether there is an i
 FREE_ENDS = 0.1  # part of the range at each end where the penalty of order 2 falls
 END_POWER = 4.0  # power of the distance to the end in this penalty
 SLOPE = 10.0  # prior standard deviation of the difference of the log-density between the ends, for order 2
-DECADES = 0.5  # between two smoothnesses τ
-ROUNDS = 30  # limit of the search for a mode
+DECADES = 0.5  # distance of two smoothnesses τ, in powers of ten; twice this distance with an independent part
+ROUNDS = 30  # largest number of rounds of a search for a mode
 COARSE, FINE = 0.3, 0.03  # the first and the second search for a mode end when a round gains less than this, in nats
 HOPELESS = 7.0  # nats; the search over τ ends after two smoothnesses that are this much less likely than the best
 SLABS = 3.0 ** np.arange(12)  # ω_j, in standard errors of a share
@@ -65,7 +65,7 @@ START = 1.0  # weight of each component, in values, at the start of the first se
 NONE = 10.0  # number of further values without an independent part, which regularise the components' weights
 SUM_STEPS = 5  # Newton steps for the sum of the shares
 TINY = 1e-12  # smallest share
-FARTHEST = -30.0  # standard errors; a share truncated at 0 whose normal centre is lower counts as if at this distance
+FARTHEST = -30.0  # lowest centre of a normal distribution truncated at 0, in standard errors; lower centres are moved here
 CERTAIN = 0.999  # with at least this posterior chance of no independent part, the draws of a value have none
 EQUAL = 1.0  # prior log-odds of nearly equal densities (order 1 with the largest τ) to all other modes
 BIAS = 1.0  # bias of a share, in units of its change when τ becomes ten times larger
@@ -96,18 +96,19 @@ class SmoothPosterior:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """The data: shares z, variances A and widths w, (k,) each; and 1 / (A + ω_j²) and ω_j² / (A + ω_j²), (k, J) each."""
+    """The data: shares z, variances A and widths w, (k,) each; 1 / (A + ω_j²), its root, and ω_j² / (A + ω_j²), (J, k) each."""
 
     z: FloatArray
     variance: FloatArray
     widths: FloatArray
     precision: FloatArray
+    root: FloatArray
     shrinkage: FloatArray
 
     @classmethod
     def of(cls, z: FloatArray, variance: FloatArray, widths: FloatArray, slabs: FloatArray) -> "_Problem":
-        precision = 1 / (variance[:, None] + slabs**2)
-        return cls(z, variance, widths, precision, slabs**2 * precision)
+        precision = 1 / (variance + slabs[:, None] ** 2)
+        return cls(z, variance, widths, precision, np.sqrt(precision), slabs[:, None] ** 2 * precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,14 @@ class _Mode:
     gamma: FloatArray
     mean_precision: FloatArray
     log_evidence: float = -math.inf
+    moments: tuple[FloatArray, FloatArray] | None = None  # of the shares at this mode, once `shares` has computed them
 
     @classmethod
     def start(cls, problem: _Problem, prior: _Prior, independent: bool) -> "_Mode":
-        k, components = problem.precision.shape
+        components, k = problem.precision.shape
         chances = np.full(components, START / k) if independent and components > 1 else np.zeros(1)
         chances[0] = 1 - chances[1:].sum()
-        return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((k, chances.size)), np.empty(k))
+        return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((chances.size, k)), np.empty(k))
 
     def find(self, problem: _Problem, gain: float = FINE) -> None:
         """Moves to the mode for `prior` and `problem`. The search starts at the present values."""
@@ -145,6 +147,7 @@ class _Mode:
         value = smooth_kernels.mode(
             problem.z,
             problem.precision,
+            problem.root,
             problem.shrinkage,
             problem.widths,
             self.prior.bands,
@@ -159,21 +162,30 @@ class _Mode:
             gain,
         )
         self.log_evidence = value + 0.5 * self.prior.log_det if math.isfinite(value) else -math.inf
+        self.moments = None
 
     def shares(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
-        """Returns the posterior means of the shares given the smooth part, and their variances; (k,) each."""
+        """Returns the posterior means of the shares given the smooth part, and their variances; (k,) each.
+
+        `problem` is that of the last search.
+        """
+        if self.moments is None:
+            self.moments = self._shares(problem)
+        return self.moments
+
+    def _shares(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
         if self.chances.size == 1:
             return np.maximum(self.m, TINY), np.full(self.m.size, TINY**2)
         likely = np.flatnonzero(self.chances[1:]) + 1
-        shrinkage = problem.shrinkage[:, likely]
-        error = np.sqrt(problem.variance[:, None] * shrinkage)
-        ratio = np.maximum((self.m[:, None] + (problem.z - self.m)[:, None] * shrinkage) / error, FARTHEST)
-        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # of the normal truncated at 0
-        centre = np.maximum(np.column_stack([self.m, error * (ratio + tail)]), TINY)
-        spread = np.column_stack([np.zeros(self.m.size), error**2 * np.maximum(1 - tail * (tail + ratio), 0)])
-        gamma = self.gamma[:, np.append(0, likely)]
-        found = (gamma * centre).sum(axis=1)
-        return found, (gamma * (spread + centre**2)).sum(axis=1) - found**2 + TINY**2
+        shrinkage = problem.shrinkage[likely]
+        error = np.sqrt(problem.variance * shrinkage)
+        ratio = np.maximum((self.m + (problem.z - self.m) * shrinkage) / error, FARTHEST)
+        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # for the normal distribution truncated at 0
+        centre = np.maximum(np.vstack([self.m, error * (ratio + tail)]), TINY)
+        spread = np.vstack([np.zeros(self.m.size), error**2 * np.maximum(1 - tail * (tail + ratio), 0)])
+        gamma = self.gamma[np.append(0, likely)]
+        found = (gamma * centre).sum(axis=0)
+        return found, (gamma * (spread + centre**2)).sum(axis=0) - found**2 + TINY**2
 
     def copy(self) -> "_Mode":
         arrays = (self.eta, self.chances, self.level, self.m, self.gamma, self.mean_precision)
@@ -328,6 +340,14 @@ def _bands(k: int, order: int, weights: FloatArray) -> FloatArray:
     return bands
 
 
+@lru_cache(maxsize=2)  # both seeds of one k: 3 MB for 1000 values, 32 MB for 10 000
+def normal_numbers(k: int, seed: int) -> FloatArray:
+    """Returns standard normal numbers, (DRAWS, k), always the same for a seed. The array is read-only."""
+    drawn = np.random.default_rng(seed).standard_normal((DRAWS, k))
+    drawn.flags.writeable = False
+    return drawn
+
+
 def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: FloatArray) -> FloatArray:
     """Returns equally likely draws of the shares, (DRAWS, k), from the mixture of the modes.
 
@@ -337,9 +357,9 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
     from ldpstream.estimators import smooth_kernels
 
     k = problem.z.size
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(2)
     last = np.floor(np.cumsum(weights) * DRAWS + 0.5).astype(int)
-    drawn = rng.standard_normal((DRAWS, k))
+    drawn = normal_numbers(k, 1).copy()
     log_weights, of_mode, start = np.zeros(DRAWS), np.zeros(DRAWS, int), 0
     for i, (mode, end) in enumerate(zip(modes, last.tolist(), strict=True)):
         rows = slice(start, end)
@@ -355,7 +375,7 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
     drawn, of_mode = drawn[chosen], of_mode[chosen]
     for i, mode in enumerate(modes):
         rows = of_mode == i
-        values = np.flatnonzero(mode.gamma[:, 0] < CERTAIN)
+        values = np.flatnonzero(mode.gamma[0] < CERTAIN)
         if rows.any() and values.size:
             drawn[np.ix_(rows, values)] = _independent(problem, mode, drawn[np.ix_(rows, values)], values, rng)
     drawn += (1 - drawn.sum(axis=1, keepdims=True)) * inside / inside.sum()
@@ -367,10 +387,10 @@ def _independent(
     problem: _Problem, mode: _Mode, smooth: FloatArray, values: npt.NDArray[np.intp], rng: np.random.Generator
 ) -> FloatArray:
     """Returns draws of the shares of some values given their smooth parts, (rows, values)."""
-    below = np.cumsum(mode.gamma[values], axis=1)
+    below = np.cumsum(mode.gamma[:, values].T, axis=1)
     which = (rng.random(smooth.shape)[:, :, None] > below).sum(axis=2)
     which = np.minimum(which, mode.chances.size - 1)
-    shrinkage = problem.shrinkage[values[None, :], which]
+    shrinkage = problem.shrinkage[which, values[None, :]]
     centre = smooth + (problem.z[values] - smooth) * shrinkage
     error = np.sqrt(problem.variance[values] * shrinkage)
     ratio = np.maximum(centre / np.where(which > 0, error, 1.0), FARTHEST)

@@ -20,8 +20,9 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`, in O(k)
     for each group. Local hashing, Square Wave and location mechanisms on at most 128 values use matrices
-    (`mechanisms.score_moments`). Local hashing on more values uses the formula for support counts, which ignores the dependence
-    among three values. For the estimate from the true likelihood of local hashing, these errors are too large.
+    (`mechanisms.score_moments`). Local hashing on more values or with fake data uses the formula for support counts, which
+    ignores the dependence among three values. For the estimate from the true likelihood of local hashing, these errors are too
+    large.
 
     The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for Square Wave and
     location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated

@@ -50,18 +50,18 @@ from ldpstream.estimators.value_likelihood import (
 )
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # gamma part of H
-EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # power-law part of H
+SHAPES = np.array([0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1, 1.5, 2.5, 5, 10, 20, 50, 100, 300, 1000, 10_000])  # shapes in H
+EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # exponents of the power laws in H
 TAIL = 1.5  # exponent of a power law with a fixed part of H, so that any large share is possible
 TAIL_SHARE, TAIL_VALUES = 0.05, 2.0  # this part is at most TAIL_SHARE, and at most TAIL_VALUES / k
 FAR_BELOW = 0.8  # largest mean of H without the large values, in units of 1/k
 NEARLY_EQUAL = 0.5  # first weight of the gamma distribution of nearly equal shares: EM keeps it if there is only noise
 EQUAL = 2.0  # prior log-odds of exactly equal shares to each M
 PARTS = (0.5, 0.2, 0.05)  # smaller means of further gamma distributions, as parts of the mean for SHAPES
-PART_SHAPES = (1, 10)  # of these distributions
+PART_SHAPES = (1, 10)  # shapes of these distributions
 BASE_ROUNDS = 60  # EM steps for the weights of H
-MASSES = (1024.0, 128.0, 16.0, 2.0)  # M, in values
-SMALL_DOMAIN = 16.0  # M is larger by this number / k
+MASSES = (1024.0, 128.0, 16.0, 2.0)  # the masses M, as numbers of values
+SMALL_DOMAIN = 16.0  # this number / k is added to each M
 ROUNDS = 10  # EM steps for G and each M
 NEWTON_STEPS = 30  # largest number of further Newton steps for λ
 BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points (SPACING standard errors)
@@ -93,7 +93,7 @@ def posterior_means(seen: list[Observation], k: int) -> FloatArray:
     if k <= FEW_VALUES:
         return FewValues.of(seen, k).mean
     values = value_likelihood(seen, k)
-    f = fit_values(values, k)[0][values.kind]
+    f = fit_values(values, k, intervals=False)[0][values.kind]
     return np.asarray(f / f.sum())
 
 
@@ -112,7 +112,7 @@ class _Fit:
     Attributes:
         score: logarithm of the probability of the counts given the sum of the shares, each value predicted from all others.
         mean: (kinds,) posterior means.
-        posterior: posterior for intervals, one probability for each entry of the grid.
+        posterior: posterior for intervals, one probability for each entry of the grid; empty if no intervals are wanted.
         excess: distance of the sum of the means from 1.
     """
 
@@ -122,8 +122,13 @@ class _Fit:
     excess: float
 
 
-def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray, bool]:
+def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple[FloatArray, FloatArray, bool]:
     """Averages the fits of all M and the model of equal shares, weighted by their scores.
+
+    Args:
+        values: the likelihoods.
+        k: number of values.
+        intervals: False to leave out the posterior for intervals.
 
     Returns:
         The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
@@ -134,7 +139,7 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
     base = _base(merged, k)
     prior, by, fits = base.copy(), 0.0, []
     for mass in MASSES:
-        fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by)
+        fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by, intervals)
         fits.append(fit)
     *weights, equal = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
     mean = np.sum([weight * fit.mean for weight, fit in zip(weights, fits, strict=True)], axis=0) + equal / k
@@ -144,8 +149,9 @@ def fit_values(values: ValueLikelihood, k: int) -> tuple[FloatArray, FloatArray,
 
 
 def _fit_mass(
-    values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float
-) -> tuple[_Fit, float]:
+    values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float,
+    intervals: bool = True,
+) -> tuple[_Fit, float]:  # fmt: skip
     """Fits G and λ for one M, starting at `prior` and `by`. Overwrites `prior` with G. Returns the fit and λ."""
     from ldpstream.estimators.posterior_kernels import fit_prior, moments, newton_step
 
@@ -172,13 +178,15 @@ def _fit_mass(
     spread = k * float(fitted @ points**2 - (fitted @ points) ** 2)  # prior variance of the sum
     score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
     score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
+    if not intervals:
+        return _Fit(score, now.mean, np.empty(0), excess), by
     blurred = _blurred(now.total, "edge")[cells] - _blurred(own, "constant")
     wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
     return _Fit(score, now.mean, _given_the_sum(values, wide), excess), by
 
 
 def _blurred(mass: FloatArray, beyond: Literal["edge", "constant"]) -> FloatArray:
-    """Smooths masses by a normal density of width `BLUR`. Beyond the ends they continue at their last number, or at 0."""
+    """Smooths masses by a normal density of width `BLUR`. Beyond the ends the masses stay at the last number, or are 0."""
     reach = round(4 * BLUR)
     density = np.exp(-((np.arange(-reach, reach + 1) / BLUR) ** 2) / 2)
     return np.convolve(np.pad(mass, reach, mode=beyond), density / density.sum(), "valid")
@@ -194,7 +202,7 @@ class _Posteriors:
 
     Attributes:
         like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
-        mean, variance: (kinds,) of the posteriors.
+        mean, variance: (kinds,) means and variances of the posteriors.
         total: (J,) sum of the posteriors of all values at each point.
     """
 
@@ -260,5 +268,5 @@ def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
     large = values.unbiased > LARGE * values.error
     count = float(values.times[large].sum())
     left = 1 - float(values.times[large] @ values.unbiased[large])
-    mean = max(left, math.sqrt(count) * values.error) / max(k - count, 1)  # the sum of the large shares has an error
+    mean = max(left, math.sqrt(count) * values.error) / max(k - count, 1)  # at least the error of the large shares' sum
     return mean if count <= k / 2 and mean < FAR_BELOW / k else 1 / k

@@ -4,7 +4,8 @@ Given the people, the inversion z of one mechanism has a covariance N - R. N is 
 constant along rows or along columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the values
 are independent, given that their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ for random
 people. The choice of the people has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance N(f) of a
-value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor without f:
+value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor that does
+not depend on f:
 
     ln L(f; z) = z A(f) - B(f),   A(f) = ∫ df / N(f),   B(f) = ∫ f df / N(f)
 
@@ -36,7 +37,7 @@ SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is certainly more than noise
 REACH = 7.0  # a value's points lie within this many standard errors of its inversion
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
-FORGED = 10.0  # standard errors; the shares of honest reports have a sum nearer to 1
+FORGED = 10.0  # distance of the shares' sum from 1, in standard errors, that honest reports do not reach
 NEARLY, ALIKE = 0.125, 0.02  # widths of the classes of nearly equal kinds: in standard errors, and in ln(noise variance)
 _TABLE = 2000  # entries of the table from shares to positions on the grid
 
@@ -211,7 +212,7 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     used = _union(low, high)
     points = np.interp(used, position, table)
     edges = np.interp(np.clip([used - 0.5, used + 0.5], 0, position[-1]), position, table)
-    points[(edges[0] <= 1 / k) & (1 / k < edges[1])] = 1 / k  # equal shares are possible exactly
+    points[(edges[0] <= 1 / k) & (1 / k < edges[1])] = 1 / k  # makes exactly equal shares possible
     first, size = np.searchsorted(used, low), high - low + 1
     start = np.concatenate([[0], np.cumsum(size)])
     rows = np.repeat(np.arange(size.size), size)
@@ -249,7 +250,7 @@ def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
 def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns A and B at the points, by Simpson's rule.
 
-    Across a gap of the grid they are wrong by a constant. This has no effect, since the points of a value have no gap.
+    Across a gap of the grid, A and B are wrong by a constant. The constant has no effect, since a value's points have no gap.
     """
     middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
     ends, inside = seen.precision(points), seen.precision(middle)

@@ -160,7 +160,7 @@ def service(written: Any) -> str:
     return "\n".join([*parts, *(f"{_plain(note)}\n" for note in service_notes(result))])
 
 
-SECTIONS: dict[str, tuple[str, Callable[[Any], str]]] = {  # of each command: the first heading, and the section's writer
+SECTIONS: dict[str, tuple[str, Callable[[Any], str]]] = {  # command -> its first heading, and the section's writer
     "reproduce": ("## The papers, reproduced", reproduced),
     "mechanisms": ("## Reports: speed and memory", mechanisms),
     "estimators": ("## Estimators: speed", estimators),

@@ -10,8 +10,8 @@ from types import FrameType
 def main() -> None:
     """Runs the command line. The exit status is 2, with one line, if the command cannot start, and 130 at Ctrl-C.
 
-    SIGTERM ends every command at any time, with exit status 143. Without a handler, SIGTERM would not end process 1 of a
-    container. A library may replace the handler's exception by its own.
+    SIGTERM ends a command at any time, with exit status 143 unless the command has its own handler (`ldpstream.signals`).
+    Without a handler, SIGTERM would not end process 1 of a container. A library may replace the handler's exception by its own.
     """
     _open_streams()
     told: list[int] = []
@@ -32,9 +32,9 @@ def main() -> None:
 def _run() -> None:
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by a module being imported
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an imported module could catch an exception
     try:
-        from ldpstream.cli import run  # only here: this module imports every package
+        from ldpstream.cli import run  # only here: the module `cli` imports every package
 
         if with_ctrl_c:
             signal.signal(signal.SIGINT, signal.default_int_handler)

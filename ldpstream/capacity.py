@@ -16,20 +16,20 @@ from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import seal_rows
 
-GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in it
+GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in the request
 AGENT_US = (1.7, 0.0021)  # processor time of a record, and of each byte of its envelope
 COMMIT_S = 0.8e-3  # one commit of a partition in Redis
-COMMITS = 2  # of a partition in a second: LDPSTREAM_COMMIT_INTERVAL_MS
+COMMITS = 2  # commits of a partition in a second, with the default of LDPSTREAM_COMMIT_INTERVAL_MS
 RECORD_BYTES = 30  # in Kafka, beside the envelope: the record's frame and its report key
 REDIS_KEY_BYTES = 11
 PROCESS_BYTES = {"gateway": 64 << 20, "agent": 364 << 20, "estimator": 314 << 20}
-ESTIMATE_S = {False: (8.9e-3, 11.1e-6), True: (23.3e-3, 167e-6)}  # ordered: default estimates of step and window, and per value
-ESTIMATE_BYTES = (225, 150, 1300)  # in Redis: per value; per value and cohort; per cohort
+ESTIMATE_S = {False: (8.9e-3, 11.1e-6), True: (23.3e-3, 167e-6)}  # ordered or not: time of step and window, time per value
+ESTIMATE_BYTES = (225, 150, 1300)  # a step's estimates in Redis: per value; per value and cohort; per cohort
 FILTER_BYTES = 1250  # in Redis, per value
 PUBLISHED_BYTES = (330, 150)  # in Kafka: per value of a step; per value and cohort
-AGENT_KEY_BYTES = 1 << 30  # of report keys in one agent; more keys need more agents
-PARTITIONS = 12  # least number
-UNEVEN = 1.1  # the fullest partition over the average partition
+AGENT_KEY_BYTES = 1 << 30  # largest size of the report keys in one agent; more keys need more agents
+PARTITIONS = 12  # smallest number of partitions
+UNEVEN = 1.1  # load of the fullest partition, divided by the mean load
 YEAR_S = 365 * 86_400
 
 
@@ -75,7 +75,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 def plan(
     survey: Survey, devices: float, every_s: float | None = None, *, batch: int = 1, peak: float = 2, replicas: int = 3
 ) -> Deployment:
-    """Returns what a deployment needs. An attribute counts with the level whose reports are largest and most frequent.
+    """Returns what a deployment needs. An attribute counts with its largest report and its smallest `every_steps`.
 
     Args:
         devices: number of devices, in [1, 1e12].

@@ -35,7 +35,7 @@ def plan(
         fail(str(error))
     console.print(f"{survey.name}: {found.devices:,.0f} devices, a report every {found.every_seconds:,.0f} s.", markup=False)
     console.print(f"On average {found.requests:,.1f} requests and {found.records:,.1f} records a second.")
-    needs = table("What each station needs", "station", "needs", "measured cost", texts=3)
+    needs = table("Needs of each station", "station", "needs", "measured cost", texts=3)
     for row in rows(found):
         needs.add_row(*row)
     console.print(needs)

@@ -1,4 +1,4 @@
-"""What `check` tells, as JSON for a program: the document of `check --json`. `docs/check.schema.json` is its schema.
+"""The statements of `check` as JSON for a program: the document of `check --json`. `docs/check.schema.json` is its schema.
 
 A loss is in nats; null stands for "no bound". Keys may be added; a key never changes its meaning without a new `format`.
 """
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from ldpstream.behind_relay import BehindRelay, behind_relay, second_promise
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
@@ -42,7 +43,7 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
         window, window_any_values: from the reports of `window_steps` steps.
         year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
         for_ever: from all reports that a device may ever make; None if more reports make a guess almost certain.
-        every_steps: of a value that tells nothing about the values outside `every_steps` consecutive steps; None for memoized
+        every_steps: if the value tells nothing about the values outside `every_steps` consecutive steps; None for memoized
             levels.
     """
 
@@ -82,7 +83,8 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
         eps_1: loss of one report.
         eps_t: loss of the reports of `window_steps` steps, if the value stays the same.
         eps_inf: loss of any number of reports, if the value stays the same. `ends` does not lower it.
-        eps_sequence, eps_sequence_exact: loss of the reports of `window_steps` steps, for any values; false for an upper bound.
+        eps_sequence: loss of the reports of `window_steps` steps, for any values.
+        eps_sequence_exact: false if eps_sequence is an upper bound.
         eps_window: loss between value sequences that differ only within `every_steps` consecutive steps.
         eps_lifetime: loss of all reports, for any values, from `lifetime_reports`; null without this key.
         eps_survey: upper bound of the loss of all reports until the survey ends, for any values; null without `ends`.
@@ -156,9 +158,11 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `check --json`.
 
     Attributes:
-        format: of this document.
+        format: number of the document's format.
         relay: "required" if devices send only through a relay; None if they send directly.
+        crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
         ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
+        behind_relay: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
         promise: the lines that `check` prints.
     """
 
@@ -180,22 +184,25 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     retention_steps: int
     collection: str
     relay: str | None
+    crowd: int | None
     cohort: CheckedCohort | None
     device: CheckedDevice
     attributes: list[CheckedAttribute]
+    behind_relay: list[BehindRelay]
     promise: list[str]
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
     """Returns the document of a survey."""
     t, cohort = survey.window_steps, survey.cohort
+    hidden = [] if survey.crowd is None else behind_relay(survey, None)
     return CheckedSurvey(
         format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), title=survey.title,
         description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
         replaces=survey.replaces, start=survey.start.astimezone(UTC), n_steps=survey.n_steps,
         ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),
         step_seconds=survey.step_seconds, window_steps=t, lateness_steps=survey.lateness_steps,
-        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay,
+        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay, crowd=survey.crowd,
         cohort=None if cohort is None else CheckedCohort(name=cohort.name, values=list(cohort.values), least=cohort.least),
         device=CheckedDevice(
             eps_1=device_loss(survey, lambda m: m.eps_1),
@@ -213,7 +220,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
         ],
-        promise=promise(survey),
+        behind_relay=hidden, promise=[*promise(survey), *(["", *second_promise(survey, None, 0, hidden)] if hidden else [])],
     )  # fmt: skip
 
 

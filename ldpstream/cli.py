@@ -43,7 +43,7 @@ def run(commands: typer.Typer = app) -> None:
 
 
 def usage(error: typer.TyperException) -> str:
-    """Returns one line that says what is wrong with the command line, and where to read what is allowed."""
+    """Returns one line: the error in the command line, and the command that shows the help."""
     context: typer.Context | None = getattr(error, "ctx", None)
     message = " ".join(error.format_message().split())
     if hasattr(error, "possibilities"):  # Typer's list of similar options ends in the middle of words

@@ -71,7 +71,7 @@ def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> l
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with listening(survey, toml, port) as (sending, url):
         with suppress(KeyboardInterrupt):
-            tell(f"A gateway at {url}, until Ctrl-C. Its first answer to most requests is a refusal or none.")
+            tell(f"A gateway at {url}, until Ctrl-C. It refuses the first attempt of most requests, or does not answer it.")
             Event().wait()
         failures = [str(fault) for fault in sending.verdict()]
     for failure in failures:

@@ -37,9 +37,9 @@ def weight_line(survey: Survey, m: Mechanism) -> str:
         line += f", and a set of {w['set_size']} values together as much as {_people(w['set'])}"
     if w["in_year"] <= w["one_value"] * (1 + 1e-9):
         return f"{line}. A liar who sends one report at every step has the same weight in a window and in a year."
-    window, year = _people(w["in_window"]), _people(w["in_year"])
-    often = f"Honest devices report less often. So a liar who sends one report at every step outweighs {window} in a window"
-    return f"{line}. {often} and {year} in a year."
+    window, year = (plural(_people(w[span]), "honest person", "honest people") for span in ("in_window", "in_year"))
+    liar = "Honest devices report less often. So a liar who sends one report at every step has the weight of"
+    return f"{line}. {liar} {window} in a window and of {year} in a year."
 
 
 def _people(number: float) -> str:

@@ -10,8 +10,8 @@ variance of the mean of t reports of one person. With n people, a share f has th
 t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
 no device has sent its last report yet.
 
-The filter does not know that shares are constant; U corrects for this. In simulated runs, the half-width that the filter states
-is 0.9 to 1.11 times this forecast.
+The filter does not assume that shares are constant; U corrects for this. In simulated runs, the half-width that the filter
+states is 0.9 to 1.11 times this forecast.
 """
 
 import math
@@ -21,6 +21,7 @@ import numpy as np
 from msgspec import Struct
 from scipy.optimize import brentq
 
+from ldpstream.behind_relay import BehindRelay
 from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.step_noise import LONG
@@ -30,13 +31,13 @@ from ldpstream.pair_costs import people_factor
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
-INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: a 95 % interval; found in 9 of 10 cases
+INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for 9 of 10 cases
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width
 TEST_SIZE, TEST_POWER = 0.05, 0.8  # of the test of independence
 
-Variance = Callable[[float], float]  # from a share in [0, 1] to a variance
+Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
 
 class Precision(Struct, frozen=True, kw_only=True):
@@ -106,6 +107,9 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
         forecast: accuracy, by attribute and level.
         pairs: cost and test of every pair of attributes, by level.
         reader: what a reader of the published histograms learns, by attribute and level.
+        colluding: number of these people who forge reports or tell what they sent; `reader` and `behind_relay` do without them.
+        relay_required: true if devices send only through a relay. If false, `behind_relay` says what a relay would give.
+        behind_relay: both promises, by attribute, level and span; empty if nobody asked and the survey requires no relay.
     """
 
     survey: str
@@ -115,6 +119,9 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     forecast: list[Forecast]
     pairs: list[PairForecast]
     reader: list[Reader]
+    colluding: int
+    relay_required: bool
+    behind_relay: list[BehindRelay]
 
 
 def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast]:

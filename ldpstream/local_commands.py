@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo, Users
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo
 from ldpstream.producers.people_file import open_data
 from ldpstream.runtime.settings import load_settings
 from ldpstream.surveys import load_survey
@@ -53,7 +53,15 @@ def services_command(
 @app.command(name="try")
 def try_command(
     survey_file: SurveyOrDemo = DEMO_SURVEY,
-    users: Users = 2000,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000_000,
+            help="number of simulated users (without a data file)",
+            show_default="2000; 200 with a relay",
+        ),
+    ] = None,
     steps: Steps = 720,
     seed: Seed = 1,
     data: DataFile = None,
@@ -62,8 +70,11 @@ def try_command(
     on_kafka: Annotated[
         bool, typer.Option("--services", help="run Kafka, Redis, an agent, the estimator and the gateway instead of `serve`")
     ] = False,
+    relay: Annotated[bool, typer.Option("--relay", help="require a relay, run one, and send all reports through it")] = False,
 ) -> None:
     """Run `serve` on this machine, and simulated devices that report to it.
+
+    A survey with relay = "required" always runs with a relay.
 
     The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT, with --services also those of LDPSTREAM_KAFKA and
     LDPSTREAM_REDIS; a taken port is replaced.
@@ -73,11 +84,13 @@ def try_command(
         open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here
     from ldpstream.local.pipeline import Ports, Trial
 
+    relay |= survey.relay is not None
+    users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own
     devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed)]
     devices += [] if first_step is None else ["--first-step", str(first_step)]
     devices += [] if data is None else ["--data", str(data.absolute())]
     with until_ctrl_c(), _temporary() as folder:
-        Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell, on_kafka).run()
+        Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell, on_kafka, relay).run()
 
 
 @contextmanager

@@ -32,9 +32,10 @@ DEVICE_CHANCES = {
 RELAY = (
     "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
     "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see everything. "
-    "The losses below hold against everybody, with or without a relay."
+    "The losses below hold against everybody, with or without a relay. Whoever cannot see who sends learns less, if enough "
+    "honest people report at the same steps. `ldpstream check --people` prints how much less."
 )
-MANY_MEMOS = 8  # number of memos; local hashing usually needs fewer
+MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
@@ -104,7 +105,7 @@ def device_window_loss(survey: Survey) -> float | None:
 def survey_loss(survey: Survey, m: Mechanism) -> float | None:
     """Returns the loss of all reports of a level until the survey ends, for any values; None without `ends`.
 
-    It is `eps_sequence` of these reports: exact, or an upper bound. The bound holds for a device that enrolls once.
+    The loss is `eps_sequence` of these reports: exact, or an upper bound. The bound holds for a device that enrolls once.
     """
     return None if survey.n_steps is None else m.eps_sequence(m.reports_in(survey.n_steps)).value
 
@@ -171,7 +172,7 @@ def _cohort(cohort: Cohort) -> list[str]:
         "A rare cohort, and a change of the cohort when few others change theirs, link the reports of a device.",
         f"The service publishes a histogram of a cohort only from at least {plural(cohort.least, 'report')}. It publishes the "
         "number of reports of each cohort in any case.",
-        "This least size is no bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
+        "This least size is not a bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
         "gives a noisy histogram of the others. Only the losses below limit what it reveals.",
     ]
 

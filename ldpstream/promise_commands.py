@@ -9,19 +9,39 @@ import typer
 
 from ldpstream import tables
 from ldpstream.arguments import SurveyFile
+from ldpstream.behind_relay import (
+    BehindRelay,
+    behind_relay,
+    colluding_lines,
+    relay_lines,
+    relay_table,
+    second_promise,
+)
 from ldpstream.check_document import check_document
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
-from ldpstream.promise import cohort_line, promise
-from ldpstream.reader import DELTA, legend, reader_line, reader_table, readers
+from ldpstream.promise import cohort_line
+from ldpstream.reader import legend, reader_line, reader_table, readers
 from ldpstream.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.crowds import DELTA
 from ldpstream.terminal import console, fail, tell
 
 READERS = (
     "\nReaders of the published histograms, who see no single report. The chance of any set of histograms changes by at most a "
     f"factor e^loss, plus {DELTA:f}. The conditions: `ldpstream ledger --people`."
 )
+
+RelayOption = Annotated[
+    bool,
+    typer.Option(
+        "--relay",
+        help="with --people, or crowd in the survey: also what reports reveal behind a relay; the default if it is required",
+    ),
+]
+Colluding = Annotated[
+    int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
+]
 
 app = typer.Typer()
 
@@ -35,27 +55,38 @@ def check(
     width: Annotated[
         float | None, typer.Option(help="with --people: wished half-width of a 95 % interval, as a share", show_default="0.01")
     ] = None,
+    relay: RelayOption = False,
+    colluding: Colluding = 0,
     json: JsonFile = None,
 ) -> None:
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
     survey = load_survey(survey_file)
     if people is not None:
-        _print_forecast(survey, people, width, json)
+        _print_forecast(survey, people, width, relay, colluding, json)
         return
-    if width is not None:
-        fail("--width needs --people")
-    console.print("\n".join(promise(survey)), markup=False, highlight=False, soft_wrap=True)
-    if json is not None:
-        write_json(json, check_document(survey))
+    _need_people({"--width": width is not None, "--relay": relay, "--colluding": colluding > 0})
+    document = check_document(survey)
+    console.print("\n".join(document.promise), markup=False, highlight=False, soft_wrap=True)
+    write_json(json, document)
 
 
-def _print_forecast(survey: Survey, people: int, width: float | None, json: Path | None) -> None:
+def _need_people(given: dict[str, bool]) -> None:
+    for option in (option for option, used in given.items() if used):
+        fail(f"{option} needs --people")
+
+
+def _second_promise(survey: Survey, people: int | None, relay: bool, colluding: int) -> list[BehindRelay]:
+    return behind_relay(survey, people, colluding) if relay or survey.relay is not None else []
+
+
+def _print_forecast(survey: Survey, people: int, width: float | None, relay: bool, colluding: int, json: Path | None) -> None:
     from ldpstream import forecast_tables
     from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
 
     wished = WIDTH if width is None else width
     try:
         rows = forecast(survey, people, wished)
+        learnt, hidden = readers(survey, people, colluding), _second_promise(survey, people, relay, colluding)
     except ValueError as error:
         fail(str(error))
     for line in forecast_tables.people_lines(survey, people, rows):
@@ -67,12 +98,15 @@ def _print_forecast(survey: Survey, people: int, width: float | None, json: Path
     for line in forecast_tables.pair_lines(pairs):
         console.print(line, markup=False, highlight=False)
     console.print(READERS)
-    learnt = readers(survey, people)
-    for row in learnt:
-        console.print(reader_line(row), markup=False, highlight=False)
-    fingerprint = survey.fingerprint.hex()
+    for line in (*map(reader_line, learnt), *([] if hidden else colluding_lines(survey, people, colluding))):
+        console.print(line, markup=False, highlight=False)
+    if hidden:
+        console.print()
+        for line in second_promise(survey, people, colluding, hidden):
+            console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
-        survey=survey.name, fingerprint=fingerprint, people=people, width=wished, forecast=rows, pairs=pairs, reader=learnt
+        survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
+        forecast=rows, pairs=pairs, reader=learnt, relay_required=survey.relay is not None, behind_relay=hidden,
     )  # fmt: skip
     write_json(json, document)
 
@@ -98,13 +132,24 @@ def ledger(
     people: Annotated[
         int | None, typer.Option(min=1, help="also print what a reader of the histograms of this number of people learns")
     ] = None,
+    relay: RelayOption = False,
+    colluding: Colluding = 0,
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
     survey = load_survey(survey_file)
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget must be given together")
-    rows, solved, learnt = tables.ledger_rows(survey), [], []
+    learnt, hidden = [], []
+    if people is None and survey.crowd is None:
+        _need_people({"--relay": relay, "--colluding": colluding > 0})
+    else:
+        try:
+            learnt = [] if people is None else readers(survey, people, colluding)
+            hidden = _second_promise(survey, people, relay, colluding)
+        except ValueError as error:
+            fail(str(error))
+    rows, solved = tables.ledger_rows(survey), []
     for table in tables.ledger_tables(rows):
         console.print(table)
     console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
@@ -123,16 +168,16 @@ def ledger(
             fail(str(error))
         console.print(tables.solved_table(survey, horizon, budget, solved))
     if people is not None:
-        try:
-            learnt = readers(survey, people)
-        except ValueError as error:
-            fail(str(error))
         console.print(reader_table(people, learnt))
-        for line in legend(survey):
+        for line in (*legend(survey), *([] if hidden else colluding_lines(survey, people, colluding))):
+            console.print(line, markup=False, highlight=False)
+    if hidden:
+        console.print(relay_table(people, hidden))
+        for line in relay_lines(survey, people, colluding):
             console.print(line, markup=False, highlight=False)
     if plot is not None:
         draw_ledger(survey, plot)
-    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved, "reader": learnt})
+    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved, "reader": learnt, "behind_relay": hidden})
 
 
 @app.command(name="rehearse")

@@ -1,6 +1,7 @@
-"""What a reader of the published histograms learns, who sees no single report: `ledger --people` and `check --people`.
+"""Bounds for a reader of the published histograms, who sees no single report: `ledger --people` and `check --people`.
 
-The losses are bounds by `PrivacyClaims.reader`: every histogram is a function of sums of many reports.
+The losses are bounds by `PrivacyClaims.shuffled`: every histogram is a function of sums of many reports.
+`ldpstream.behind_relay` has the losses to an operator who sees single reports, but not their senders.
 """
 
 import math
@@ -8,20 +9,18 @@ import math
 from msgspec import Struct
 from rich.table import Table
 
-from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import MAX_COUNT, integer
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.wording import plural
 from ldpstream.promise import nats
 from ldpstream.surveys import Survey
+from ldpstream.surveys.crowds import DELTA, HonestCrowd, all_reports, crowds
 
-DELTA = 1e-6
 LEGEND = (
     "A reader sees published histograms and their differences, but no single report. Operators see more.",
     "all: for whoever sees all these reports, and for any crowd. Loss: in nats. Guess: chance of a right guess.",
     f"reader: an upper bound. The chance of any set of histograms changes by at most a factor e^loss, plus {DELTA:f}.",
     "crowd: the bound needs at least this number of honest reports in each step's table and in each difference of tables.",
-    "The crowd here: the people divide evenly among attributes, levels, cohorts and steps.",
+    "The crowd here: honest people divide evenly among attributes, levels, cohorts and steps.",
     "reports: of a device in all; in a year, if the survey and the device never stop.",
 )
 LEGEND_MEMOS = (
@@ -32,7 +31,7 @@ LEGEND_SPL = "The losses of a device's attributes add up."
 
 
 class Reader(Struct, frozen=True, kw_only=True):
-    """What a reader of the histograms learns about a person, for an attribute and a level.
+    """Bounds of a reader's knowledge about a person, from the histograms of an attribute and a level.
 
     Attributes:
         reports: number of fresh reports of the person in all, or in a year if the level has no end. None for a memoized level:
@@ -58,31 +57,17 @@ class Reader(Struct, frozen=True, kw_only=True):
     guess_reader: float
 
 
-def readers(survey: Survey, people: int) -> list[Reader]:
-    """Returns a row for every attribute and level.
-
-    Args:
-        people: number of people of the whole survey, at least 1.
-
-    Raises:
-        ValueError: if `people` is out of range.
-    """
-    integer("people", people, 1, MAX_COUNT)
-    parts = survey.n_cohorts * (len(survey.attributes) if survey.collection == "smp" else 1)
-    return [
-        _level(survey, attribute.name, level.name, m, people // (parts * len(attribute.levels) * m.every_steps))
-        for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True)
-        for level, m in zip(attribute.levels, mechanisms, strict=True)
-    ]
+def readers(survey: Survey, people: int, colluding: int = 0) -> list[Reader]:
+    """Returns a row for every attribute and level. For the arguments, see `surveys.crowds.crowds`."""
+    return [_level(survey, crowd) for crowd in crowds(survey, people, colluding)]
 
 
-def _level(survey: Survey, attribute: str, level: str, m: Mechanism, crowd: int) -> Reader:
-    last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
-    t = math.inf if m.memoized else m.reports_in(last)
-    eps_all, guess_all, crowd = m.eps_inf if m.memoized else m.eps_t(int(t)), m.guess(t), max(crowd, 1)
-    eps, guess = m.reader(t, crowd, DELTA)
+def _level(survey: Survey, crowd: HonestCrowd) -> Reader:
+    m, t = crowd.mechanism, all_reports(survey, crowd.mechanism)
+    eps_all, guess_all = m.eps_inf if m.memoized else m.eps_t(int(t)), m.guess(t)
+    eps, guess = m.shuffled(t, crowd.n, DELTA)
     return Reader(
-        attribute=attribute, level=level, reports=None if m.memoized else int(t), crowd=crowd, delta=DELTA,
+        attribute=crowd.attribute, level=crowd.level, reports=None if m.memoized else int(t), crowd=crowd.n, delta=DELTA,
         eps_all=eps_all, guess_all=float(guess_all), guess_all_exact=guess_all.exact, eps_reader=eps, guess_reader=float(guess),
     )  # fmt: skip
 

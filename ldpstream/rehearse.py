@@ -6,23 +6,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
+from ldpstream.surveys.survey import RELAY_LATENESS
 
 STRING = r'"""(?s:.)*?"""|\'\'\'(?s:.)*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
 COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # matches a string first: a string may contain #
 
 
-def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
+def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bool = False) -> Survey:
     """Writes a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
     The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
     as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it: otherwise agents would keep the
-    earlier rehearsal, which is open. The copy has no comments, which would describe the survey's steps. Nothing else changes.
+    earlier rehearsal, which is open. The copy lacks the survey's `replaces`, and the comments, which would describe the
+    survey's steps. If `relay` is false, nothing else changes.
 
     Args:
         source: the survey file.
         out: the file to write, not `source`.
         step_seconds: the new length of a step.
         now_s: the new start, in seconds since 1970 UTC; the function rounds it down.
+        relay: true for a copy that requires a relay. Its `lateness_steps` is then at least 2.
 
     Raises:
         SurveyError: if the source is not a survey, or cannot be changed in this way. In these cases nothing is written.
@@ -36,12 +39,16 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
     keys = {"name": f'"{name}"', "start": f"{start:%Y-%m-%dT%H:%M:%SZ}", "step_seconds": str(step_seconds)}
     if original.n_steps is not None:
         keys["ends"] = str(original.n_steps)
+    if relay:
+        keys["lateness_steps"] = str(max(RELAY_LATENESS, original.lateness_steps))
     for key, value in keys.items():
         text = re.sub(rf"(?m)^\s*{key}\s*=.*$", f"{key} = {value}", text, count=1)
     text = re.sub(r"(?m)^[ \t]*replaces[ \t]*=.*\n?", "", text, count=1)
     replaces = _earlier(out, name)
     if replaces is not None:
         text = f'replaces = "{replaces}"\n{text}'
+    if relay and original.relay is None:
+        text = f'relay = "required"\n{text}'
     changed = parse_survey(tomllib.loads(text), str(out))
     wanted = (name, start, step_seconds, original.n_steps, replaces)
     if (changed.name, changed.start, changed.step_seconds, changed.n_steps, changed.replaces) != wanted:

@@ -1,5 +1,6 @@
 """The commands of the services: `agent`, `estimate`, `gateway` and its `relay-key`, and of simulated devices, `produce`."""
 
+from base64 import b64encode
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +15,7 @@ from ldpstream.arguments import DataFile, FirstStep, Seed, Steps, SurveyFile, Su
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.population import Population
-from ldpstream.producers.produce import produce_live
+from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
 from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.logs import start_log
@@ -24,6 +25,7 @@ from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, progress_bar, say, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
+    from ldpstream.producers.device.routes import Relay
     from ldpstream.publishing.publication import Publication
 
 app = typer.Typer()
@@ -41,6 +43,12 @@ def produce(
     first_step: FirstStep = None,
     json: JsonFile = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="send each report alone through this relay to the gateway, with the key of its relay keys file"
+        ),
+    ] = None,
 ) -> None:
     """Simulate devices that report to Kafka in real time, from the survey's current step on."""
     survey, settings = load_survey(survey_file), load_settings()
@@ -50,7 +58,12 @@ def produce(
     def sleep(seconds: float) -> bool:
         return stop.wait(seconds)
 
-    sink = kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
+    if relay is not None and gateway is None:
+        fail("--relay needs --gateway: the gateway behind the relay")
+    if gateway is None:
+        sink = kafka_sink(survey, settings, stop)
+    else:
+        sink = gateway_sink(gateway, settings) if relay is None else relay_sink(survey, relay, gateway, settings)
     population = Population(survey, source, seed)
     now = survey.step_at(now_ms())
     first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
@@ -58,7 +71,8 @@ def produce(
     console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
-        for step, truths in produce_live(survey, population, sink, now_ms, sleep, say):
+        size = ENVELOPE_BYTES if relay is None else 1  # through a relay, each envelope has one report
+        for step, truths in produce_live(survey, population, sink, now_ms, sleep, say, size):
             bar.advance(task)
             for (attribute, level, cohort), truth in truths.items():
                 asked = survey.attributes[attribute]
@@ -86,6 +100,28 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
     from ldpstream.producers.gateway.credentials import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
+
+
+def relay_sink(survey: Survey, url: str, gateway: str, settings: Settings) -> Sink:
+    """Returns a sink to the relay before the gateway, with the first token of the tokens file."""
+    from ldpstream.producers.gateway.credentials import read_tokens  # only here: these modules load slowly
+    from ldpstream.producers.relay.relay_sink import RelaySink
+
+    return RelaySink(survey, relay_of(url, gateway, settings), next(iter(read_tokens(settings)), None))
+
+
+def relay_of(url: str, gateway: str, settings: Settings) -> "Relay":
+    """Returns a relay and the gateway behind it, with the key that this gateway publishes at present."""
+    from ldpstream.producers.device.routes import Relay  # only here: these modules load slowly
+    from ldpstream.producers.relay.relay_keys import read_keys
+
+    if settings.gateway_relay_keys_file is None:
+        fail("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: the gateway's file of relay keys")
+    keys = b64encode(read_keys(settings.gateway_relay_keys_file).published(now_ms() / 1000)).decode()
+    try:
+        return Relay(url, gateway=gateway, keys=keys)
+    except ValueError as error:
+        fail(str(error))
 
 
 @app.command()

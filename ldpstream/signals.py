@@ -1,4 +1,4 @@
-"""How a command ends at SIGTERM and Ctrl-C."""
+"""The end of a command at SIGTERM and Ctrl-C."""
 
 import signal
 from threading import Event

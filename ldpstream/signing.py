@@ -39,12 +39,12 @@ class Entry(NamedTuple):
     """One line of the file, as `entries` reads it.
 
     Attributes:
-        statement: what was signed.
+        statement: the signed statement.
         line: the line.
         survey: the signed survey; None if this version cannot read it.
         earlier: the latest earlier survey that this survey continues: one of the same name, or the one that it replaces; None
             without one.
-        changes: what differs from `earlier`.
+        changes: the differences from `earlier`.
     """
 
     statement: Statement
@@ -96,7 +96,7 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningError(f"{path}: is no Ed25519 private key (PEM), or the passphrase is wrong; `ldpstream key` makes one")
+        raise SigningError(f"{path}: not an Ed25519 private key (PEM), or the passphrase is wrong; `ldpstream key` makes one")
     return key
 
 
@@ -121,7 +121,7 @@ def append(path: Path, before: Sequence[SignedLine], line: SignedLine, key: "Ed2
     """Signs a line, and writes it after the lines `before`, which are those of the file.
 
     Raises:
-        SigningError: if the file cannot be written. It is then as before.
+        SigningError: if the file cannot be written. The file is then unchanged.
     """
     signature = base64.b64encode(key.sign(line.statement.encode())).decode()
     part = path.with_name(path.name + ".part")
@@ -137,7 +137,7 @@ def read_file(path: Path) -> list[SignedLine]:
     """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
 
     Raises:
-        SigningError: if a line is no signature, or is not about the text beside it, or does not follow the previous line.
+        SigningError: if a line is not a signature, or is not about the text beside it, or does not follow the previous line.
     """
     if not path.exists():
         return []

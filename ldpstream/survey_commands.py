@@ -124,7 +124,7 @@ def differences_table(found: list[Difference]) -> Table:
 
 
 def _shown(one: Difference) -> tuple[Any, Any]:
-    """Returns the old and the new value; of two lists only the entries that the other list does not have, if there are any."""
+    """Returns the old and the new value. If these are lists with different entries, shows only entries that one list lacks."""
     if isinstance(one.old, list) and isinstance(one.new, list) and (before := set(one.old)) != (after := set(one.new)):
         gone, added = ([x for x in one.old if x not in after], [x for x in one.new if x not in before])
         return ("without " if gone else "") + ", ".join(map(str, gone)), ("with " if added else "") + ", ".join(map(str, added))

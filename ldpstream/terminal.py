@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 console = Console()
-NONE = "–"  # in a table: no value
-SAYS = "ldpstream: "  # before every line of `say`
+NONE = "–"  # stands for a missing value in a table
+SAYS = "ldpstream: "  # begins every line of `say`
 
 
 def say(message: str) -> None:

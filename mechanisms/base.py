@@ -23,7 +23,7 @@ Invalid = Literal["symbol out of range", "padding bits set"]
 
 
 class Mechanism(Inference, PrivacyClaims, Checked):
-    """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If it is not `pure`, p and q are NaN.
+    """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
         name: the name in the literature, e.g. ``"L-OSUE"``.
@@ -38,12 +38,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             added.
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason for the rejection of a row that is not `valid`.
-        memoized: true if a device makes one memo of a value, and reports the memo.
+        memoized: true if a device makes one memo of a value, and randomizes the memo again for each report.
         n_keys: number of memo keys, which are in [0, n_keys): k, or g for local hashing; memoized mechanisms only.
         max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing; 0 for a
             one-time mechanism.
-        n_enrolments: number of permanent choices of a device (`enroll`). If it is above 1, all reports of a device show its
-            choice.
+        n_enrolments: number of possible results of a device's permanent choice (`enroll`). If this number is above 1, all
+            reports of a device show the choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         loss_to_all: true if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.

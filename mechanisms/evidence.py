@@ -11,7 +11,7 @@ The bound is the largest such s. For one ε-LDP report it is the well-known e^ε
 
 The code replaces the reports of a pair by **evidence** that reveals at least as much: n independent rounds. If v is true, a
 round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. Otherwise the
-round leaves the odds unchanged. For the one-time mechanisms here a report is such a round, or has the same likelihood ratios.
+round leaves the odds unchanged. For SW and one-time mechanisms with p and q, a report has the likelihood ratios of a round.
 In general, let reports have a loss of at most ε and a total variation distance δ. Then max_A P(A) - e^x P'(A) is at most δ at
 x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between these two points. By
 Blackwell's theorem this round reveals at least as much as the reports.
@@ -32,7 +32,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 MAX_ROUNDS = 10**5  # more rounds count as a certain guess
 GRID, FAR = 0.001, 30.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
-CELLS = round(FAR / GRID)  # of the grid, on either side of 0
+CELLS = round(FAR / GRID)  # cells of the grid on either side of 0
 FFT = 2 ** math.ceil(math.log2(4 * CELLS + 1))  # size of the transform; a power of two is fast
 SLACK = 1e-9  # covers rounding errors of the sums
 
@@ -44,7 +44,7 @@ class Evidence:
     Attributes:
         eps: ε, largest loss of a round, in nats.
         favours: h, at most 1/(1+e^{-ε}).
-        rounds: n; infinite for any number.
+        rounds: n; infinite if there is no limit.
     """
 
     eps: float

@@ -16,7 +16,7 @@ from ldpstream.mechanisms.table import CountTable
 if TYPE_CHECKING:
     from ldpstream.mechanisms.inference import Inference
 
-ENOUGH_PAIRS = 50.0  # expected pairs of reports whose functions are multiples; with fewer, one pair shifts the floor test
+ENOUGH_PAIRS = 50.0  # expected pairs of reports with one function up to a factor; if fewer, one pair shifts the floor test
 FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves
@@ -71,7 +71,7 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
     centre = round(n * (m.p + (m.k - 1) * m.q))
     if abs(found - centre) < span // 2:
         angle = 2j * math.pi * np.arange(span // 2 + 1) / span  # the other half is complex conjugate
-        chances = np.fft.hfft(np.exp(log_g(np.expm1(angle)) - angle * centre), span) / span  # of centre, centre + 1, …
+        chances = np.fft.hfft(np.exp(log_g(np.expm1(angle)) - angle * centre), span) / span  # from `centre` on
         offsets = np.fft.fftfreq(span, 1 / span)
         chance = float(chances[sign * offsets >= sign * (found - centre)].sum())
         if chance > RAREST:
@@ -87,7 +87,9 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
 
 
 def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> dict[str, LogP | None]:
-    """Returns the tests of local hashing, of functions and of symbols. ``"floor"`` is None if the floor test is unreliable.
+    """Returns the tests of the functions and of the symbols of local hashing.
+
+    The entry ``"floor"`` is None if the floor test is unreliable, and is absent otherwise.
 
     Args:
         table: the count table, (size, g).
@@ -115,7 +117,7 @@ def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
     pairs = n * (n - 1) / 2
     variance = pairs * chance * (1 - chance)
     third = variance * (1 - 2 * chance) + n * (n - 1) * (n - 2) * chance**2 * (1 - chance)
-    if third <= 0:  # one pair, and two functions
+    if third <= 0:  # only for one pair and two functions
         return None
     shape, scale = 4 * variance**3 / third**2, third / (2 * variance)
     found = float((reports * (reports - 1)).sum()) / 2 - (0.5 if repeats == 1 else 0)  # continuity correction
@@ -138,7 +140,7 @@ def classes(table: CountTable, width: int, far: float, near: float) -> LogP | No
     chance = far * np.bincount(remainders) + near - far
     mean = width - 1
     variance = 2 * mean + (float((1 / chance).sum()) - width**2 - 2 * mean) / table.n
-    if variance < 1e-9:  # one report, and equal chances: χ² is a constant
+    if variance < 1e-9:  # for one report and equal chances, χ² is a constant
         return None
     chi_squared = float(((reports - table.n * chance) ** 2 / (table.n * chance)).sum())
     return float(log_gamma_tail(chi_squared * mean / variance, np.array([mean**2 / variance]))[0]), 1

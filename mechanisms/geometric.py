@@ -170,7 +170,7 @@ class PlanarTerm(ChannelTerm):
         self._to_inside = inside.transpose(1, 0, 2).reshape(length, -1)
         self._from_inside = inside.transpose(2, 0, 1).reshape(length, -1)
         self._line = np.arange(lines)
-        self._distance = np.abs(self._line[:, None] - self._line[1:-1])  # from any line to each inner line
+        self._distance = np.abs(self._line[:, None] - self._line[1:-1])  # of any line from each inner line
 
     def _forward(self, f: FloatArray) -> FloatArray:
         lines = self._as_lines(f)

@@ -161,7 +161,7 @@ class _Symbols(Mechanism):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        return ledger.Blanket(self.eps_inf if self.memoized else self.eps_1, 1 / self.k, 0.0)
+        return ledger.Blanket(self.eps_1, 1 / self.k, 0.0)
 
     def equal_chances(self) -> tuple[float, float]:
         _, _, p2, q2 = self.rounds()
@@ -279,8 +279,12 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         return SymbolRatios(self.k, (1.0, 0.0, self.p1, self.q1))
 
     @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf, 1 / self.k, 0.0)
+
+    @property
     def eps_per_report(self) -> float:
-        return self.eps_2  # of the second round alone
+        return self.eps_2  # the loss of the second round alone
 
     def _guess(self, t: float) -> Chance:
         def chance(n: int) -> float:

@@ -12,8 +12,8 @@ this value. So it is largest if all other values are functions of this value: th
 selection), constant sequences give the largest chance. Proof: fix the outputs of all steps but one, and let a_v be their
 likelihood for sequence v. Let sequence v have the value f(v) at this step. For each c in the image of f, only the largest a_v
 of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much:
-Σ_y max_v a_v P(y|f(v)) does not fall. By symmetry all permutations give the same sum, also the identity. Repeat this for each
-step.
+Σ_y max_v a_v P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for
+each step.
 
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value.
 It is at most `bound`, and often much larger than the mean.
@@ -32,8 +32,8 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # reports of symbols with an exact chance; for more reports, the chance is a bound
-MAX_EXACT_BITS = 10**5  # the same for reports of bits
+MAX_EXACT_REPORTS = 100  # largest number of reports of symbols for which the exact chance is computed
+MAX_EXACT_BITS = 10**5  # the same number for reports of bits
 SAME = 1e-6  # chances with a smaller relative difference count as equal
 
 

@@ -17,14 +17,14 @@ from ldpstream.mechanisms.terms import ChannelTerm, FakeDataTerm, SupportTerm, T
 
 SMALLEST = 1e-12  # smallest variance in units of 1/n; a smaller one is a rounding error
 
-Variance = Callable[[FloatArray], FloatArray]  # from shares in [0, 1] to variances
+Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to variances
 
 
 class Inference(ABC):
     """The methods of a mechanism that estimators use. `Mechanism` describes the other attributes.
 
     Attributes:
-        unbiased: true if the matrix inversion is unbiased for all distributions of the values.
+        unbiased: true only if the matrix inversion is unbiased for all distributions of the values.
     """
 
     k: int
@@ -77,7 +77,8 @@ class Inference(ABC):
             values: r, the size of the set, in [1, k].
 
         Returns:
-            The exact maximum, or an upper bound if the mechanism does not override `supported`; infinite if p = q.
+            The exact maximum, or an upper bound if no report supports exactly as many of the r values as the formula assumes
+            (local hashing with a large r); infinite if p = q.
 
         Source: Cheu, Smith and Ullman 2021 (manipulation attacks) for the idea; enumeration of all reports in the tests.
         """
@@ -186,7 +187,7 @@ class Inference(ABC):
         Raises:
             ValueError: if an argument is outside its range, or if the mechanism is not pure.
 
-        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0.
+        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0, or if p + q = 1 in both rounds.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         return float(self.inversion_variances(np.array([f]), n, steps)[0])
@@ -250,7 +251,7 @@ class Inference(ABC):
                 of this group therefore adds noise.
 
         Returns:
-            A function of the shares, or (k,) fixed variances, which include the choice of the people.
+            A function of the shares, or (k,) fixed variances, which include the random choice of the people.
         """
         return lambda f: self._noise_at(f, n, steps, everyone)
 

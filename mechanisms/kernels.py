@@ -248,7 +248,7 @@ def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: T
         x, start = cells[start : start + g * low], start + g * low
         if low > 1:
             for top in range(n):
-                for i in range(low):  # the places without their top digit
+                for i in range(low):  # adds up over the top digit
                     cells[start + i] += x[top * low + i]
         place = low // g
         while place:

@@ -1,7 +1,7 @@
 """The two kinds of mechanisms.
 
-A `OneTime` mechanism reports a value. A `Longitudinal` mechanism makes a memo of a value, and reports the memo. Code that only
-needs the reports of simulated people calls `Mechanism.simulate`.
+A `OneTime` mechanism draws each report from the value. A `Longitudinal` mechanism makes a memo of a value, and draws each
+report from the memo. Code that only needs the reports of simulated people calls `Mechanism.simulate`.
 """
 
 import copy

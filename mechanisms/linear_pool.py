@@ -113,7 +113,7 @@ class LinearPool:
 
 
 def spread(k: int) -> int:
-    """The inverse modulo k of s, for k >= 3. Of the numbers in [1, k) without a common factor with k, s is the nearest to k/φ.
+    """The inverse modulo k of s, for k >= 3; s is the number nearest to k/φ in [1, k) that has no common factor with k.
 
     φ is the golden ratio. k/φ is irrational, so two numbers are never equally near.
     """

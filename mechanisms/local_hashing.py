@@ -76,7 +76,7 @@ def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
 
     For more than 2^22 values every table has more than 2^23 counts; the limit is then 2^26 counts.
 
-    As g grows, the variance falls and then rises. The search ends after three prime powers in a row without improvement.
+    As g grows, the variance falls and then rises. The search ends after three allowed prime powers without improvement.
     """
     best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):
@@ -201,8 +201,7 @@ class Hashing(Mechanism):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        eps = self.eps_inf if self.memoized else self.eps_1
-        return ledger.Blanket(eps, 1 / self.g, 1 / self.g**2)  # one function in g maps two values to one symbol
+        return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
 
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
@@ -297,7 +296,7 @@ class LocalHashing(Hashing, OneTime):
 
     @property
     def favours(self) -> float:
-        return (1 - 1 / self.g) * self.p  # any two values collide under one function in g
+        return (1 - 1 / self.g) * self.p  # two values have one symbol with probability 1/g
 
     def _guess_once(self) -> float:
         return self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol)
@@ -372,8 +371,12 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return self.symbols.memo_ratios()
 
     @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf, 1 / self.g, 1 / self.g**2)
+
+    @property
     def eps_per_report(self) -> float:
-        return self.eps_2  # of the second round alone, for two memos with different symbols
+        return self.eps_2  # the loss of the second round alone, for two memos with different symbols
 
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g

@@ -1,4 +1,4 @@
-"""Base classes: of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
+"""Base classes of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
 
     A[x, z] = Pr[report z | value x]
 
@@ -116,7 +116,7 @@ class ChannelMechanism(OneTime):
         return self.inversion_variances(f, 1, steps) / (n / steps)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Like `Inference.fresh_moments`, with the lower limit 1. The third moments are neglected: 0."""
+        """Like `Inference.fresh_moments`, with the lower limit 1. Neglects the third moments: returns 0 for them."""
         return 1.0, np.zeros(shares.size)
 
     def outweighs(self, values: int = 1) -> float:
@@ -270,7 +270,7 @@ def project(x: FloatArray) -> FloatArray:
 
 
 def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:
-    """Checks a (k,) distribution: non-negative numbers with sum 1 to within 1e-9. Returns the numbers with sum exactly 1."""
+    """Checks a (k,) distribution: non-negative numbers with sum 1 to within 1e-9. Returns them divided by their sum."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (k is not None and array.size != k):
         raise ValueError(

@@ -57,7 +57,7 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def eps_t(self, t: int) -> float:
-        """Exact privacy loss of t reports of an unchanged value, in nats.
+        """Exact privacy loss of t reports of an unchanged value, in nats. With fake data, an upper bound for whole answers.
 
         Raises:
             ValueError: if t is not an integer in [1, 2^62].
@@ -112,7 +112,7 @@ class PrivacyClaims(ABC):
         """
         m = self.device
         found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
-        if not any_values and k >= m.k:  # worst if every value of this attribute occurs: Σ_y max_v P(y|v) / k
+        if not any_values and k >= m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
             found = min(found, m.k / k * m.guess(t))
         if any_values and k == m.k:
             found = min(found, m.guess_any_values(int(t)))
@@ -120,28 +120,37 @@ class PrivacyClaims(ABC):
 
     @property
     def blanket(self) -> ledger.Blanket | None:
-        """The privacy blanket of one report, for a memoized mechanism of one memo: `ledger.Blanket`; None if it is unknown."""
+        """The privacy blanket of one report: `ledger.Blanket`; None if it is unknown."""
         return None
 
-    def reader(self, t: float, n: int, delta: float) -> tuple[float, Chance]:
-        """Loss in nats up to `delta`, and chance of a right guess, for a reader of count tables who sees no single report.
+    @property
+    def memo_blanket(self) -> ledger.Blanket | None:
+        """The privacy blanket of one memo; None for a one-time mechanism, and if it is unknown."""
+        return None
 
-        One-time mechanisms: t tables with one report of the person each, any values (`ledger.shuffled`). Condition: each
-        published table, and each difference of two of them, holds no report of the person's step, or at least n reports.
-        Longitudinal mechanisms: any number of tables, if the person and n - 1 others report at the same steps, each from one
-        memo. Then the tables are a function of n memos without owners. With fake data, the reader also knows which reports are
-        true.
+    def shuffled(self, t: float, n: int, delta: float) -> tuple[float, Chance]:
+        """Loss in nats up to `delta`, and chance of a right guess, for an observer who sees reports without their senders.
 
-        Both results are upper bounds. They are at most the bounds for an observer of all single reports.
+        The observer sees each step's reports as a set (`ledger.shuffled`), or sums of them. It also knows the values of all
+        other people, and with fake data which reports are true.
+
+        One-time mechanisms: t reports, of any values. The observer cannot link them. The person's report is one of n at each of
+        these steps, and in each difference of two sums that holds it.
+        Longitudinal mechanisms, t = 1: the reports of one step, n of them. More reports: any number of reports of one memo each
+        of the person and of n - 1 others, all at the same steps. The observer can link the reports of a memo. They are a
+        function of n memos without owners.
+
+        Both results are upper bounds. They are at most the bounds for an observer who knows the sender of each report.
 
         Args:
-            t: number of reports, at least 1.
-            n: number of reports in a table, or of memos, the person's included; none of them forged.
+            t: number of reports, at least 1; `math.inf` only for a longitudinal mechanism.
+            n: number of reports in a set, or of memos, the person's included; none of them forged.
             delta: in (0, 1).
         """
-        eps, chance = (self.eps_inf, self.guess(math.inf)) if self.memoized else (self.eps_t(int(t)), self.guess(t))
-        blanket = self.device.blanket
-        found = blanket and ledger.reader_loss(blanket, n, 1 if self.memoized else int(t), delta)
+        eps, chance = self.eps_inf if t == math.inf else self.eps_t(int(t)), self.guess(t)
+        linked = self.memoized and t > 1
+        blanket = self.device.memo_blanket if linked else self.device.blanket
+        found = blanket and ledger.shuffled_loss(blanket, n, 1 if linked else int(t), delta)
         if not found:
             return eps, Chance(chance, exact=False)
         return min(eps, found.eps(delta)), Chance(min(chance, found.guess(self.k)), exact=False)

@@ -44,7 +44,7 @@ def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
     first, second, third, fourth = states[0], states[1], states[2], states[3]
     undecided, rest, ones = np.empty(LANES, np.uint64), threshold << np.uint64(10), np.empty(10, np.uint64)
     for place in range(10):
-        ones[place] = np.uint64(0) - (threshold >> np.uint64(63 - place) & np.uint64(1))  # all bits are the digit
+        ones[place] = np.uint64(0) - (threshold >> np.uint64(63 - place) & np.uint64(1))  # all bits equal the digit
     digits = (ones[0], ones[1], ones[2], ones[3], ones[4], ones[5], ones[6], ones[7], ones[8], ones[9])
     for begin in range(0, out.size, LANES):
         block = out[begin : begin + LANES]
@@ -84,7 +84,7 @@ def _uniform(limit: int, state: Words) -> np.int64:
         word, state[0], state[1], state[2], state[3] = _next(state[0], state[1], state[2], state[3])
         product = (word >> np.uint64(32)) * bound
         low = product & low_bits
-        if low < bound and not smallest:  # else the slow remainder is not needed
+        if low < bound and not smallest:  # otherwise `low` is large enough without the slow remainder
             smallest = (np.uint64(1 << 32) - bound) % bound
         if low >= smallest:
             return np.int64(product >> np.uint64(32))

@@ -221,7 +221,7 @@ class SquareWave(ChannelMechanism):
 
     @property
     def favours(self) -> float:
-        return min(self.width, self.k - 1) * self.near  # of the two values that are furthest apart
+        return min(self.width, self.k - 1) * self.near  # for the two values that are furthest apart
 
     def _guess_once(self) -> float:
         return self.cells * self.near / self.k  # every cell is near some bin

@@ -93,7 +93,7 @@ def _logistic(x: float) -> tuple[float, float]:
 def thresholded(eps: float) -> Round:
     """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
-    The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
+    The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is below the ε of the noise.
     θ gives the smallest variance q(1-q)/(p-q)². The derivative is zero where 2(1-p-q)/(p-q) + q/(1-q) = 1. The left side grows
     with θ, so bisection finds the threshold.
 
@@ -244,8 +244,7 @@ class _IndependentBits(Bits):
 
     @property
     def blanket(self) -> ledger.Blanket:
-        memo_q, q = self.rounds()[1::2]
-        return ledger.Blanket(self.eps_inf, memo_q, memo_q**2) if self.memoized else ledger.Blanket(self.eps_1, q, q**2)
+        return ledger.Blanket(self.eps_1, self.q, self.q**2)
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         """One-hot rows with the round applied to every bit."""
@@ -358,9 +357,13 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         return BitRatios((1.0, 0.0, self.p1, self.q1))
 
     @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.eps_inf, self.q1, self.q1**2)
+
+    @property
     def eps_per_report(self) -> float:
         rounds = self._log_rounds()
-        return self.k * max(rounds.alpha, rounds.beta)  # for two memos that differ in all bits
+        return self.k * max(rounds.alpha, rounds.beta)  # the loss if two memos differ in all bits
 
     def _log_rounds(self) -> ledger.UnaryRounds:
         logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]

@@ -1,4 +1,4 @@
-"""The people's cohorts from a column of their file of values.
+"""Reads the people's cohorts from a column of their file of values.
 
 The column has the name of the survey's cohort. A cell is one of the cohorts. Any other cell becomes "other" if the survey lists
 "other". A simulated person keeps one cohort: in a file with steps, all rows of a person have the same cohort.
@@ -44,7 +44,7 @@ def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, t
         tell: receives a line if there is no column.
 
     Raises:
-        DataError: if a cell is no cohort, a person has two cohorts, or several columns have the cohort's name.
+        DataError: if a cell is not a cohort, a person has two cohorts, or several columns have the cohort's name.
     """
     table = TableFile(path)
     rows = table.rows()

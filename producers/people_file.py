@@ -3,12 +3,13 @@
 The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey has a column with the
 attribute's name. Other columns are ignored. A cell becomes a value of its attribute:
 
-- An empty cell, or a word such as NA, is no value: the person does not answer the attribute.
+- An empty cell, or a word such as NA, is not a value: the person does not answer the attribute.
 - A number is the same in every spelling: 1, 1.0 and 1e0.
 - A text that differs from one listed value only in case is this value. A device compares texts exactly, so an app must use the
   listed spelling.
-- Other cells become what a device reports for them (`Attribute.find`). A number outside the bins or 0 … size-1 becomes the
-  nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none (`unlisted`).
+- Any other cell becomes the value that a device reports for it (`Attribute.find`). A number outside the bins or 0 … size-1
+  becomes the nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none
+  (`unlisted`).
 """
 
 from array import array
@@ -39,13 +40,13 @@ CHANGED = {
     "respelt": (
         "cell is a listed value",
         "cells are listed values",
-        "in another spelling. A device compares texts exactly: the app must respell them.",
+        "in another spelling. A device compares texts exactly: the app must convert them to the survey's spelling.",
     ),
     "refused": (
-        "cell is no value",
-        "cells are no value",
-        "of the survey ({domain}); whoever has one does not answer it. A device refuses such values, and its silence can "
-        "reveal them.",
+        "cell is not a value",
+        "cells are not values",
+        "of the survey ({domain}): these people do not answer the attribute. A device refuses such values, and its silence "
+        "can reveal them.",
     ),
 }
 

@@ -46,8 +46,8 @@ class Population:
     other attribute the person always reports one fake value, drawn uniformly once. Without `every_steps`, a person reports at
     every step at which the person has a value of the attribute. At a level with `every_steps` the person draws a phase once and
     reports only at the steps of this phase. At a level with `lifetime_reports` the person makes at most this number of reports.
-    If the survey has cohorts, a person has one cohort. It comes from the source (`PeopleInCohorts`), or is drawn independently
-    of the values: cohort i with a probability in proportion to 1/(i+1). The cohorts change no report.
+    If the survey has cohorts, a person has one cohort. The cohort comes from the source (`PeopleInCohorts`), or is drawn
+    independently of the values: cohort i with a probability proportional to 1/(i+1). The cohorts change no report.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 

@@ -68,6 +68,7 @@ def produce_live(
     now_ms: Callable[[], int],
     sleep: Callable[[float], bool],
     told: Callable[[str], object],
+    envelope_bytes: int = ENVELOPE_BYTES,
 ) -> Iterator[tuple[int, dict[tuple[int, int, int], StepTruth]]]:
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
@@ -77,9 +78,10 @@ def produce_live(
 
     Args:
         survey, population, sink: as for `produce_step`.
-        now_ms: the time, in milliseconds since 1970 UTC.
+        now_ms: returns the time, in milliseconds since 1970 UTC.
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
         told: called with a line about each step that closed too early.
+        envelope_bytes: as for `produce_step`.
 
     Yields:
         A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
@@ -102,7 +104,7 @@ def produce_live(
         else:
             return
         try:
-            sent = produce_step(survey, population, sink, step, turn)
+            sent = produce_step(survey, population, sink, step, turn, envelope_bytes)
         except TooLateError:
             sent = None
         left_s = (survey.closes_ms(step) - now_ms()) / 1000

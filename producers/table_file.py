@@ -104,7 +104,7 @@ def has_steps(header: Sequence[str]) -> bool:
 
 
 def find_column(table: TableFile, header: Sequence[str], attribute: str, first: int = 0) -> int:
-    """Returns the index of an attribute's column: a column with the attribute's name, or with a name that becomes it.
+    """Returns the index of an attribute's column: its name, or the result of `attribute_name`, is the attribute's name.
 
     Args:
         table: the file, for messages.

@@ -9,9 +9,9 @@ integer), and each attribute of the survey has a column with the attribute's nam
     c071,1,bus,4
 
 For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
-survey: one of the attribute's texts, an integer below its size, or a number within its bins. Other values become what a device
-reports for them (`Attribute.find`). An empty cell means that the person has no value of that attribute at that step. Columns
-with other names are ignored. A person has at most one row for a step.
+survey: one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value
+that a device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that
+step. Columns with other names are ignored. A person has at most one row for a step.
 """
 
 import re
@@ -30,7 +30,7 @@ from ldpstream.producers.table_file import DataError, TableFile, find_column
 from ldpstream.surveys import Survey
 
 MAX_STEPS = 1_000_000
-STAY = 0.9  # probability that a simulated value stays the same for another step
+STAY = 0.9  # probability that a simulated value is not drawn anew at a step
 DAY_STEPS = 24  # period of the drift in popularity, in steps
 DRIFT = 0.5  # amplitude of the drift, in logarithms of popularity
 
@@ -88,8 +88,8 @@ class WithPairs:
 class MarkovValues:
     """Simulated values: an independent Markov chain for every person and attribute.
 
-    From one step to the next a value stays the same with probability 0.9; otherwise the chain draws a new value. The popularity
-    of value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
+    At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
+    value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
     every attribute at every step. The two attributes of a pair depend on each other: half of the people draw both values from
     one random number.
 

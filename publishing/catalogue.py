@@ -39,7 +39,7 @@ class AttributeCounts:
         groups: each level's mechanism and count table.
         reports: largest number of reports of one person, for each level.
         in_order: true if neighbouring values are similar.
-        edges: the k + 1 edges of the values' numbers; None if the values are no numbers.
+        edges: the k + 1 edges of the values' numbers; None if the values are not numbers.
     """
 
     groups: list[Group]

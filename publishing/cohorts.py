@@ -1,9 +1,13 @@
-"""The histograms of cohorts: of the reports of one app version, channel or country alone.
+"""The histograms of cohorts, each from the reports of one app version, channel or country alone.
 
 The tables of all people are the sums of the cohorts' count tables. A cohort's histogram comes from the default estimator. There
-is no histogram below the survey's least size. The reports of a person who changes the cohort count for each cohort in which the
-person reported. The standard errors allow for a person who reports in the cohort at every step of the span.
+is no histogram below the survey's least size. A report counts for the cohort that it carries, also after its sender has changed
+to another cohort. The standard errors allow for a person who reports in the cohort at every step of the span.
 """
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
 
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
@@ -12,7 +16,7 @@ from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
-from ldpstream.publishing.publication import Diagnostics, Publication, edges_of
+from ldpstream.publishing.publication import Crowd, Diagnostics, Publication, edges_of
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
 
@@ -43,6 +47,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         edges = edges_of(asked, mechanisms)
         numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)
         found = {default.name: Frequencies.of(estimate, withheld or default.withheld(estimate, counts))}
+    alone = [panes[-1]] if everybody.span == "step" else []
     made = Publication(
         survey=everybody.survey,
         fingerprint=everybody.fingerprint,
@@ -58,5 +63,21 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         numbers=numbers,
         privacy=everybody.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+        crowd=crowd_of(survey, attribute, alone),
     )
     return finite(made, attempts.failed)
+
+
+def crowd_of(survey: Survey, attribute: int, cohorts: Sequence[Sequence[CountTable]]) -> Crowd | UnsetType:
+    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, and without cohorts.
+
+    Args:
+        survey: the survey.
+        attribute: index of the attribute.
+        cohorts: for each cohort, the count table of every level at the step.
+    """
+    if survey.crowd is None or not cohorts:
+        return UNSET
+    levels = zip(survey.attributes[attribute].levels, zip(*cohorts, strict=True), strict=True)
+    least = {level.name: min((table.n for table in tables if table.n), default=0) for level, tables in levels}
+    return Crowd(assumed=survey.crowd, reports=least, reached=all(n == 0 or n >= survey.crowd for n in least.values()))

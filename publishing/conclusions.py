@@ -1,8 +1,10 @@
-"""Draws the conclusions of a span: from the count tables of an attribute to its publication."""
+"""Computes the publication of an attribute over a span from its count tables."""
 
 import math
 from collections.abc import Sequence
 from functools import partial
+
+from msgspec import UNSET, UnsetType
 
 from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
@@ -14,7 +16,7 @@ from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
-from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
+from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
 
@@ -30,6 +32,7 @@ def conclude(
     complete: bool,
     before: list[CountTable] | None = None,
     research: bool = True,
+    crowd: Crowd | UnsetType = UNSET,
     of_members: Sequence[list[list[CountTable]]] = (),
 ) -> Publication:
     """Estimates one attribute over the panes of a span.
@@ -43,6 +46,7 @@ def conclude(
         complete: true if no report can be missing.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
         research: False to leave out all estimators but the default and the raw matrix inversion.
+        crowd: the crowd at the step (`cohorts.crowd_of`), for the span ``"step"``.
         of_members: for a pair, the panes of its two attributes, for the cross table; none to leave it out.
     """
     asked = survey.attributes[attribute]
@@ -64,7 +68,9 @@ def conclude(
     }
     edges, numbers = edges_of(asked, mechanisms), dict[str, NumberEstimate]()
     numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
-    table = attempts.of("table", partial(_table, survey, attribute, Counted(groups, reports), of_members), None)
+    table: CrossTable | UnsetType | None = UNSET
+    if of_members:
+        table = attempts.of("table", partial(_table, survey, attribute, Counted(groups, reports), of_members), None)
     made = Publication(
         survey=survey.name,
         fingerprint=survey.fingerprint.hex(),
@@ -94,6 +100,7 @@ def conclude(
             levels_p=differ.p if differ else None,
         ),
         levels=_levels([level.name for level in asked.levels], groups, reports),
+        crowd=crowd,
         table=table,
     )
     return finite(made, attempts.failed)
@@ -101,8 +108,7 @@ def conclude(
 
 def _table(survey: Survey, pair: int, counted: Counted, of_members: Sequence[list[list[CountTable]]]) -> CrossTable | None:
     members = survey.members(pair)
-    if members is None or not of_members:
-        return None
+    assert members is not None
     first, second = (survey.attributes[member] for member in members)
     of_each = [Counted(*pooled(survey.mechanisms[m], panes)) for m, panes in zip(members, of_members, strict=True)]
     same_people = survey.collection == "spl"

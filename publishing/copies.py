@@ -54,7 +54,7 @@ class Copies:
         return msgspec.structs.replace(after, topic_end=end)
 
     def compare(self, saved: Progress, now_ms: int, taken_over: bool) -> Progress | None:
-        """Restores lost copies. Does nothing for `COMPARE_MS` after a comparison, unless `taken_over`.
+        """Restores lost copies. For `COMPARE_MS` after a comparison, only completes a refilling, unless `taken_over`.
 
         Returns:
             The progress that is saved now; None if another estimator has continued.

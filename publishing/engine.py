@@ -14,10 +14,10 @@ class Engine(Protocol):
     """Gives each survey its parts. All surveys of a process share one engine."""
 
     def count_store(self, survey: Survey) -> CountStore:
-        """Returns the survey's counts. Asks nothing yet."""
+        """Returns the survey's counts. Sends no request yet."""
 
     def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
-        """Returns the survey's results. Asks nothing yet."""
+        """Returns the survey's results. Sends no request yet."""
 
     def check(self, survey: Survey) -> None:
         """Checks that the survey can be estimated, and creates its missing topics.
@@ -32,7 +32,7 @@ class Engine(Protocol):
 
         Raises:
             Unreachable, LogUnavailable, StoreUnavailable: if a server is unreachable.
-            UserError: if the survey, or one of our rights, is refused.
+            UserError: if the survey is refused, or if we lack a right.
         """
 
     def count(self, survey: Survey, now_ms: int) -> None:

@@ -45,7 +45,7 @@ class EstimatorLoop:
         engine: gives each survey its parts.
 
     Attributes:
-        served: what the page shows of each survey, by the survey's name. Changes while the page is served.
+        served: the surveys for the page, by name. Changes while the page is served.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class EstimatorLoop:
     def run(self, until: int | None) -> list[Publication]:
         """Serves the page, unless it is served already, and estimates until `stop`; see `estimator_process.serve`.
 
-        Then gives all leases back.
+        At the end, releases all leases.
         """
         try:
             if self._page is None:
@@ -89,7 +89,7 @@ class EstimatorLoop:
             self.close()
 
     def serve_page(self) -> None:
-        """Serves the page, if it has a port; `run` ends it.
+        """Serves the page, if it has a port; `run` stops the server at its end.
 
         Raises:
             SettingsError: if the address cannot be bound.
@@ -172,7 +172,7 @@ class EstimatorLoop:
         estimator.close()
 
     def close(self) -> None:
-        """Stops the page's server, gives all leases back, then closes the surveys' connections."""
+        """Stops the page's server, releases all leases, then closes the surveys' connections."""
         if self._page is not None:
             self._page.close()
         self._leases.close()

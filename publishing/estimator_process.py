@@ -99,5 +99,5 @@ def _redis_unreachable(error: Exception) -> bool:
 
 
 def _kafka_unreachable(error: Exception) -> bool:
-    """True if Kafka is unreachable. `check_topics` reports what Kafka refuses."""
+    """True if Kafka is unreachable. `check_topics` reports refusals of Kafka."""
     return isinstance(error, Unreachable | LogUnavailable)

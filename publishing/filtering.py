@@ -1,9 +1,9 @@
 """The filtered curve of an attribute: every share, estimated from all steps so far, and the jumps that the filter detects.
 
-The filter (`estimators.local_level`) sees each step once and in order, when the counts of the step and of all earlier steps are
-final. The schedule saves the filter's state together with its progress, so a restarted estimator continues with the same bits.
-While the counts of the step or of an earlier step may still change, the publication is preliminary. The filter then starts from
-the last final step, passes over the steps between, and sees the published step. The schedule does not save this state, and
+The filter (`estimators.local_level`) observes each step once and in order, when the counts of the step and of all earlier steps
+are final. The schedule saves the filter's state together with its progress, so a restarted estimator continues exactly. While
+the counts of the step or of an earlier step may still change, the publication is preliminary. The filter then starts from the
+last final step, passes over the steps between, and observes the published step. The schedule does not save this state, and
 publishes the step again later.
 
 If the state is lost or belongs to a later step, the filter starts again at the published step. If the schedule restores a step

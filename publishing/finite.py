@@ -1,7 +1,8 @@
-"""Only finite numbers are published: what could not be calculated is left out, and the publication names it.
+"""Keeps numbers that are not finite out of the publications.
 
 Forged reports can make any counts. If an estimator raises an error or returns a number that is not finite, the publication
-leaves out all numbers of this estimator and keeps all others. `Diagnostics.failed` names what is missing. No step is held back.
+leaves out all numbers of this estimator and keeps all others. `Diagnostics.failed` names the missing parts. Every step is
+published all the same.
 """
 
 import math
@@ -31,7 +32,7 @@ class Attempts:
         self.failed: list[str] = []
 
     def of(self, name: str, make: Callable[[], T], otherwise: T) -> T:
-        """Returns what `make` returns, or `otherwise` if `make` raises an error of arithmetic."""
+        """Returns the result of `make`, or `otherwise` if `make` raises an ArithmeticError or a ValueError."""
         try:
             return make()
         except (ArithmeticError, ValueError):
@@ -56,7 +57,7 @@ def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
     lost += [f"level {name}" for name, found in levels.items() if found is not p.levels[name]]
     lost += [] if numbers else ["numbers"]
     lost += [] if change else ["change"]
-    table = p.table is None or _is_finite_table(p.table)
+    table = not isinstance(p.table, CrossTable) or _is_finite_table(p.table)
     lost += [] if table else ["table"]
     if not lost:
         return p

@@ -17,8 +17,8 @@ from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 
 Withheld = Literal["bias", "levels"]
-PUBLISHED_LEVEL = 0.95  # of the published intervals
-NORMAL = float(ndtri(0.5 + PUBLISHED_LEVEL / 2))  # half of a normal interval with this level, in standard errors
+PUBLISHED_LEVEL = 0.95  # level of the published intervals
+NORMAL = float(ndtri(0.5 + PUBLISHED_LEVEL / 2))  # half the width of a normal interval with this level, in standard errors
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ class KafkaPublisher:
     Args:
         survey: the survey.
         settings: Kafka's address and our credentials.
-        reader: counts the publications that cannot be decoded; None for no counter.
+        reader: decodes the publications, and counts those that cannot be decoded; None for no counter.
 
     Raises:
         LogUnavailable: if no broker answers.

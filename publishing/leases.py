@@ -26,7 +26,7 @@ class LeaseKeeper:
     that keeps the lease from another estimator, does no harm.
 
     Args:
-        clock: a clock in seconds, which never goes back.
+        clock: returns monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class LeaseKeeper:
 
     @contextmanager
     def turn(self, lease: Lease, leads: Callable[[], bool]) -> Iterator[None]:
-        """Keeps the other leases during a survey's turn, and afterwards this one too if `leads` then returns true."""
+        """Renews the other leases during a survey's turn; afterwards also renews this lease, if `leads` then returns true."""
         self.drop(lease)
         self._turned_s = self._clock()
         yield

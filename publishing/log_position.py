@@ -1,4 +1,4 @@
-"""Kafka's log as the schedule sees it: offsets, append times and markers."""
+"""The schedule's view of Kafka's log: offsets, append times and markers."""
 
 from collections.abc import Collection
 from typing import Any
@@ -32,7 +32,7 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 
 
 class MarkerProducer:
-    """A producer of markers. It connects at first use. Several surveys may share it.
+    """A producer of markers, which connects at first use. Several surveys may share one producer.
 
     After an error it connects again: if the broker has refused a record of an idempotent producer, this producer sends nothing
     more. An abandoned marker may reach the log all the same; a further marker does no harm.
@@ -81,7 +81,7 @@ class KafkaLogPosition:
         self._topic, self._bootstrap, self._admin, self._markers = survey.reports_topic, settings.kafka, admin, markers
 
     def _about(self) -> dict[str, Any]:
-        """Returns the broker's current description of the topic. The client's cache may not yet know a new partition."""
+        """Returns the broker's current description of the topic. The client's cache may lack a new partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:

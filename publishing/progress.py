@@ -9,7 +9,7 @@ from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 
-PROGRESS_FORMAT = 2  # of the stored progress and filters; raise it if a field or a key in the store of results changes
+PROGRESS_FORMAT = 2  # format of the progress and filters; raise it if a field or a key in the store of results changes
 
 Filters = Mapping[str, bytes]  # states of the filters by attribute
 

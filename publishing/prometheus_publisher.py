@@ -13,18 +13,18 @@ from ldpstream.publishing.publication import Publication, edges_of, spans
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import guesses
 
-MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values has a time series for each value
+MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values or bins has a time series for each value
 BRIEF_VALUES = 10
-TOP_VALUES = 20  # other attributes: a time series for each of the most frequent values of the first estimate
+TOP_VALUES = 20  # any other attribute has a time series for each of the TOP_VALUES most frequent values of the first estimate
 
 
 class PrometheusPublisher:
     """Gauges of the latest estimates and of the last jump, and counters of the publications made.
 
     A gauge for which the latest estimate has no number is NaN, never an older number. If the survey lists an attribute's values
-    (at most 256), each value has a time series of its frequency. For other attributes only the 20 most frequent values of the
-    first estimate have a time series; later estimates do not change this choice of values. A cohort has a time series of its
-    number of reports, but no time series of frequencies: up to 64 cohorts times the values would be too many.
+    or bins (at most 256), each value has a time series of its frequency. For other attributes only the 20 most frequent values
+    of the first estimate have a time series; later estimates do not change this choice of values. A cohort has a time series of
+    its number of reports, but no time series of frequencies: up to 64 cohorts times the values would be too many.
 
     Args:
         survey: the survey.
@@ -37,7 +37,9 @@ class PrometheusPublisher:
         self._survey, self._brief = survey, brief
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str, str | None], int] = {}
-        self._estimators: dict[tuple[str, str, str], set[str]] = {}  # whose frequencies the gauges have, by their labels
+        self._estimators: dict[tuple[str, str, str], set[str]] = {}  # estimators whose frequencies the gauges have, by labels
+        # time series of frequencies, by the labels and the estimator: finding one takes longer than to set it
+        self._series: dict[tuple[str, ...], list[tuple[Gauge, ...]]] = {}
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
@@ -63,6 +65,10 @@ class PrometheusPublisher:
         self._cohort_reports = gauge(
             "cohort_reports", "Reports of a cohort in the latest estimate's span, also below the least size.", [*span, "cohort"]
         )
+        self._crowd = gauge(
+            "crowd_reports", "Reports of a level at the latest step, in the cohort with the fewest, behind a relay.", level
+        )
+        self._crowd_assumed = gauge("crowd_assumed_reports", "Reports that the promise behind a relay assumes.", ["survey"])
         self._panes = gauge("estimate_panes", "Steps with reports in the latest estimate's span.", span)
         self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
         self._complete = gauge("estimate_complete", "1 if nothing could be missing from the latest estimate, else 0.", span)
@@ -151,20 +157,23 @@ class PrometheusPublisher:
             self._panes.labels(*labels).set(p.panes)
             self._step.labels(*labels).set(p.step)
             self._complete.labels(*labels).set(p.complete)
-            attribute, values = self._survey.attributes[self._survey.index(p.attribute)], self._values(p)
+            values = self._values(p)
             known = self._estimators.setdefault(labels, set())
             known.update([p.main] if self._brief else p.estimators)
             for name in known:
                 left_out = name not in p.estimators
                 found = Estimate.of_nothing(len(values), 0) if left_out else p.estimators[name].at(values).estimate()
-                for i, f, low, high in zip(values, found.frequencies, *found.interval(), strict=True):
-                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
-                    self._frequency.labels(*labels, name, *value).set(f)
-                    self._low.labels(*labels, name, *value).set(low)
-                    self._high.labels(*labels, name, *value).set(high)
+                numbers = zip(found.frequencies, *found.interval(), strict=True)
+                for gauges, of_value in zip(self._series_of(p, name, values), numbers, strict=True):
+                    for gauge, number in zip(gauges, of_value, strict=True):
+                        gauge.set(number)
             self._show_numbers(p)
             if p.span == "step":
                 self._show_guesses(p)
+            if p.crowd:
+                self._crowd_assumed.labels(p.survey).set(p.crowd.assumed)
+                for name, reports in p.crowd.reports.items():
+                    self._crowd.labels(p.survey, p.attribute, name).set(reports)
             for level, privacy in p.privacy.items():
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
@@ -183,6 +192,18 @@ class PrometheusPublisher:
                     self._fit.labels(p.survey, p.attribute, name).set(_known(z))
                 self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
+
+    def _series_of(self, p: Publication, estimator: str, values: list[int]) -> list[tuple[Gauge, ...]]:
+        """Returns the time series of each value's frequency and of its interval's ends."""
+        labels = (p.survey, p.attribute, p.span, estimator)
+        if values and labels not in self._series:
+            attribute = self._survey.attributes[self._survey.index(p.attribute)]
+            width = len(str(attribute.k - 1))  # zeros keep the numeric order
+            gauges = (self._frequency, self._low, self._high)
+            self._series[labels] = [
+                tuple(gauge.labels(*labels, str(i).zfill(width), attribute.label(i)) for gauge in gauges) for i in values
+            ]
+        return self._series[labels] if values else []
 
     def _show_numbers(self, p: Publication) -> None:
         """Sets the mean and the quantiles of an attribute with numbers."""

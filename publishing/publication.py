@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
@@ -14,7 +15,7 @@ from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Attribute, Survey
 
-FORMAT, WITHOUT_TABLE = 3, 2  # of a publication; publications of format 2 lack `table`, and this version reads them, too
+FORMAT = 2  # publication's format; raise it if a field changes its name or meaning, not for a new field with a default
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
 
@@ -46,6 +47,24 @@ class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
     reports: int
     frequencies: list[float | None]
     standard_errors: list[float | None]
+
+
+class Crowd(msgspec.Struct, frozen=True, kw_only=True):
+    """The crowd behind which a report of one step hides, in a survey with `crowd`.
+
+    The service counts reports. It cannot tell honest people from forged reports.
+
+    Attributes:
+        assumed: the survey's `crowd` at the time of the publication.
+        reports: by level, the number of reports counted at this step. For all people in a survey with cohorts, it is the number
+            of the cohort with the fewest reports; cohorts without a report do not matter.
+        reached: true if every number in `reports` is 0 or at least `assumed`. If false, the service does not claim the promise
+            behind the relay for this step.
+    """
+
+    assumed: int
+    reports: dict[str, int]
+    reached: bool
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,10 +158,11 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
         levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
+        crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise unset: the JSON has no such key.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
-        table: the cross table of a pair of attributes, for all people and the spans "step" and "window". None for all other
-            publications, and without reports of the pair.
+        table: the cross table of a pair of attributes, for all people and the spans "step" and "window"; None without reports
+            of the pair. Otherwise unset: the JSON has no such key.
     """
 
     survey: str
@@ -160,8 +180,9 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     diagnostics: Diagnostics
     numbers: dict[str, NumberEstimate] = {}
     levels: dict[str, LevelEstimate] = {}
+    crowd: Crowd | UnsetType = UNSET
     change: Jump | None = None
-    table: CrossTable | None = None
+    table: CrossTable | UnsetType | None = UNSET
     format: int = FORMAT
 
     @property
@@ -193,11 +214,9 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
 
     Raises:
         OtherFormat: if the publication has another format.
-        msgspec.DecodeError: if `raw` is no publication.
+        msgspec.DecodeError: if `raw` is not a publication.
     """
-    stated = _stated.decode(raw).format
-    if stated != WITHOUT_TABLE:
-        check_format(f"{where}: a publication", stated, FORMAT, "run the version that wrote it")
+    check_format(f"{where}: a publication", _stated.decode(raw).format, FORMAT, "run the version that wrote it")
     return _publication.decode(raw)
 
 

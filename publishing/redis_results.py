@@ -82,8 +82,8 @@ class RedisResults(KeptResults):
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
-        OtherFormat: if what is read has another format. Nothing is skipped, and nothing is overwritten: every save follows a
-            read of the progress.
+        OtherFormat: if a stored object has another format. Such an object is neither skipped nor overwritten, because every
+            save follows a read of the progress.
     """
 
     def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
@@ -170,7 +170,7 @@ class RedisResults(KeptResults):
         to the announced estimator. The caller must be between two runs of the schedule.
 
         Returns:
-            True if this estimator gave its lease away.
+            True if this estimator passed its lease to the rival.
         """
         with _reachable():
             return bool(self._balance(keys=[self._leader_key, self._rival_key], args=[self._name, LEASE_MS]))

@@ -75,8 +75,8 @@ class KeptResults(Results, ABC):
 
     Args:
         survey: the survey.
-        reader: decodes what is stored.
-        store, where: the kind of store ("redis"), and the place of the publications in it, for messages.
+        reader: decodes the stored publications.
+        store, where: the kind of store, such as "redis", and the publications' place in the store, for messages.
     """
 
     def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:
@@ -99,7 +99,7 @@ class KeptResults(Results, ABC):
         """Releases the lease, so that another estimator can lead at once."""
 
     def balance(self) -> bool:
-        """Gives the lease to another estimator that should have it. Returns True if it did."""
+        """Passes the lease to another estimator that should have it. Returns True if the lease was passed."""
         return False
 
     # ---- reading
@@ -115,7 +115,7 @@ class KeptResults(Results, ABC):
     def landmarks(self) -> list[Publication]:
         """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
 
-        A restarted estimator needs them for its gauges (`PrometheusPublisher`).
+        A restarted estimator needs these publications for its gauges (`PrometheusPublisher`).
         """
         progress = self.progress()
         if progress is None:
@@ -128,7 +128,7 @@ class KeptResults(Results, ABC):
         return [p for p in found if p is not None]
 
     def _last_jump(self, attribute: str, steps: range) -> Publication | None:
-        """Returns the last publication with a jump. Reads a few steps at a time, because all of them may have gigabytes."""
+        """Returns the last publication with a jump. Reads `JUMP_STEPS` steps at a time: all steps may have gigabytes."""
         for end in range(len(steps), 0, -JUMP_STEPS):
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
             for key, value in zip(keys, self._raw(keys), strict=True):
@@ -142,7 +142,7 @@ class KeptResults(Results, ABC):
 
 
 def state_format(state: bytes) -> int:
-    """Returns the format that a filter's state says; 0 if it says none, because it is damaged."""
+    """Returns the format that a filter's state names; 0 if the state is damaged."""
     try:
         return _stated.decode(state.partition(b"\n")[0]).format
     except msgspec.DecodeError:

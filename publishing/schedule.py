@@ -6,23 +6,23 @@ missing once agents have counted, in every partition, a record appended at or af
 judge every later record of the partition by this time or a later one, so none can count for the step.
 
 An idle partition has no such record. The schedule then appends a *marker*, a record with an empty value, which agents skip. The
-broker gives the marker its append time. So only the brokers' clock decides that a step is complete, and no clock of ours. The
-schedule's own clock decides only when the schedule looks, and when a step is published incomplete.
+broker gives the marker its append time. Only the brokers' clocks therefore decide that a step is complete. The schedule's own
+clock decides only when the schedule looks, and when a step is published incomplete.
 
 Records may be lost before they are counted (`Missing`). If lost records may belong to a step, the schedule publishes the step
 once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
 span also stays incomplete if some tables of one of the span's steps have already been pruned.
 
 The schedule saves its position with its results (`Progress`) and with the states of the filters, so a restart neither skips nor
-repeats a step. If a step is estimated twice, both publications have the same keys and the same contents.
+repeats a step. If a step is estimated twice, the second publications have the same keys as the first, and replace them.
 
 An estimator may hang at any line while another estimator continues. Meanwhile somebody may restore the store from an older
 copy. Every write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic
 over. The estimator saves results only if the stored progress is still the progress that it read. It prunes tables only if the
 stored checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
 
-An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. The estimator then
-reads the publications:
+An estimator takes the topic over if its last run was interrupted, or if the stored progress is not the progress that this
+estimator saved last. The estimator then reads the publications:
 
     a step that is complete in the topic but not in the results     results saved from the topic, not estimated again
     any other step                                                  estimated; never replaces a better publication (`quality`)
@@ -37,7 +37,7 @@ import msgspec
 import structlog
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
 from ldpstream.publishing.filtering import conclude_filtered, replay
@@ -63,7 +63,7 @@ TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and
 
 
 class LogPosition(Protocol):
-    """The log as the schedule sees it."""
+    """The schedule's view of the log."""
 
     def log_id(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
@@ -120,7 +120,7 @@ class Schedule:
         self._in_topic: dict[str, PublicationSummary] = {}
         self._copies = Copies(survey, results, topic, self._still_leads)
         self._next_step: int | None = None
-        self._unprepared: list[tuple[int, Mechanism]] = []  # each with its attribute
+        self._unprepared: list[tuple[int, Mechanism]] = []  # index of the attribute, and the mechanism
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publishes all steps that are due, oldest first.
@@ -229,7 +229,7 @@ class Schedule:
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
         """Returns the oldest open step and its publications, if the topic has the step complete; otherwise None.
 
-        Later steps must wait: the filters see the steps in order.
+        Later steps must wait, because the filters need the steps in order.
         """
         step = min((progress.next_step, *progress.incomplete))
         keys = publication_keys(self._survey, step)
@@ -347,7 +347,7 @@ class Schedule:
         """
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
-        everybody = sum_cohorts(tables)  # to the last bit what a survey without cohorts counts
+        everybody = sum_cohorts(tables)  # equal to the counts of the same survey without cohorts
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
         pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
 
@@ -364,9 +364,21 @@ class Schedule:
             members = survey.members(attribute) or ()
             parts = [[tables_of(survey, everybody, member, s) for s in steps] for member in members]
             before = tables_of(survey, everybody, attribute, step - 1) if pruned < step else None
+            crowd = crowd_of(
+                survey, attribute, [tables_of(survey, tables, attribute, step, c) for c in range(survey.n_cohorts)]
+            )
             made = [
                 conclude(
-                    survey, attribute, step, "step", panes[-1:], complete(step), before, research, [p[-1:] for p in parts]
+                    survey,
+                    attribute,
+                    step,
+                    "step",
+                    panes[-1:],
+                    complete(step),
+                    before,
+                    research,
+                    crowd,
+                    [p[-1:] for p in parts],
                 ),
                 conclude(survey, attribute, step, "window", panes, complete(first), research=research, of_members=parts),
             ]

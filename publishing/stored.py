@@ -1,4 +1,4 @@
-"""Decodes stored publications. A publication that this version cannot decode is skipped: it must not hide all others."""
+"""Decodes stored publications. A damaged publication is skipped, to keep all others usable. Another format is an error."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,7 +19,7 @@ class StoredReader:
 
     Args:
         survey: the survey.
-        registry: registry of the counter of what was skipped; None for no counter.
+        registry: registry of the counter of skipped publications; None for no counter.
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry | None = None) -> None:

@@ -27,7 +27,7 @@ MAX_PUBLISHED_K = 100_000
 TICK_MS, SHORTEST_TICK_MS = 200, 20
 MOST_TICKS = 10  # a process with many surveys looks at each waiting survey every 2 s
 RETRY_MS = 2_000
-REFUSED_MS = 30_000  # time until a survey is tried again that Kafka, Redis or our limits refuse
+REFUSED_MS = 30_000  # pause before the next try, if Kafka, Redis or our limits refuse a survey
 BALANCE_MS = 2_000
 WARN_S = 60.0
 
@@ -42,10 +42,11 @@ class SurveyEstimator:
         seen: called with every publication made.
         margin_ms: as for `Schedule`.
         workload: the load of this process.
-        alone: True if the process estimates only this survey. Then refusals end the process, and the leases are not balanced.
+        alone: True if the process estimates only this survey. Then a refusal at the start, and any unexpected error, end the
+            process, and the leases are not balanced.
 
     Attributes:
-        store, results: what the page reads.
+        store, results: the counts and the results, which the page reads.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SurveyEstimator:
             The number of milliseconds until the next turn.
 
         Raises:
-            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey, so a retry does not help.
+            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey at its start, so a retry does not help.
         """
         began_s, well = monotonic(), False
         try:
@@ -160,7 +161,7 @@ class SurveyEstimator:
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:
-        """Notes what the estimates of a step took."""
+        """Notes the load of a step's estimates."""
         fingerprint = self.survey.fingerprint
         if self._research:
             self._workload.add(fingerprint, load)

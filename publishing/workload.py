@@ -1,4 +1,4 @@
-"""How much of its time a process needs for its estimates, and when it leaves the research estimators out.
+"""Measures the share of time that a process needs for its estimates, and decides whether to leave out research estimators.
 
 A process that needs more than a step's duration to estimate a step falls further behind with each step. Before this happens,
 the process leaves out the research estimators. It keeps the default estimator, the raw matrix inversion and the filtered curve.
@@ -18,12 +18,12 @@ class Workload:
     """The load of an estimator process: the time for one step of each survey, divided by the step's duration, summed.
 
     Args:
-        now_s: a clock that never goes back, in seconds.
+        now_s: returns monotonic time in seconds.
     """
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s, self._reduced_until_s = now_s, now_s()
-        self._loads: dict[bytes, deque[float]] = {}  # with all estimators, by the survey's fingerprint
+        self._loads: dict[bytes, deque[float]] = {}  # loads with all estimators, by the survey's fingerprint
 
     @property
     def research(self) -> bool:
@@ -42,5 +42,5 @@ class Workload:
         return min(loads) if len(loads) == RECENT else 0.0
 
     def drop(self, survey: bytes) -> None:
-        """Forgets a survey that this process does not estimate any more."""
+        """Drops the loads of a survey that this process no longer estimates."""
         self._loads.pop(survey, None)

@@ -1,10 +1,10 @@
-"""Starts child processes that end with this process, also if a signal ends this process.
+"""Starts child processes that end with this process, on Linux also if a signal ends this process.
 
-On Linux the kernel kills a child when its parent dies (`setpriv --pdeathsig` of util-linux). Without `setpriv`, children are
-killed when the interpreter exits, but outlive a parent that is killed.
+On Linux the kernel kills a child when its parent ends (`setpriv --pdeathsig` of util-linux). Without `setpriv`, children are
+killed when the interpreter exits, but continue after a parent that is killed.
 
-The kernel watches the *thread* that started the child. One thread therefore starts all children, and lives as long as this
-process. A child started from an event loop's executor would end with the event loop.
+The kernel watches the *thread* that started the child. One thread, which runs as long as this process, therefore starts all
+children. A child started from an event loop's executor would end with the event loop.
 """
 
 import atexit
@@ -66,7 +66,7 @@ def process_pool(
 
 
 def _end_with_parent(initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-    """Ends this worker of a pool when the parent dies. Without this, an idle worker waits for its next task for ever."""
+    """Ends this worker of a pool when the parent ends. Otherwise an idle worker would wait for its next task for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -4,4 +4,4 @@ from ldpstream.surveys.errors import UserError
 
 
 class LogUnavailable(UserError):
-    """The broker is unreachable, does not answer in time, or refuses a request. A later retry may succeed."""
+    """The broker is unreachable, does not answer in time, or refuses a request. A retry may succeed."""

@@ -1,10 +1,10 @@
-"""How long the log keeps reports. After a loss of the count store, agents count the reports in the log again."""
+"""The time for which the log keeps reports. After a loss of the count store, agents count the reports in the log again."""
 
 from typing import Final
 
 from ldpstream.surveys import Survey
 
-KEPT_MS: Final = 7 * 86_400_000  # least time, in ms
+KEPT_MS: Final = 7 * 86_400_000  # shortest time for which the log keeps a report
 
 
 def kept_ms(survey: Survey) -> int:

@@ -193,7 +193,7 @@ class Settings(BaseSettings):
         """Returns a new context for TLS connections, which always checks the server's certificate and name.
 
         Raises:
-            ValueError: if a file does not hold what its setting needs.
+            ValueError: if a file does not hold the certificate or key that its setting needs.
         """
         authorities, cert, key = (getattr(self, f"{store}_{what}_file") for what in ("ca", "cert", "key"))
         name = f"{PREFIX}{store.upper()}"

@@ -28,7 +28,7 @@ class SurveyChecks:
 
     def __init__(self, watch: SurveyWatch, check: Callable[[Survey], None], process_log: Any, refusal: str) -> None:
         self._watch, self._check, self._process_log, self._refusal = watch, check, process_log, refusal
-        self._retry_s: dict[bytes, float] = {}  # by fingerprint: time of the next check
+        self._retry_s: dict[bytes, float] = {}  # time of the next check, by fingerprint
 
     def check_all(self) -> list[Survey]:
         """Checks all surveys, and returns the usable surveys.

@@ -1,4 +1,4 @@
-"""Stores the last accepted survey of each name. So a restarted process knows an open survey, even if its file has changed."""
+"""Stores the last accepted survey of each name. A restarted process thus finds an open survey whose file has changed."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -79,7 +79,7 @@ class SurveyKeeper(ABC):
 
 
 def kept_survey(place: str, kept: Kept) -> Survey:
-    """Returns the stored survey.
+    """Parses the stored survey.
 
     Raises:
         KeptUnreadable: if this version cannot read the text, or reads it as another survey than the version that wrote it.

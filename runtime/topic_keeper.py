@@ -1,6 +1,6 @@
 """Stores the last accepted survey of each name in Kafka (`runtime.survey_keeper`).
 
-After compaction, partition 0 of the topic `ldpstream.NAME.survey` holds one record. Agents write it:
+After compaction, partition 0 of the topic `ldpstream.NAME.survey` holds one record. Agents and `ldpstream move` write it:
 
     key      survey
     value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed

@@ -46,7 +46,7 @@ MAX_SURVEY_BYTES = 16 * 2**20  # upper bound for the record of a kept survey
 OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
 
 Role = Literal["producer", "gateway", "agent", "estimator"]
-RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's topics; READ or WRITE implies DESCRIBE
+RIGHTS: dict[Role, dict[str, set[str]]] = {  # the rights that each role needs to the topics; READ or WRITE implies DESCRIBE
     "producer": {"reports": {"WRITE"}},
     "gateway": {"reports": {"WRITE"}, "survey": {"READ"}},
     "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}, "survey": {"READ", "WRITE"}},

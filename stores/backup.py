@@ -1,9 +1,9 @@
 """Copies the data of a data folder to one file, also while a process uses the folder.
 
-A copy does not have the reports that the service receives later. The service may continue from the copy. So the copy notes in
-advance that reports are missing (`Missing`): from the last append time of each log until the first record that the restored
-service appends. The service then publishes the steps of this time as incomplete. A survey that was added after the copy may
-lack the reports that were received before the restore. The original data do not change.
+A copy does not have the reports that the service receives later, and a restored service may continue from the copy. The copy
+therefore notes in advance that reports are missing (`Missing`): from the last append time of each log until the first record
+that the restored service appends. The service then publishes the steps of this time as incomplete. A survey that was added
+after the copy was made may lack the reports from before the restore. The original data do not change.
 """
 
 import os
@@ -20,7 +20,7 @@ from ldpstream.stores.data_folder import BUSY_S, COPY, PARTITION, FolderError, r
 def backup(file: Path, to: Path) -> None:
     """Writes a copy of all data, as they are at one moment, to a new file that only its owner may read and write.
 
-    A process may use the data meanwhile. The new file appears when all of it is on the disk.
+    A process may use the data meanwhile. The new file gets its name when all its bytes are on the disk.
 
     Args:
         file: `FILE` of a data folder.
@@ -32,7 +32,7 @@ def backup(file: Path, to: Path) -> None:
     if to.exists():
         raise FolderError(f"{to}: cannot be written: File exists")
     try:
-        made, name = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".part", dir=to.parent)  # for its owner only
+        made, name = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".part", dir=to.parent)  # readable by its owner only
     except OSError as error:
         raise FolderError(f"{to}: cannot be written: {error.strerror}") from None
     part = Path(name)
@@ -54,9 +54,9 @@ def backup(file: Path, to: Path) -> None:
 
 
 def _note_missing(copy: sqlite3.Connection) -> None:
-    """Notes in each log's checkpoint that records are missing: all after the copy's last one, until the next is appended.
+    """Notes in each log's checkpoint that all records from the copy's last append time until the next record are missing.
 
-    Also adds the row `COPY`. It serves surveys that are added after a restore (`DataFolder.known`).
+    Also adds the row `COPY`, which `DataFolder.known` needs for surveys that are added after a restore.
     """
     copy.execute(
         "INSERT OR IGNORE INTO checkpoint SELECT id, ?, 0, 0, '{}', log_id, '', ?, '{}', 0 FROM survey WHERE fingerprint <> ?",

@@ -12,8 +12,8 @@ checksum, so SQLite also undoes a write that a crash interrupted.
     progress, estimate, filter        the estimates (`publishing.folder_results`)
     move          the Kafka topics of surveys that moved to Kafka and Redis (`ldpstream.serving.move`)
 
-Only one process may use a folder at a time. A lock on the file ``lock`` ensures this. The system releases the lock when the
-process ends.
+Only one process at a time may open a folder for writing. A lock on the file ``lock`` ensures this. The system releases the lock
+when the process ends.
 """
 
 import errno
@@ -67,7 +67,7 @@ CREATE TABLE move (survey INTEGER PRIMARY KEY, topic_id TEXT NOT NULL, done INTE
 _FROM_FORMAT_2: Final = "ALTER TABLE record ADD COLUMN n INTEGER NOT NULL DEFAULT 1"  # a row was one record
 
 
-COPY: Final = b""  # fingerprint in a row that every copy has; its `newest_ms` is when the copy was first used, in ms, or 0
+COPY: Final = b""  # fingerprint in a row of every copy; the row's `newest_ms` is the time of the copy's first use in ms, else 0
 PARTITION: Final = 0  # the only partition of a log in a folder
 
 
@@ -80,7 +80,7 @@ class DataFolder:
 
     Args:
         path: the folder; created if missing, for its owner only.
-        now_ms: the machine's clock, in Unix milliseconds.
+        now_ms: returns the machine's time, in Unix milliseconds.
 
     Raises:
         FolderError: if the folder or its file cannot be created, read or written, another process uses it, or it holds other
@@ -239,7 +239,7 @@ class DataFolder:
         return known
 
     def _add(self, db: sqlite3.Connection, survey: Survey) -> tuple[int, str]:
-        """Adds a survey. After a restore, notes that reports from before the restore may be missing if the survey had begun."""
+        """Adds a survey. If it began before a restore, notes that reports from before the restore may be missing."""
         log_id = secrets.token_hex(8)
         row = "INSERT INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, ?, ?, 0, 0)"
         number = db.execute(row, (survey.fingerprint, survey.name, log_id)).lastrowid

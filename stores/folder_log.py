@@ -42,7 +42,7 @@ class FolderLog:
     Args:
         folder: the data folder.
         survey: the survey.
-        now_ms: the machine's clock, in Unix milliseconds.
+        now_ms: returns the machine's time, in Unix milliseconds.
     """
 
     def __init__(self, folder: DataFolder, survey: Survey, now_ms: Callable[[], int]) -> None:

@@ -55,7 +55,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
     if url.kind == "cluster":
         node: Any = ClusterNode  # redis-py has no type for it
         nodes = [node(host, port) for host, port in url.addresses]
-        with store_errors(settings):  # one retry: if a node has failed, the other nodes know the new master
+        with store_errors(settings):  # one retry: if a node has failed, another node names the new master
             return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **ours)
     if url.kind == "sentinel":
         secret = settings.redis_sentinel_password

@@ -20,8 +20,9 @@
 The braces are a hash tag of Redis Cluster: all keys of a partition are on one node. The node keeps or loses all of them, and a
 script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
 
-This version never skips what it cannot read. A hash of another format, a pane with an unknown field name or table, and
-incomplete report keys raise an error. Agents then count nothing, and estimators publish nothing.
+This version skips no entry that it cannot read. A hash of another format, and a pane with an unknown field name or table, raise
+an error: agents then do not count the partition, and estimators do not publish the survey. Incomplete report keys raise an
+error only for agents, because estimators do not read the report keys.
 """
 
 import json
@@ -48,7 +49,7 @@ from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.canonical import former_fingerprints
 
-FORMAT = 2  # of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
+FORMAT = 2  # format of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
 _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys", "format")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles

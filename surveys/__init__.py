@@ -1,8 +1,8 @@
 """Surveys, their questions, and the wire format of reports.
 
-A survey is read once, and checked together with its mechanisms. Afterwards a survey never changes. An envelope carries reports
-of one attribute, level and step. The reader knows an envelope's exact length before it reads the payload. Only `survey_file`
-and `folder` read files; no code here writes anything.
+A survey is checked together with its mechanisms when it is read. Afterwards a survey never changes. An envelope carries reports
+of one attribute, level and step. The elements before the payload determine the payload's exact length. Only `survey_file` and
+`folder` read files; no code here writes anything.
 """
 
 from ldpstream.surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal

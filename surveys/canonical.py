@@ -44,7 +44,7 @@ def text(survey: dict[str, Any]) -> str:
 def former_fingerprints(canonical: str) -> dict[int, bytes]:
     """The fingerprints of a canonical text in the earlier formats.
 
-    Format 2 lacks `outside` and `unlisted`. Format 1 also lacks the keys `DERIVED`.
+    Format 2 lacks `outside` and `unlisted`. Format 1 also lacks `format` and the keys `DERIVED`.
     """
     document = json.loads(canonical) | {"format": 2}
     for attribute in document["attribute"]:

@@ -3,8 +3,8 @@
 Other attributes may hint at a value. We make no assumption about these hints: the bound holds if the answers to all other
 attributes are the worst functions of the value.
 
-- smp: a device answers one attribute, drawn once, and everybody sees which. The bound is for the devices that drew the
-  attribute that reveals most about the value.
+- smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
+  the attribute that reveals most about the value.
 - spl: a device answers all attributes; the evidence of their reports adds up (`mechanisms.evidence`).
 - rs+fd: as smp, for an observer who knows which answer is true.
 """
@@ -36,7 +36,7 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
     return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values)
 
 
-@lru_cache(maxsize=4096)  # may take a tenth of a second
+@lru_cache(maxsize=4096)  # a call may take a tenth of a second
 def _device_chance(
     mechanisms: tuple[tuple[Mechanism, ...], ...], collection: str, attribute: int, m: Mechanism, steps: float, any_values: bool
 ) -> Chance:
@@ -103,7 +103,7 @@ def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[st
     }
 
 
-@lru_cache(maxsize=4096)  # may take a tenth of a second
+@lru_cache(maxsize=4096)  # a call may take a tenth of a second
 def _alone(m: Mechanism, t: int) -> tuple[Chance, Chance]:
     """The chances of a right guess from t reports of one level: of a value that never changes, and of any values."""
     return m.guess(t), m.guess_any_values(t)

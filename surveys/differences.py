@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from ldpstream.surveys.canonical import DERIVED
 from ldpstream.surveys.survey import Survey
 
-FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces")  # keys of a survey
-FOR_ESTIMATES = ("ordered", "aliases")  # keys of an attribute
+# Devices need none of these keys: the first are keys of a survey, the second of an attribute.
+FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces", "crowd")
+FOR_ESTIMATES = ("ordered", "aliases")
 
 
 class Difference(NamedTuple):
@@ -42,7 +43,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any], fingerprint: bool) -
 def _canonical(survey: Survey) -> dict[str, Any]:
     """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
     keys = json.loads(survey.canonical)
-    del keys["format"]  # follows from the other keys
+    del keys["format"]  # the format follows from the other keys
     keys["start"] = survey.start.astimezone(UTC).isoformat()
     keys |= {f"cohort.{key}": value for key, value in keys.pop("cohort", {}).items()}
     attributes = keys.pop("attribute")

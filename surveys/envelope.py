@@ -19,8 +19,9 @@ One promise holds for all versions: an envelope is a msgpack array whose first e
 else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version`` and
 counts nothing. Version 1 has exactly these seven or eight elements.
 
-The envelope carries no identity of a device: no id, no address, no key. Two things may still link a device's envelopes: a rare
-cohort, and a report of memoized local hashing, which contains the device's hash function, one of S functions.
+The envelope carries no identity of a device: no id, no address, no key. Four facts may still link a device's envelopes: a rare
+cohort; attribute and level; the steps of a spaced level, which differ by multiples of `every_steps`; and with memoized local
+hashing the device's hash function, one of S functions, in every report.
 """
 
 from typing import Any, Final, Literal, get_args

@@ -10,7 +10,8 @@ names are links through the hidden link ``..data``, and an update swaps that lin
     a file with the same fingerprint    the survey is updated: in comments, or in keys that devices need not know
     a missing file                      its survey is removed
     a broken file or folder             reported once; the last good survey stays
-    a second file with the same name    broken, unless the fingerprint is the same: then both files hold one survey
+    a second file with a survey of      broken, unless the fingerprint is the same: then both files hold one survey
+    the same name
 
 A new, changed or missing file takes effect when two looks in a row find it in the same state. So a file that is still being
 written is not read.
@@ -238,7 +239,7 @@ def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
             known.read = None  # the cause may end without a change of the stamp: each look tries again
         known.why = str(error).removeprefix(f"{file}: ")
     else:
-        known.refused = SurveyText(survey, file, text)  # until `SurveyFolder._decide` accepts it
+        known.refused = SurveyText(survey, file, text)  # `SurveyFolder._decide` may accept it
 
 
 def change_refused(kept: Survey) -> str:

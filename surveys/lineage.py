@@ -13,11 +13,11 @@ from ldpstream.surveys.questions import Attribute
 from ldpstream.surveys.survey import Survey, SurveyError
 
 State = Literal["not begun", "open", "ended", "replaced"]
-MOST_NAMED = 5  # values in a message
+MOST_NAMED = 5  # largest number of values that a message names
 
 
 class Join(NamedTuple):
-    """How an attribute's history continues the history of the replaced survey.
+    """The continuation of the replaced survey's history by an attribute's history.
 
     Attributes:
         joined: true if the shares of single steps mean the same in both surveys.
@@ -91,7 +91,7 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
 
 
 def join(old: Survey, new: Survey, name: str) -> Join:
-    """How the history of an attribute of `new` continues the history of the attribute with this name in `old`.
+    """Returns how the history of an attribute of `new` continues the history of the attribute with this name in `old`.
 
     Added values and values with another name (`aliases`) join. A removed value does not: its people now have other values, so
     the shares of all values changed their meaning.

@@ -97,7 +97,7 @@ def read_lines(text: str, kind: type[AnySignature]) -> list[AnySignature]:
     """Returns the signatures of a text, one in each line that is not empty.
 
     Raises:
-        SignatureError: if a line is no signature.
+        SignatureError: if a line is not a signature.
     """
     found = []
     for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would also split at separators within a JSON text

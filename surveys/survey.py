@@ -12,6 +12,8 @@
                                         # values
     relay = "required"                  # devices send only through a relay (docs/relay.md); then lateness_steps is at least 2
                                         # (default: devices send to the gateway)
+    crowd = 20000                       # with relay: number of reports of one attribute, level, cohort and step that the
+                                        # promise behind the relay assumes (default: none, and the service claims nothing)
     ends = 2026-12-31T00:00:00Z         # the last step ends at this time or before; or the number of steps (default: no end)
     title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)
     retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
@@ -121,8 +123,8 @@ def _unix_ms(time: datetime) -> int:
 class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """A checked survey. Times are in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`.
 
-    Devices need not know `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps` and `replaces`. The survey's
-    fingerprint leaves them out.
+    Devices need not know `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps`, `replaces` and `crowd`. The
+    survey's fingerprint leaves them out.
     """
 
     name: Name
@@ -141,6 +143,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     retention_steps: Annotated[int, Meta(ge=1, le=100_000)] = KEPT_STEPS
     replaces: Annotated[str, Meta(pattern=HEX)] | None = None
     relay: Relay | None = None
+    crowd: Annotated[int, Meta(ge=2, le=10**9)] | None = None
     cohort: Cohort | None = None
     attributes: Annotated[tuple[Attribute, ...], Meta(min_length=1, max_length=1000)] = field(name="attribute")
 
@@ -160,6 +163,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                 f"lateness_steps must be at least {RELAY_LATENESS} with relay = {self.relay!r}, got {self.lateness_steps}: a "
                 "device sends a report at a random moment of the next step, and needs a step more for further attempts"
             )
+        if self.crowd is not None and self.relay is None:
+            raise ValueError(f'crowd needs relay = "required", got crowd = {self.crowd} without a relay')
         distinct("attribute", [attribute.name for attribute in self.attributes])
         structs.force_setattr(self, "attributes", self._with_pairs())
         tables_bytes = 0

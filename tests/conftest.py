@@ -24,7 +24,7 @@ DATA = Path(os.environ.get("LDPSTREAM_DATA") or Path(__file__).resolve().parents
 
 
 def pytest_configure() -> None:
-    """Lets processes that tests start hear SIGINT: a shell without job control starts background commands that ignore it."""
+    """Handles SIGINT: a shell without job control starts background commands with SIGINT ignored, and children inherit this."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

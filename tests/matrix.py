@@ -41,7 +41,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def passes(version: str, folder: Path) -> bool:
-    """Runs the tests on this version, and prints one line. The output stands in a file in the folder."""
+    """Runs the tests on this version, and prints one line. Writes the output of the tests to a file in the folder."""
     if (found := interpreter(version)) is None:
         print(f"Python {version}: not found", flush=True)
         return False

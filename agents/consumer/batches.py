@@ -1,13 +1,13 @@
 """Reads fetch answers: checks each batch of records, unpacks the batch within bounds and cuts the batch into pieces.
 
-aiokafka's own reader makes an object per record and decompresses without a bound. aiokafka's reader also stops at record
-headers that are not UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or
-block a partition permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. If a piece has an
+aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at record headers that are not
+UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition
+permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. If a piece has an
 unreadable record, our reader *refuses* this piece and the rest of the batch, and continues with the next batch. The reasons for
 a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
-    unreadable batch   the batch's compression or its records violate the format
+    unreadable batch   the batch's compression or records violate the format, or we do not read its old or unknown compression
 """
 
 from bisect import bisect_left
@@ -40,7 +40,7 @@ RECORD_BYTES = 100  # approximate memory of a record in bytes, without the recor
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
 
-_KEY_HEADER = bytes([2 * len(HEADER)]) + HEADER.encode()  # begins each such header: the name's length as a zigzag varint
+_KEY_HEADER = bytes([2 * len(HEADER)]) + HEADER.encode()  # first bytes of a `key` header: the name's length as zigzag varint
 _ROW = attrgetter("offset", "timestamp", "value", "timestamp_type")
 
 

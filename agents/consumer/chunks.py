@@ -7,11 +7,11 @@ commits (the topic has ``acks=False``), and its seek to the group's offsets afte
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
 number. Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that
 placement. The consumer's own thread sets both numbers when it reads the chunk. A chunk read before a seek therefore has another
-number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
+placement than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
 
-The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of some partitions, those read
-longest ago first. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other surveys go on.
-After an error, only the partition that caused it is read again.
+The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of several partitions: those
+whose last read is longest ago. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other
+surveys go on. After an error, only the partition that caused it is read again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ LOG_APPEND_TIME = 1  # timestamp type of a record that got its time from the bro
 AFTER_ERROR_S = 1.0
 AFTER_WRONG_TIME_S = 10.0  # only a change of the topic helps: a faster retry would only fill the log
 FETCH_S = 0.25  # longest wait of one fetch; after a seek, a partition waits for the next fetch
-FULL_S = 0.01  # wait for room, while only surveys without room have records
+FULL_S = 0.01  # wait for room, if records are fetched but only for surveys whose chunks have reached a limit
 SURVEY_CHUNKS = 8  # limit of the chunks of one survey that wait to be counted
 ALL_CHUNKS = 16  # limit of the waiting chunks of all surveys together; a survey without waiting chunks may always read one
 TURN_PARTITIONS = 8  # limit of the partitions in one read
@@ -54,8 +54,8 @@ LEAST_FETCH_BYTES = 2**17  # smallest fetch limit of a partition, however many p
 @dataclass(slots=True)
 class _Placement:
     number: int
-    chunks: int = 0  # read; set by the consumer's thread
-    done: int = 0  # counted or dropped; set by Faust's thread
+    chunks: int = 0  # number of chunks read; set by the consumer's thread
+    done: int = 0  # number of chunks counted or dropped; set by Faust's thread
     turn: int = 0  # number of the partition's last read, counted over all partitions
 
 
@@ -261,7 +261,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         return chunks
 
     def _turn(self, placed: set[Any], fetched: Iterable[Any]) -> list[Any]:
-        """Returns the partitions that the next read takes a chunk from, those read longest ago first."""
+        """Returns the partitions from which the next read takes a chunk, first the one whose last read is longest ago."""
         placements = dict(self.consumer.placements)  # a copy, because Faust's thread may change it
         waiting: Counter[str] = Counter()
         for (topic, _), placement in placements.items():

@@ -97,7 +97,7 @@ RIGHT = (
     "Of 100 people, how many the best guesser gets right, from all reports of this attribute so far "
     "(whole device: of all attributes, with the strongest possible hints)"
 )
-# the values that were most frequent last, in the time shown; the estimates of a stopped estimator remain
+# the most frequent values of the last estimate within the time shown, even if the estimator has stopped since
 TOP = f"topk(10, max by (value) (last_over_time(ldpstream_frequency_ratio{ESTIMATE}[$__range] @ end())))"
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
 
@@ -211,6 +211,12 @@ PRIVACY = (
            (happened("ldpstream_refused_commits_total"), "commits refused"),
            (happened("ldpstream_redelivered_total"), "delivered twice"),
            (happened("ldpstream_missing_offsets_total"), "records lost")), 24, 4, ((None, "green"),), "no agent"),
+    Panel(counts, "Crowd behind the relay",
+          "Reports of each level in the step, in the cohort with the fewest. Below the assumed crowd, an alert fires.",
+          "locale",
+          ((f"{BY_LEVEL} (ldpstream_crowd_reports{LEVELS})", "{{attribute}} · {{level}}"),
+           (f"max(ldpstream_crowd_assumed_reports{LEVELS})", "assumed")), 24,
+          empty="this survey assumes no crowd"),
 )  # fmt: skip
 
 
@@ -290,7 +296,7 @@ def dashboards() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files for Grafana."""
+    """Writes the files for Grafana."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in dashboards().items():
         (FOLDER / name).write_text(text)

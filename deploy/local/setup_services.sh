@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm. Also
 # downloads Kafka's jars, the manifest checkers and Grafana's panel components (into the cache folder that runtime/cache.py
-# names). Does not install kubectl. If an installation fails, the script prints one line and succeeds; the tests are then
-# skipped. If CI is set, the script fails, like the tests.
+# names). Does not install kubectl. If an installation fails, the script prints one line and succeeds, and the tests are skipped.
+# If CI is set, the script fails, and so do the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -10,7 +10,7 @@ readonly least_java=17
 readonly policy=/usr/sbin/policy-rc.d
 python=$(command -v python3 || command -v python)
 [[ -d .tree ]] || make .tree
-export PYTHONPATH=.tree:. PYTHONSAFEPATH=1 # before ldpstream is installed
+export PYTHONPATH=.tree:. PYTHONSAFEPATH=1 # finds ldpstream before it is installed
 
 give_up() {
     if [[ -n ${CI:-} ]]; then

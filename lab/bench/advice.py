@@ -24,10 +24,10 @@ from ldpstream.processes import worker_pool
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SAMPLE_SHARE = 0.05
-MOST_PEOPLE = 100_000  # of a larger data set, only this many random people are used
+MOST_PEOPLE = 100_000  # a larger data set is reduced to this number of random people
 NEAR = 1 / 1.01
 KINDS = ("one-time", "memoized")
-INFORMED = ("sample", "shapes")  # what the adviser knows: the sample, or only k and n
+INFORMED = ("sample", "shapes")  # the adviser's input: the sample, or only k and n
 PAPERS = {
     "one-time": (
         "GRR mi", "GRR mi norm-mul", "GRR ibu", "SUE mi norm-mul", "SUE ibu", "OUE mi", "OUE mi norm-mul", "OUE ibu",

@@ -51,7 +51,7 @@ def measure(reports: int, seed: int) -> list[ClockRow]:
 
     Args:
         reports: number of reports of each combination.
-        seed: of the times of the reports.
+        seed: seed of the reports' times.
     """
     rng = np.random.default_rng(seed)
     return [_row(*case, reports, rng) for case in product(STEPS_S, LATENESS, OFFSETS_MIN)]
@@ -74,7 +74,8 @@ def _row(step_s: int, lateness_steps: int, offset_min: float, reports: int, rng:
 
 
 def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
-    """Posts an envelope until it is accepted or never counts. Returns the number of attempts, and True if it was accepted.
+    """Posts an envelope until the gateway accepts it or refuses it for good. Returns the number of attempts, and True if it was
+    accepted.
 
     Args:
         survey: the survey.

@@ -176,7 +176,7 @@ def measure(
         runs: repetitions, at least 2.
         seed: seed of all randomness; the result does not depend on the number of cores.
         seen: called with the name of each finished task.
-        names: the mechanisms; if some are left out, also the cells of `SHAPED` are.
+        names: the mechanisms. The cells of `SHAPED` are measured only with all mechanisms.
         processes: number of worker processes; one for each core if left out.
     """
     tasks: list[tuple[str | int, int, int, int]] = [(name, steps, runs, seed) for name in names for steps in (1, WINDOW)]

@@ -20,7 +20,7 @@ from ldpstream.estimators import Estimate, empirical_bayes
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
 
-LEAST_RUNS, VALUES_A_RUN = 20, 6  # a cell of k values has 6 runs / k runs, at least 20 and at most `runs`
+LEAST_RUNS, VALUES_A_RUN = 20, 6  # a cell of k values has 6 · `runs` / k runs, at least 20 but at most `runs`
 LOW, HIGH = 0.94, 0.96
 TOP = 10
 SHOWN = 12

@@ -63,7 +63,7 @@ def bench(settings: Settings, steps: int, seed: int, progress: Callable[[str], N
         settings: Kafka's address and our credentials.
         steps: number of steps, at least 1.
         seed: seed of the simulated reports.
-        progress: called with what is done now.
+        progress: called with the name of each task.
     """
     survey = parse_survey({
         "name": f"bench-export-{token_hex(4)}", "start": datetime(2026, 1, 1, tzinfo=UTC), "step_seconds": 3600,

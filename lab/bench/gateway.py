@@ -243,7 +243,7 @@ def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path,
 
 
 def _behind_a_relay(site: Site, pid: int, port: int, sizes: Sizes, file: Path) -> Served:
-    """Measures encapsulated requests. Their answers are encrypted, so the log must show that the gateway accepted them."""
+    """Measures encapsulated requests. Their answers are encrypted, so the log must have a record for every request."""
     before = _records(site)
     served = measure("gateway, relay", pid, port, sizes, REQUEST_TYPE, file, 1)
     if _records(site) - before < served.requests:

@@ -162,7 +162,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
                     result.stock = _stock(site, sizes.stock_records, result.counted[-1], seen)
                     seen("report keys of open steps")
                     result.remembered = measure_keys(site, sizes.keys)
-                    result.recovery = _recovery(site, load, seen)  # its agent goes on until the site is closed
+                    result.recovery = _recovery(site, load, seen)  # its agent runs until the site is closed
         for workers, partitions in sizes.growth:
             seen(f"{workers} workers, {partitions} partitions")
             result.growth.append(_growth(settings, folder, workers, partitions, sizes.growth_records))

@@ -15,7 +15,7 @@ allowance to detect changes of the stream: 1/(2w) at every step. They publish a 
 published histogram exceeds the error of a fresh histogram. At the first step they always publish, because there is no histogram
 to repeat.
 
-Simulation: at every step, chance decides again which people hold each value, as in the paper's synthetic streams. A group is
+Simulation: at every step, the people who hold each value are drawn again, as in the paper's synthetic streams. A group is
 drawn without replacement, and the reports of the people of each value are drawn by their exact distribution.
 """
 

@@ -19,7 +19,7 @@ def spaced_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
     Args:
         stream: people by value and step.
         eps: loss of a report, in nats.
-        w: number of steps between two reports of a device, at least 1.
+        w: a device reports at every w-th step; at least 1.
         rng: source of randomness.
 
     Returns:

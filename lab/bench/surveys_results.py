@@ -65,7 +65,8 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAgent:
-    """Counting of many surveys in one process without Kafka. Times are processor time of the whole process.
+    """Counting of many surveys in one process without Kafka. Times in seconds are wall-clock times.
+    The other times are processor time of the whole process.
 
     Attributes:
         surveys, partitions: number of surveys, and of all their partitions.
@@ -89,7 +90,8 @@ class SimulatedAgent:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEstimator:
-    """Estimates of many surveys in one process without Kafka. Times are processor time of the whole process.
+    """Estimates of many surveys in one process without Kafka. Times in seconds are wall-clock times.
+    The other times are processor time of the whole process.
 
     Attributes:
         surveys: number of surveys.

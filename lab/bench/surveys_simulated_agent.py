@@ -43,7 +43,7 @@ class At(NamedTuple):
 
 
 class SilentLog:
-    """A log whose records come from elsewhere. See `agents.log.Log`.
+    """A log that delivers no chunks: the benchmark makes the chunks itself. See `agents.log.Log`.
 
     Args:
         ends: the offset after the last record of each partition.

@@ -39,7 +39,7 @@ from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 
-REPORTS = 400  # of an attribute in a step
+REPORTS = 400  # reports of each attribute in a step
 ROUNDS = 5  # turns of every survey without a due step
 TURN_MS = 2000  # time between two turns of a survey, in a process with many surveys
 
@@ -64,7 +64,7 @@ class CountedLog:
 
 
 class Estimated:
-    """A survey with its schedule, as `survey_estimator.SurveyEstimator` has it, but without Kafka."""
+    """A survey with the schedule and the gauges of `survey_estimator.SurveyEstimator`, but without Kafka."""
 
     def __init__(self, survey: Survey, client: Client, settings: Settings, metrics: SurveyMetrics) -> None:
         self.survey, self.position = survey, CountedLog(survey)

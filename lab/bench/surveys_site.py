@@ -21,7 +21,7 @@ from ldpstream.stores.redis_connection import Client
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 
-STEP_S = 3600  # of a survey without topics
+STEP_S = 3600  # length of a step of the surveys without topics
 PRESENT_STEP = 1000  # the losses of the first steps take less time
 MECHANISMS = ("L-GRR", "L-OUE", "L-OLH", "L-OSUE")
 ATTRIBUTES = len(MECHANISMS)

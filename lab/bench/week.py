@@ -1,6 +1,6 @@
 """A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster.
 
-Log, counts, estimates and expiry are those of `serve`, in this process. Gateway and page are imported, but serve nobody. The
+Log, counts, estimates and expiry are those of `serve`, in this process. Gateway and page are imported but not started. The
 reports are drawn in another process. In every hour of the simulated time, the devices' reports are appended and counted, and
 closed steps are published.
 """
@@ -20,7 +20,6 @@ from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
 from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload
-from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
@@ -54,7 +53,6 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     """Simulates days of a small server in an empty folder."""
     survey = write_survey(folder / "survey.toml", "week", DAY_S, ATTRIBUTES)
     result, now_ms = Week(devices), survey.start_ms
-    keep_freed_memory()
     drawing = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)

@@ -51,7 +51,7 @@ class Errors(TypedDict):
     mse: dict[str, list[float]]
 
 
-Found = Mapping[tuple[str, float, float], Errors]  # by data set, ratio, eps_inf
+Found = Mapping[tuple[str, float, float], Errors]  # (data set, ratio, eps_inf) -> errors
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,8 +14,9 @@ TOLERANCE = 1e-10  # tolerance of the linear programme, relative to the longest 
 
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
-    """Earth mover's distance of two distributions on points of the plane. It is the least Σ mass × Euclidean distance that
-    turns one distribution into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five seconds.
+    """Earth mover's distance of two distributions on points of the plane. The distance is the least Σ mass × Euclidean distance
+    that turns one distribution into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five
+    seconds.
 
     Args:
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.

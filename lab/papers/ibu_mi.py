@@ -85,8 +85,8 @@ def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
     """Notes of every target with these mechanisms."""
     first = (
         f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. The"
-        " paper also states fresh populations, but its notebook draws one population for all runs. The ± includes the chance of"
-        " that single population, which is large for the exponential's bins."
+        " paper also states fresh populations, but its notebook draws one population for all runs. The ± includes the random"
+        " error of that single population, which is large for the exponential's bins."
     )
     return [first, *NOTES, *([CHANNEL_NOTE] if names is CHAINS else [])]
 
@@ -141,7 +141,7 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
 
 def table_rows(plan: Plan, names: tuple[str, ...], found: Found) -> list[Row]:
-    """Rows for all cells of a table; a plan that is not quick also has the averages."""
+    """Rows for the cells of a table that the plan runs; a plan that is not quick also has the averages."""
     mechanisms, shapes = choice(plan, names)
     if not plan.quick:
         mechanisms, shapes = [*mechanisms, "Avg."], [*shapes, "Avg."]

@@ -51,8 +51,8 @@ NOTES = (
     " and so are ours.",
     "Power and PowerNS are the toolkit's, with the toolkit's variance. This variance has the domain size in place of the number"
     " of people, so the assumed noise is k times too small. Estimates far below zero then get the prior's mean in place of"
-    " nearly zero. SS gets GRR's formula, whose factor k cancels this error. Power therefore helps SS most, and SS with PowerNS"
-    " is the paper's best combination. best: PowerNS of the same protocol with the true variance.",
+    " nearly zero. SS gets GRR's formula, whose factor k nearly cancels this error. Power therefore helps SS most, and SS with"
+    " PowerNS is the paper's best combination. best: PowerNS of the same protocol with the true variance.",
     "OLH and BLH use linear forms in place of random hash functions.",
 )
 PORTO_NOTE = (
@@ -116,7 +116,7 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
 
 
 def process_counts() -> list[int]:
-    """1, 2, 4 … processes, at most the number of cores and at most the paper's 8 threads."""
+    """1, 2, 4 … processes up to the number of cores or the paper's 8 threads, whichever is less, and this number itself."""
     most = min(cores(), MOST_PROCESSES)
     return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
 

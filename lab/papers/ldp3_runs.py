@@ -40,9 +40,10 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
     """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people.
 
-    The toolkit's variance is the true variance at f = 0 divided by k, because the toolkit puts k in place of the number of
-    people. The toolkit uses GRR's formula for SS too. For SS, the factor k in GRR's formula nearly cancels the division by k:
-    the result is about a quarter of the true variance.
+    For most protocols the toolkit's variance is the true variance at f = 0 divided by k, because the toolkit puts k in place of
+    the number of people. For GRR at ε = 1, the toolkit's variance is less than 3/k of the true variance. The toolkit uses GRR's
+    formula for SS too. For SS, the factor k in GRR's formula nearly cancels the division by k: the result is about a quarter of
+    the true variance.
     """
     e = np.exp(eps)
     per_person = {

@@ -31,11 +31,12 @@ class ReportsTerm(ChannelTerm):
     """Term of reports of SUE, OUE, THE, SS or a memoized unary encoding (one report a person), without fake data.
 
     A step makes two passes over the packed bits, with n ⌈k/8⌉ additions each. The bits are never unpacked. If there are more
-    reports than possible distinct reports, the term groups equal reports.
+    than 2^k reports, the term groups equal reports.
 
     Args:
         m: the mechanism.
-        reports: (n, ⌈k/8⌉) rows as `simulate` returns them; the term keeps the array and does not copy it.
+        reports: (n, ⌈k/8⌉) rows as `simulate` returns them; unless the term groups reports, it keeps the array and does not
+            copy it.
 
     Raises:
         ValueError: if a row is not a report of this mechanism.

@@ -164,7 +164,7 @@ class Reproduced:
 def reproduce(
     targets: Iterable[Target], plan: Plan, kept: Path, seen: Seen = lambda *_: None, processes: int | None = None
 ) -> list[Reproduced]:
-    """Runs all targets' jobs on all cores; the number of cores does not change the results.
+    """Runs all targets' jobs on all cores. The number of cores changes only the results of jobs that measure time.
 
     Args:
         targets: the tables and figures to reproduce.
@@ -174,7 +174,7 @@ def reproduce(
         processes: number of worker processes; one for each core if left out.
 
     Raises:
-        ReproductionError: if a job fails; the results of other jobs are kept.
+        ReproductionError: if a job fails; the results of the jobs that ended before are kept.
     """
     planned = [(target, list(target.plan(plan))) for target in targets]
     owners = {job.key: (target, job) for target, jobs in planned for job in jobs}

@@ -67,7 +67,7 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
         def aggregate(reports: list[Any]) -> object:
             for report in reports:
                 server.aggregate(report)
-            if mechanism == "FLH":  # the other servers have the values' counts by now
+            if mechanism == "FLH":  # the other servers count the values in `aggregate`
                 server.check_and_update_estimates()
             return server
 

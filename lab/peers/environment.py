@@ -83,7 +83,7 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
 
     Args:
         task: see `clients.py`.
-        seen: called with the name of each task.
+        seen: called with a text about the progress: first before the installation, then for every line.
 
     Raises:
         PeersError: if the libraries cannot be installed, or the process ends early.

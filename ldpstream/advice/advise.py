@@ -2,7 +2,7 @@
 
 The adviser first ranks every mechanism by the exact variance of the mechanism's matrix inversion, averaged over the values. The
 adviser drops mechanisms that a survey or the question rules out, and gives the reason. The adviser simulates the best few
-mechanisms with every estimator and post-processing that the service publishes. The simulation draws people from the
+mechanisms with every estimator and post-processing that the service offers. The simulation draws people from the
 distribution of a sample. Without a sample, the simulation averages over the five population shapes of
 `ldpstream.advice.populations`; see `ldpstream.advice.runs`.
 """
@@ -185,7 +185,7 @@ def advise(
 def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
     """The default estimate if it is as good as the best, else the first of the ranking.
 
-    Equally good rows with the same estimate may have a variance within 3 % of this row's. Then the smaller weight decides
+    If equally good rows with the same estimate have a variance within 3 % of this row's, the smaller weight decides
     (`mechanisms.registry.lightest`).
     """
     first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])

@@ -52,7 +52,7 @@ IDENTIFIERS = {
     "surname",
     "lastname",
 }
-CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # digits, but no numbers
+CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # codes of digits
 
 
 @dataclass
@@ -213,7 +213,7 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
         top = _end_of_run(kept)
         above = sum(count for number, count in counts.items() if number > top)
-        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # counts: large numbers are rare
+        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # numbers of things: large ones are rare
             said = f"integers 0 … {top}; a device reports the nearest for any other number"
             return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
         steps = {b - a for a, b in pairwise(kept)}
@@ -231,7 +231,7 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
 
 
 def _end_of_run(kept: Sequence[Decimal]) -> int:
-    """Returns the last of the consecutive integers from 0 or 1 at the beginning of `kept`; -1 if other numbers begin it."""
+    """Returns the last of the consecutive integers from 0 or 1 at the beginning of `kept`; -1 if `kept` begins otherwise."""
     first = kept[0]
     if first not in (0, 1):
         return -1
@@ -270,7 +270,7 @@ def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | 
 def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
     """Returns edges 0 and 1, 2, 5, 10, 20, 50 … up to the range's end, for numbers that are mostly small.
 
-    The first edge above 0 is the first round number from a tenth of the median, or from the smallest number if that is larger.
+    The first edge above 0 is a tenth of the median, or the smallest number if that is larger, rounded up to a round number.
 
     >>> skewed_edges(Decimal("0"), Decimal("930"), Decimal("21"))
     [0, 5, 10, 20, 50, 100, 200, 500, 1000]

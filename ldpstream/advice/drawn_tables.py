@@ -17,7 +17,7 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator, steps: in
 def drawn_table(m: Mechanism, people: IntArray, rng: np.random.Generator, steps: int = 1) -> CountTable:
     """A count table of `steps` reports of each person, who keeps the value. A memoized mechanism keeps each person's memo.
 
-    `Mechanism.draw_counts` draws the counts directly if it can. Else the function draws every report.
+    `Mechanism.draw_counts` draws the counts directly if it can. Otherwise the function draws every report.
 
     Args:
         m: the mechanism.

@@ -118,7 +118,7 @@ def propose_survey(
     """Asks the adviser for the level of each attribute, and writes the survey.
 
     Args:
-        plan: what to ask for.
+        plan: the attributes of the survey.
         name: name of the survey.
         start: beginning of step 0.
         least: as in `plan_survey`, for the comments.
@@ -130,7 +130,7 @@ def propose_survey(
         def advised(done: int, total: int, _: str, i: int = i, name: str = column.name) -> None:
             seen(i * total + done, len(plan.kept) * total, name)
 
-        seen(i * repeats, len(plan.kept) * repeats, column.name)  # before the first repetition, which compiles
+        seen(i * repeats, len(plan.kept) * repeats, column.name)  # shown during the first repetition, which compiles
         advice = advise(question, counts, repeats=repeats, seed=seed, seen=advised, processes=1)
         asked.append(Asked(column, domain, _smallest_variance(advice)))
     text = _text(name, start, least, asked)

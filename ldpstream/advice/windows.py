@@ -24,7 +24,7 @@ class EqualPromise(msgspec.Struct, frozen=True, kw_only=True):
         promise: the promise in words.
         loss: the promised loss, in nats.
         mechanism: the one-time mechanism with the smallest variance.
-        eps: its ε, in nats, of each report.
+        eps: ε of the one-time mechanism, the loss of each report, in nats.
         memoized_step, memoized_window: errors of the memoized mechanism, for a step and for a window of w steps, if the same
             people report unchanged values at every step.
         spaced_step, spaced_window: errors of the one-time mechanism: a step counts one device in w, a window each device once.

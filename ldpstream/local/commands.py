@@ -17,7 +17,10 @@ POLL_S = 0.1
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns this process's environment with only these settings of ldpstream, without the prefix ``LDPSTREAM_``."""
+    """Returns this process's environment, with these settings in place of all its own settings of ldpstream.
+
+    The names in `settings` lack the prefix ``LDPSTREAM_``.
+    """
     others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
     return others | {PREFIX + name: value for name, value in settings.items()}
 
@@ -53,7 +56,7 @@ class CommandNode(Node):
 
     def said(self) -> list[str]:
         """Returns the lines that the command has said so far (`ldpstream.terminal.say`), without the program's name."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # the last one may be incomplete
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # a line may be incomplete
         return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
     def finished(self) -> bool:

@@ -126,7 +126,7 @@ class Node(ABC):
         """Kills the process, and returns the error to raise."""
         self.kill()
         tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
-        told = [line.strip() for line in tail if line.strip() and not line.startswith("\tat ")]  # no frames of Java's stack
+        told = [line.strip() for line in tail if line.strip() and not line.startswith("\tat ")]  # without Java's stack frames
         error = NodeError(f"{self.name} {what}; its log ends: {told[-1] if told else '(empty)'}")
         error.add_note("\n".join(tail))
         return error

@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Never
 
 from ldpstream.local import kafka_jars
 from ldpstream.local.commands import CommandNode, get
 from ldpstream.local.nodes import Node, NodeError
-from ldpstream.local.ports import LOOPBACK, port_or_free
+from ldpstream.local.ports import LOOPBACK, free_ports, port_or_free
+from ldpstream.local.relay import RelayNode
 from ldpstream.local.servers import KafkaNode, RedisNode, missing
 from ldpstream.mechanisms.wording import plural
+from ldpstream.producers.relay.relay_keys import rotate
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.settings import PREFIX, Settings
 
@@ -71,7 +74,7 @@ def _port_here(addresses: Sequence[tuple[str, int]], default: int) -> int:
 
 @contextmanager
 def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
-    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and tells so.
+    """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and calls `tell`.
 
     Args:
         folder: folder for data and logs; created if missing, and kept.
@@ -98,7 +101,7 @@ def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
-    """Returns the wanted port of a server, or a free port if the wanted port is taken, and tells so."""
+    """Returns the wanted port of a server, or a free port if the wanted port is taken; then calls `tell`."""
     if (chosen := port_or_free(port)) != port:
         tell(f"Port {port} is taken: {server} uses port {chosen}.")
     return chosen
@@ -145,14 +148,16 @@ class Trial:
         wanted: the ports to use, if they are free.
         tell: receives lines for the user.
         on_kafka: True to run Kafka, Redis, agent, estimator and gateway instead of `ldpstream serve`.
+        relay: True to run a relay as well. The rehearsal then requires a relay, and all reports travel through it.
     """
 
     def __init__(
         self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, wanted: Ports, tell: Tell,
-        on_kafka: bool = False,
+        on_kafka: bool = False, relay: bool = False,
     ) -> None:  # fmt: skip
         self._source, self._step_seconds, self._devices = survey_file, step_seconds, list(devices)
         self._folder, self._wanted, self._tell, self._on_kafka = folder, wanted, tell, on_kafka
+        self._relay = relay
 
     def run(self) -> Never:
         """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends every process.
@@ -165,9 +170,12 @@ class Trial:
             page = chosen_port("the page", self._wanted.page, self._tell)
             gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
             now = self._folder / "now.toml"
-            rehearse(self._source, now, self._step_seconds, time.time())
+            rehearse(self._source, now, self._step_seconds, time.time(), self._relay)
             settings = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
             settings |= {} if running is None else running.settings
+            if self._relay:
+                rotate(keys := self._folder / "relay-keys.json", datetime.now(UTC))
+                settings |= {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RATE": "1e9"}  # the relay is one client
 
             def command(*arguments: str, port: int | None = None) -> CommandNode:
                 node: CommandNode = stack.enter_context(CommandNode(arguments, settings, self._folder, port))
@@ -182,16 +190,24 @@ class Trial:
                 nodes += [running.kafka, running.redis]
                 commands = [command("agent", str(now)), command("estimate", str(now), port=page)]
                 commands.append(command("gateway", str(now), port=gateway))
-            stack.callback(_tell_to_end, commands)  # so that they end at the same time
+            stack.callback(_tell_to_end, commands)  # the commands then end at the same time
             for node in commands:
                 node.wait_until_ready()
-            devices = command("produce", str(now), *self._devices, "--gateway", f"http://{LOOPBACK}:{gateway}")
+            way = ["--gateway", f"http://{LOOPBACK}:{gateway}"]
+            if self._relay:
+                (port,) = free_ports(1)
+                nodes.append(relay := stack.enter_context(RelayNode(port, gateway, self._folder)))
+                way += ["--relay", relay.url]
+                self._tell(
+                    f"A relay for trials listens on {relay.url} and hides nothing: docs/relay.md names relays for people."
+                )
+            devices = command("produce", str(now), *self._devices, *way)
             self._tell(f"The live page: http://{LOOPBACK}:{page}/")
             self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
             self._watch(page, [*nodes, *commands], devices)
 
     def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
-        """Tells every published step that has reports, the devices' own lines, and the end of the devices."""
+        """Calls `tell` for each published step that has reports, for the devices' own lines, and at the end of the devices."""
         told, heard, reporting = -1, 0, True
         while True:
             for node in nodes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
-# These ports are below every system's range for outgoing connections. A stopped node could lose a port inside that range: a
+# These ports are below the usual ranges for outgoing connections. A stopped node could lose a port inside such a range: a
 # client that reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
 PORTS = range(20_000, 30_000)
 

@@ -116,7 +116,7 @@ class KafkaNode(Node):
             # Groups form at once, and tests may use short session timeouts.
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1000,
-            "log.cleaner.dedupe.buffer.size": 4 << 20,  # the default would be a quarter of our heap
+            "log.cleaner.dedupe.buffer.size": 4 << 20,  # the default, 128 MiB, is a quarter of our heap
         }
 
     def start(self) -> None:
@@ -132,7 +132,7 @@ class KafkaNode(Node):
         """Returns when the broker has created a topic and shows it to clients. Raises if the broker ends, or at `deadline`.
 
         After a pause or a restart, the controller may find that the broker's session has expired. Until the next heartbeat,
-        the broker lists no brokers and no leaders. This can begin some time after the first good answer. The controller
+        the broker lists no brokers and no leaders. This state can begin some time after the first good answer. The controller
         handles an expired session before it creates a topic. Clients see the topic only after the session is restored.
         """
         topic = f"rig-{secrets.token_hex(6)}"
@@ -215,7 +215,7 @@ class RedisNode(Node):
         self._wait_for_port(deadline)
         with self.client() as client:
             while time.monotonic() < deadline:
-                with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # refused while the server loads its data
+                with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # the server is loading its data
                     client.ping()
                     return
                 time.sleep(0.02)

@@ -69,7 +69,7 @@ class FolderEngine:
             self._tidied_ms = now_ms
 
     def close(self) -> None:
-        """Has no effect: the folder is closed by the process."""
+        """Has no effect: the process closes the folder."""
 
 
 class Counter:
@@ -116,7 +116,7 @@ class Counter:
                 if result.gap is not None:
                     raise StoreDamaged(f"the log of survey {self._survey.name} lacks records from {result.gap[0]} on")
             self._commit()
-        self._commit()  # what an earlier call could not write
+        self._commit()  # writes the changes that an earlier call could not write
 
     def _commit(self) -> None:
         change = self._fold.changes()

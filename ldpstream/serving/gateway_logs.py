@@ -63,7 +63,7 @@ class FolderLogs:
         """Has no effect: the folder is open."""
 
     async def close(self) -> None:
-        """Waits some seconds for the writes in progress."""
+        """Waits for the writes in progress, at most 3 s; then for the calls of `ended`."""
         self._closed = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
@@ -86,7 +86,7 @@ class FolderLogs:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def end(self, survey: Survey) -> None:
-        """Tells that the gateway no longer serves a survey."""
+        """Calls `ended` in a thread, since the gateway no longer serves the survey."""
         task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -130,7 +130,7 @@ class FolderLogs:
                     self._folder.probe(db)
                 for one in batch:
                     times.append(one.log.append(db, one.envelopes, one.key))
-                outcome = Outcome.UNKNOWN  # if the end of the transaction fails
+                outcome = Outcome.UNKNOWN  # the outcome if the end of the transaction fails
             return Outcome.APPENDED, times
         except (StoreUnavailable, StoreDamaged) as error:
             if self.reachable:

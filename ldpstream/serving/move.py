@@ -13,8 +13,8 @@ The folder counts its whole log first, so no report depends on the log any more.
   it begins, and says how long to wait. The folder can be served meanwhile.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
-Every write can be repeated. The folder remembers the topic of each survey before the first write. So a move that was killed
-runs again, and anything that another folder or service wrote is refused.
+Every write can be repeated. The folder stores the topic of each survey before the first write. So a move that was killed can
+run again, and anything that another folder or service wrote is refused.
 """
 
 import math
@@ -65,7 +65,7 @@ class Moved:
 
 
 def move(data: Path, settings: Settings) -> list[Moved]:
-    """Moves all surveys of a data folder. Afterwards the folder refuses to be served. May be called again after any failure.
+    """Moves all surveys of a data folder. Afterwards `serve` refuses the folder. May be called again after any failure.
 
     Args:
         data: the data folder; no process may use it.
@@ -123,12 +123,13 @@ class _Move:
         self._store, self._to = RedisCountStore(survey, settings, client=redis), RedisResults(survey, redis, self._reader)
         self._counts, self._results = engine.count_store(survey), engine.results(survey, self._reader)
         self._topic_id = self._log.log_id()
-        self._writer = f"move-{self._part.log_id}"  # no other folder has this name
+        self._writer = f"move-{self._part.log_id}"  # no other folder writes under this name
 
     def check(self) -> None:
-        """Checks that Kafka and Redis hold nothing of the survey, or only what an earlier call of ours wrote, and the clocks.
+        """Checks the clocks, and that Kafka and Redis hold nothing of the survey except what an earlier call of ours wrote.
 
-        The kept survey is the first record in Kafka, and tells Kafka's clock. If the move is refused, it does no harm.
+        The kept survey is the first record in Kafka; its append time shows Kafka's clock. If the move is then refused, this
+        record does no harm.
         """
         where, name = f"Redis at {self._settings.redis_url()}", self._survey.name
         if any((head.writer, head.log_id) != (self._writer, self._topic_id) for head in self._store.heads().values()):
@@ -143,10 +144,10 @@ class _Move:
         self._refuse_if_ahead("Kafka's clock", write_kept(self._settings, self._survey, self._kept))
 
     def _refuse_if_ahead(self, clock: str, at_ms: int) -> None:
-        if (ahead_ms := self._from.newest_ms() - at_ms) > 0:  # also of records that are not counted yet
+        if (ahead_ms := self._from.newest_ms() - at_ms) > 0:  # the newest record need not be counted yet
             raise MoveRefused(
                 f"{self._part.file}: survey {self._survey.name}: the last append time is {math.ceil(ahead_ms / 1000)} s "
-                f"ahead of {clock}; wait as long, then run move again"
+                f"ahead of {clock}; wait for this time, then run move again"
             )
 
     def _begun(self) -> bool:
@@ -155,9 +156,9 @@ class _Move:
         return bool(found == (self._topic_id,))
 
     def begin(self) -> None:
-        """Counts the folder's log to its end, then notes the topic. From now on the folder refuses to be served.
+        """Counts the folder's log to its end, then notes the topic. From now on `serve` refuses the folder.
 
-        If nothing is published yet, the first step to publish is saved: Kafka's empty log does not tell it.
+        If nothing is published yet, the first step to publish is saved, since Kafka's empty log does not show this step.
         """
         position, _ = self._engine.open(self._survey, self._reader)
         self._engine.count(self._survey, now_ms())
@@ -180,7 +181,7 @@ class _Move:
 
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
         self._refuse_if_ahead("Kafka's clock", self._log.mark([PARTITION])[PARTITION])
-        with self._answers():  # only the first marker: an earlier call may have been killed, and gateways started too soon
+        with self._answers():  # deletes only the first marker: after a killed call, gateways may have written reports
             self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
         missing = None if counted.missing is None else counted.missing._replace(below_offset=1)  # Kafka's offsets
         change = replace(counted, next_offset=1, log_id=self._topic_id, missing=missing, writer=self._writer, pruned_below=0)

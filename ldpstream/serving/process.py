@@ -11,7 +11,6 @@ from threading import Event, Thread
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
@@ -33,7 +32,6 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
     Raises:
         UserError: if a survey, a setting, the folder or an address cannot be used.
     """
-    keep_freed_memory()
     watch = SurveyWatch(paths)
     with closing(DataFolder(data)) as folder:
         if (moved := folder.moved()) != "here":
@@ -48,7 +46,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
 
         def bound() -> None:
             usable()
-            estimates.start()  # an interrupt may come before it returns
+            estimates.start()  # an interrupt may come before `start` returns
 
         try:
             serve_gateway(watch, settings, check, logs, bound)
@@ -66,7 +64,7 @@ class _Estimates(Thread):
         self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
         self._error: BaseException | None = None
         try:
-            self._loop.serve_page()  # here, so that an address in use ends the process before it says where the page is
+            self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses
         except BaseException:
             self._loop.close()
             raise
@@ -76,7 +74,7 @@ class _Estimates(Thread):
             self._loop.run(None)
         except BaseException as error:
             self._error = error
-            os.kill(os.getpid(), signal.SIGTERM)  # ends the gateway in the main thread, in order
+            os.kill(os.getpid(), signal.SIGTERM)  # the main thread then shuts down the gateway
 
     def end(self) -> None:
         """Ends the thread. Raises its error, if there was one."""

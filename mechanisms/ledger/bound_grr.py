@@ -116,7 +116,7 @@ def best_bracket(t: int, rounds: GRRRounds) -> float:
 
     def bound(bracket: float) -> float:
         slopes = np.diff(np.maximum(m / t * (gain - bracket), 0.0), prepend=0.0)
-        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorted; every partial sum is large enough
+        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorts; keeps partial sums large enough
         if prices.sum() > rounds.e2 or np.count_nonzero(prices) * _depth(t, rounds) > _MAX_CELLS:
             return math.inf
         worst = float((gain - t / m * np.cumsum(prices)).max())
@@ -194,7 +194,7 @@ def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     points = _vertices(t, k)
     offsets = rounds.omega(points).sum(axis=1)
     scale, floor, eye = k / t, _FLOOR * e2 / k, np.eye(k)
-    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # also Σ π <= ε₂, else κ would be infinite
+    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # and Σ π <= ε₂, for a finite κ
     rows = [
         np.concatenate((-points * scale, np.zeros_like(points), -np.ones((len(points), 1))), axis=1),
         np.concatenate((sorted_prices, np.zeros((k, k + 1))), axis=1),

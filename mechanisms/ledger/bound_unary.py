@@ -136,7 +136,7 @@ class PriceProgramme:
     def __init__(self, t: int, k: int, rounds: UnaryRounds) -> None:
         self.t, self.k, self.rounds = t, k, rounds
         self.unit = rounds.alpha + rounds.beta  # unit of the variables
-        self.one, self.zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))  # of single steps
+        self.one, self.zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))  # u_0 of one 1, of one 0
         self.shared = t > _FULL_T and min(t, k) > _FULL_VALUES
         balance = int(t * rounds.beta / self.unit)
         ends = {balance} if self.shared else {balance, (balance + t) // 2, t - 1}
@@ -146,7 +146,7 @@ class PriceProgramme:
         self.marks = sorted(m for m in marks if 1 <= m < t)  # block sizes at which vertices change
         most = min(t, k)
         self.few = 3 if k <= _FEW_BITS else 2  # for x with at most this many blocks, all sizes are tried
-        self.values = np.array(sorted({1, most})) if self.shared else np.arange(1, most + 1)  # R, distinct values of x'
+        self.values = np.array(sorted({1, most})) if self.shared else np.arange(1, most + 1)  # R: distinct values of x'
         self.kinds: list[_Kind] = []
         sequences = [*self._few_blocks(), *self._many_blocks()]
         width = max(len(bits) for bits in sequences)
@@ -364,7 +364,7 @@ class PriceProgramme:
         for interval in range(number):
             for ones, zeros in ((1, 0), (0, 1), (1, 1), (t // most, 0), (0, t // most), (t, 0), (0, t)):
                 self._block(interval, ones, zeros)
-            for surcharged in (0, 1) if t > _LATTICE else ():  # `_dearest` states the reason
+            for surcharged in (0, 1) if t > _LATTICE else ():  # for the reason see `_dearest`
                 row = np.zeros(4 * number + 2)
                 row[[interval, number + interval, 4 * number]] = rounds.beta, rounds.alpha, -surcharged * self.unit
                 self._add(row, 0.0, self.unit)

@@ -1,13 +1,14 @@
-"""Privacy loss for a reader of published tables, who sees sums of many reports: amplification by shuffling.
+"""Privacy loss for an observer of n reports without their senders: amplification by shuffling.
 
-A count table of n reports is a function of the n reports without senders or order. Let R be the randomizer of a report and E =
+Behind a relay the operator sees such sets of reports. A reader of published tables sees functions of them. "Table" below means
+the set of a step's reports: how often each report occurs. Let R be the randomizer of a report and E =
 e^ε its loss. For every mechanism here, the largest part B that all values have in common (the privacy blanket) satisfies
 
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
 
 A report hits v if its symbol, bit, set or wave supports v. A report drawn from B hits two given values with probability π₁₁.
-Let i be 1 if such a report hits v, else 0, and let j be the same for v'. Let V be W = 1 - x + (E-1) (i - x j) with probability
-γ, else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019,
+Let i be 1 if such a report hits v, else 0, and let j be the same for v'. With probability γ let V be 1 - x + (E-1) (i - x j),
+else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019,
 Lemma 5.3),
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
@@ -19,7 +20,7 @@ inequality, the mean of the convex function (·)₊ does not fall. It tilts V by
 transform moves sums outside the lattice's window to points inside, where they add to the result. A Chernoff bound for large
 sums and a bound of the transform's rounding errors are added, too.
 
-`reader_loss` composes tables. Reports of a one-time mechanism are drawn afresh, so the tables are independent given all values.
+`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values.
 δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
 its bounds at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
 distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
@@ -37,9 +38,9 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 CELLS = 2**12, 2**13  # cells of the lattice of a table's sum: usual and largest number
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
 SPREAD = 10.0  # the lattice reaches this many standard deviations to either side
-POINTS = 64  # of the curve δ(ε) of one table
+POINTS = 64  # points of the curve δ(ε) of one table
 TAIL = 1e-3  # largest share of δ for losses beyond the last point
-ROUNDING = 1e-14  # error of a table's curve: the larger errors of the slopes cancel in their sum
+ROUNDING = 1e-14  # bound of the rounding error of a table's curve; the errors of the slopes are larger, but cancel in the sum
 MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
 MOST_REPORTS = 10**7  # a table of more reports gets the bound of this number, since more reports reveal less
 UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
@@ -127,7 +128,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
 
     >>> grr = Blanket(1.0, 1 / 4, 0.0)  # GRR on 4 values
     >>> [f"{table_delta(grr, n, 0.5):.4f}" for n in (1, 4, 100)]
-    ['0.1871', '0.0504', '0.0000']
+    ['0.1870', '0.0509', '0.0000']
     """
     gain = math.expm1(blanket.eps)
     local = blanket.share * ((blanket.hit - blanket.both) * (gain - math.expm1(eps)) + 8 * UNIT * gain)
@@ -139,7 +140,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     deviation = math.sqrt(n * float(tilted @ values**2))
     parts = max(1, math.floor(CELLS[0] * gain / (2 * SPREAD * deviation)))
     while True:
-        unit = gain / parts  # E-1 is a multiple of the unit, so the lattice hardly widens W
+        unit = gain / parts  # E-1 is a multiple of the unit, so the lattice hardly widens V
         cells = 2 ** math.ceil(math.log2(2 * SPREAD * deviation / unit))
         places = np.floor(values / unit)
         above = np.minimum(values / unit - places + 1e-12 * (1 + np.abs(places)), 1)  # rounds the mean up
@@ -151,7 +152,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
     sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
-    if lattice.log_mean(tilt) > 1:  # V itself has a value of at most 0: the lattice is too coarse
+    if lattice.log_mean(tilt) > 1:  # for V itself it is at most 0: the lattice is too coarse
         return local
     total = math.exp(lattice.log_mean(tilt)) * sums
     steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]
@@ -161,8 +162,8 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
 
 
 @dataclass(frozen=True)
-class ReaderLoss:
-    """Upper bound of the privacy loss for a reader of tables, as a distribution of losses.
+class ShuffledLoss:
+    """Upper bound of the privacy loss for an observer of tables, as a distribution of losses.
 
     Attributes:
         losses: (m,) possible privacy losses in nats, ascending.
@@ -202,11 +203,11 @@ class ReaderLoss:
 
 
 @lru_cache(maxsize=256)
-def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLoss | None:
+def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ShuffledLoss | None:
     """Upper bound of the privacy loss from several tables of at least n reports; None beyond `MOST_EPS` or `MOST_TABLES`.
 
     Args:
-        blanket: of the reports; or of the memos, if all tables come from the same memos. Then `tables` is 1.
+        blanket: blanket of the reports; if all tables come from the same memos, blanket of the memos, and `tables` is 1.
         n: smallest number of reports of a table, with the person's report.
         tables: number of tables with a fresh report of the person.
         delta: probability for which the points are chosen. The result is valid for every other probability, too.
@@ -233,7 +234,7 @@ def reader_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ReaderLo
         if abs(edge) <= POINTS * tables:
             steep = [c / (deviation * math.sqrt(tables)) for c in (2, 4, 8, 12)]
             infinite += math.exp(min(0.0, *(total.log_mean(sign * s) - sign * s * edge for s in steep)))
-    return ReaderLoss(losses, found[inside % size], infinite)
+    return ShuffledLoss(losses, found[inside % size], infinite)
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:

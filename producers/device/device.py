@@ -55,7 +55,7 @@ LATEST_MS = 2**62  # a later moment of sending is stored as this time
 MAX_EPS = 1e9  # nats
 TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16
-AHEAD_REPORTS = 24  # room for reports of future steps, which a clock that runs ahead makes: they drop no report of a true step
+AHEAD_REPORTS = 24  # room for the reports of future steps while the clock runs ahead: they displace no report of a true step
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class Waiting:
         step: time step.
         envelope: bytes to post.
         key: `Idempotency-Key` of all attempts: 128 random bits, as 22 letters, digits, ``-`` and ``_``.
-        due_ms: the time from which the report may leave, in ms since 1970: a random moment of the step after `step`. 0, for at
-            once, unless the survey requires a relay.
+        due_ms: the time from which the report may leave, in ms since 1970: a random moment of the step after `step`. 0, which
+            means at once, if the survey requires no relay.
     """
 
     attribute: str
@@ -100,7 +100,7 @@ class Device:
     The operating system provides the randomness. Objects, processes and threads that share one file are one device.
 
     Args:
-        survey: the survey, also an attribute. A file made for another survey is an error.
+        survey: the survey; the device keeps it in the attribute `survey`. A file made for another survey is an error.
         path: the device's file. Do not derive the name from the survey's name: a renamed survey would get a new file and a
             fresh budget. `Wallet.device` passes its own store.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
@@ -117,7 +117,7 @@ class Device:
 
     Raises:
         ValueError: if `levels` names an attribute or level that the survey doesn't have, the survey doesn't have the cohort,
-            `max_eps` is outside [0, 1e9], `signed_by` is no public key, or `signature` is given without `signed_by`.
+            `max_eps` is outside [0, 1e9], `signed_by` is not a public key, or `signature` is given without `signed_by`.
         NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
         ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.

@@ -1,6 +1,6 @@
 """The errors of a device. A message is one line with the file or attribute and the reason, never a value of a person.
 
-A call that raises one of these errors has released no report.
+A call of `Device` or `Wallet` that raises one of these errors has released no report. `Sender` may have sent reports before.
 """
 
 import math
@@ -22,7 +22,7 @@ class DeviceError(Exception):
 
 
 class UnknownSurvey(DeviceError):
-    """This version of the device does not know how to answer the survey."""
+    """This version of the device cannot answer the survey."""
 
 
 class WrongSurvey(DeviceError):
@@ -64,7 +64,7 @@ class StoreCleared(DeviceError):
 
 
 class StepForgotten(DeviceError):
-    """The step can no longer be reported: its envelope was dropped, or so many later steps are settled that it cannot count.
+    """The step can no longer be reported: its envelope was dropped, or later steps are settled, so its report cannot count.
 
     A second report would cost more privacy. The call has cost none.
 

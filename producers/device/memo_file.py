@@ -8,8 +8,8 @@
                  settled; the envelope is empty if it was dropped
     moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
 
-The device's clock may be wrong, so only settled envelopes show which steps are over. `keep` never drops the new envelope: a
-report is counted only if it can be sent.
+The device's clock may be wrong, so only settled envelopes show which steps are over. `keep` never drops the new envelope: every
+report whose loss is counted can be sent at least once.
 
 A wallet's file has one set of these tables, without the first one, for each survey (`wallet_file`).
 """

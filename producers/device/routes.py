@@ -1,5 +1,5 @@
-"""The ways of a report to the gateway: directly, or through a relay that hides who sent it. Needs only the standard library,
-and pyhpke for a relay.
+"""The two ways of a report to the gateway: directly, or through a relay that hides who sent it. Sending needs only the standard
+library; sending through a relay also needs pyhpke.
 
 Through a relay, all requests of a survey look alike: the same size, the same headers, each with a fresh key and on a connection
 of its own. The report, its key and the token travel inside the encryption (RFC 9458), padded to the survey's largest report.
@@ -51,9 +51,10 @@ class Answer(NamedTuple):
 
     Attributes:
         status: the HTTP status; 0 for no answer.
-        retry_after_s: its `Retry-After` in seconds, at most a day; 0 for none.
-        from_gateway: true if the gateway gave the answer. The answer of a relay decides nothing about a report.
-        reason: why there is no answer of the gateway; "" if there is one.
+        retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
+        from_gateway: false if an attempt through a relay got no answer of the gateway: a relay's own answer decides nothing
+            about a report.
+        reason: why there is no answer of the gateway; "" if there is one, or if a relay's status is the only reason.
     """
 
     status: int
@@ -90,8 +91,8 @@ class Direct:
 class Relay:
     """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install 'ldpstream[relay]'``.
 
-    The key belongs into the application's package, beside the survey's fingerprint: then all devices have the same key, and
-    neither relay nor gateway can give one device a key of its own. docs/relay.md explains this.
+    Put the key into the application's package, beside the survey's fingerprint. Then all devices have the same key, and neither
+    relay nor gateway can give one device a key of its own. docs/relay.md explains this.
 
     Args:
         url: the relay's URL for this gateway, ``http[s]://host[:port][/path]``.
@@ -102,13 +103,13 @@ class Relay:
         url: as given.
 
     Raises:
-        ValueError: if a URL is malformed, or `keys` is no key configuration that this version knows.
+        ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
         ModuleNotFoundError: if pyhpke is not installed.
     """
 
     def __init__(self, url: str, *, gateway: str, keys: str) -> None:
         try:
-            from pyhpke import PyHPKEError  # only here: a device without a relay does not need pyhpke
+            from pyhpke import PyHPKEError  # imported only here, because a device without a relay does not need pyhpke
 
             from ldpstream.producers.relay import capsules
         except ModuleNotFoundError as error:
@@ -132,7 +133,7 @@ class Relay:
         return encode_request(request).ljust(len(largest), b"\0")
 
     def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
-        """Returns the encrypted request, with a fresh key, and what opens its answer."""
+        """Returns the request, encrypted with a fresh key, and the object that opens the answer."""
         return self._capsules.seal_request(self._config, message)
 
 
@@ -191,7 +192,7 @@ def _exchange(url: str, body: bytes, headers: dict[str, str], read: int) -> tupl
 
 
 def _retry_after_s(status: int, told: str) -> float:
-    """Returns the seconds that an error's `Retry-After` tells, at most a day; 0 for another text."""
+    """Returns the seconds in an error's `Retry-After`, at most a day; 0 for another text."""
     return min(float(told), DAY_S) if status >= 300 and told.isascii() and told.isdecimal() else 0.0
 
 

@@ -2,7 +2,7 @@
 
 `Mechanism.randomizer` draws memos and reports from this randomness.
 
-A coin's probability is a rational number whose denominator is a power of two, as of every double. It is written as base-256
+A coin's probability is a rational number whose denominator is a power of two, like every double. The code writes it as base-256
 digits 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number one by one and compares each digit with the coin's digit:
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended

@@ -1,8 +1,9 @@
 """Sends a device's reports to a gateway, directly or through a relay, and decides when.
 
-If the survey requires a relay, each report leaves alone: from its own random moment on, which the device has drawn and stored.
-An attempt then sends at most one report. Every report that an attempt could not deliver, or did not send, gets a new random
-moment. So after a fault two reports of a device do not leave together, and the times of the attempts do not link them.
+If the survey requires a relay, each report leaves alone, not before its own random moment, which the device has drawn and
+stored. An attempt then sends at most one report. Every due report that an attempt did not send, or could not deliver, gets a
+new random moment. After a fault, two reports of a device therefore do not leave together, and the times of the attempts do not
+link them.
 """
 
 import random
@@ -53,8 +54,8 @@ class Sender:
 
     Raises:
         RelayRequired: if the survey requires a relay and `to` is a URL.
-        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is one. Messages leave out a user
-            name and password.
+        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is a `Relay`. Messages leave out
+            a user name and password.
     """
 
     def __init__(self, device: Device, to: str | Relay, token: str | None = None) -> None:
@@ -65,7 +66,7 @@ class Sender:
             raise ValueError(f'survey {survey.name} requires no relay: set relay = "required" in the survey, or give a URL')
         self._device, self._relayed = device, isinstance(to, Relay)
         self._way = ThroughRelay(to, survey, token) if isinstance(to, Relay) else Direct(to, token)
-        self._next_ms: dict[str, float] = {}  # behind a relay: key -> the next moment of a report that was due
+        self._next_ms: dict[str, float] = {}  # through a relay: idempotency key -> the new moment of a report that was due
 
     def attempt(self) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report, whose moment has come. Settles the reports that
@@ -87,8 +88,8 @@ class Sender:
 
         Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, it has two parts. The
         first part is the shortest `Retry-After` of all reports: a report for a future step may have to wait a day, and must not
-        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes. It keeps many devices
-        from returning at one moment.
+        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes, so that many devices
+        do not return at one moment.
 
         Args:
             pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
@@ -129,7 +130,7 @@ class Sender:
         return self._next_ms.get(report.key, report.due_ms)
 
     def _range_s(self, report: Waiting, now_ms: int) -> float:
-        """The range of the next moment: half of the time to the close of the report's step, so that more attempts fit."""
+        """The range of the next moment: half of the time to the close of the report's step, so that several attempts fit."""
         survey = self._device.survey
         left_s = (survey.closes_ms(report.step) - now_ms) / 1000
         return min(survey.step_seconds, max(SHORTEST_RANGE_S, left_s / 2) if left_s > 0 else survey.step_seconds)

@@ -60,7 +60,7 @@ class SQLiteFile:
             StoreCleared: if the file is missing.
             StoreHeld: if another process holds the file for longer than `BUSY_S`.
             StoreFull: if the disk is full.
-            DeviceError: if the file is no SQLite database, is of another format, or cannot be written for another reason.
+            DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
         """
         connection = None
         try:

@@ -49,13 +49,13 @@ class WalletSpent:
 class Wallet:
     """A person's budget for all surveys of an application, and the devices that answer them.
 
-    Objects, processes and threads that share one file are one wallet. The budget does not include
-    reports of devices outside the wallet.
+    Objects, processes and threads that share one file are one wallet. The budget does not include reports of devices outside
+    the wallet.
 
     Args:
         path: the wallet's file; its folder must exist.
         per_window: largest loss between two histories of the person that differ only within `window_s` seconds, for an observer
-            who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. Time is that of the device's clock.
+            who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. The device's clock measures the time.
         window_s: length of the window in seconds, in [1, 10^12].
         for_ever: largest loss of all reports between any two histories, in nats, in [1e-9, 1e9]. None for no limit. With this
             limit the wallet refuses a level without `lifetime_reports` in a survey without `ends`.
@@ -107,7 +107,7 @@ class Wallet:
     ) -> Device:
         """Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls.
 
-        The device reports no step before the present step of its enrolment.
+        The device reports no step before the step at which it enrolled.
 
         Args:
             survey, levels, pin, max_eps, cohort, signed_by, signature: as for `Device`.
@@ -147,7 +147,7 @@ class Wallet:
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:
-        """Returns what the person has spent and what the wallet charges.
+        """Returns the person's losses so far and the wallet's charges.
 
         Raises:
             StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.

@@ -1,7 +1,7 @@
 """A wallet's file: one SQLite file (`sqlite_file`) for all surveys of a person.
 
     budget       the wallet's limits, stored by the first use; NULL for no limit
-    survey       for every enrolment, unless it ended without a report: the fingerprint, the name, and what the wallet charges
+    survey       for every enrolment, unless it ended without a report: the fingerprint, the name, and the wallet's charges
     loss         for every survey and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
@@ -59,7 +59,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SurveySpent:
-    """One enrolment in a survey: what the device has spent, and what the wallet charges.
+    """One enrolment in a survey, with the device's loss so far and the wallet's charges.
 
     Attributes:
         survey: the survey's name.
@@ -145,7 +145,7 @@ class Accounts:
         return added(loss for (loss,) in self._db.execute(query, values))
 
     def leave(self, number: int) -> None:
-        """Drops the device's tables of a survey and charges what the device has spent. Without a report, drops the charge."""
+        """Drops the device's tables of a survey and charges the loss of its reports. Without a report, drops the charge."""
         start_ms, step_ms = self._db.execute("SELECT start_ms, step_ms FROM survey WHERE number = ?", (number,)).fetchone()
         reports, spent = self._spent(number)
         if reports:
@@ -183,12 +183,12 @@ class Place:
     Args:
         file: the wallet's file.
         survey: the survey.
-        now_ms: the present time, in ms since 1970.
+        now_ms: returns the present time, in ms since 1970.
     """
 
     def __init__(self, file: SQLiteFile, survey: Survey, now_ms: Callable[[], int]) -> None:
         self.survey, self.now_ms = survey, now_ms
-        self.number: int | None = None  # of the enrolment, once it is known
+        self.number: int | None = None  # number of the enrolment; None until it is known
         self._file = file
 
     @property

@@ -159,7 +159,7 @@ class Reservation:
         """Reserves `n_bytes` more.
 
         Raises:
-            Busy: if that would exceed the limit.
+            Busy: if the bytes would exceed the limit.
         """
         if self._memory.taken_bytes + n_bytes > self._memory.limit_bytes:
             raise Busy

@@ -44,7 +44,7 @@ def read_relay_keys(settings: Settings) -> RelayKeys | None:
     """Returns the keys for requests through a relay; None if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, or is no file of relay keys.
+        SettingsError: if the file cannot be read, or is not a file of relay keys.
     """
     if settings.gateway_relay_keys_file is None:
         return None

@@ -26,7 +26,7 @@ def head_fault(method: bytes, version: str, headers: Pairs) -> Problem | None:
     if version not in VERSIONS:
         return Problem("malformed request", "the protocol must be HTTP/1.1 or HTTP/1.0")
     if method == b"CONNECT":
-        return Problem("method not allowed", "this gateway is no proxy")
+        return Problem("method not allowed", "this gateway is not a proxy")
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) != 1 and (hosts or version == "1.1"):
         return Problem("malformed request", f"a request must have one header host, got {len(hosts)}")

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
@@ -30,6 +31,7 @@ from ldpstream.producers.gateway.bodies import (
 from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed, NotAppended, Outcome
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, Problem
 from ldpstream.producers.gateway.report_keys import request_hash
+from ldpstream.producers.gateway.shuffle import Shuffle
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.producers.relay.relay_keys import RelayKeys
 from ldpstream.runtime.clock import now_ms
@@ -68,7 +70,8 @@ class Intake:
         tokens: accepted bearer tokens; if the list is empty, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
-        now_ms: the time, in milliseconds since 1970 UTC.
+        now_ms: returns the time, in milliseconds since 1970 UTC.
+        shuffle: holds the requests that come through a relay.
 
     Attributes:
         relay_keys: the keys for requests through a relay; None if the gateway takes none.
@@ -81,12 +84,14 @@ class Intake:
         limits: Limits = DEFAULT_LIMITS,
         memory_bytes: int = MEMORY_BYTES,
         now_ms: Callable[[], int] = now_ms,
+        shuffle: Shuffle | None = None,
     ) -> None:
         self.surveys, self.tokens = surveys, Tokens(tokens)
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
         self._memory = MemoryLimit(memory_bytes)
         self.relay_keys: RelayKeys | None = None
         self.now_ms = now_ms
+        self._shuffle = shuffle or Shuffle()
         self._waiting: deque[_Waiting] = deque()  # requests that wait for the log, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self._reading: set[asyncio.Timeout] = set()
@@ -143,7 +148,12 @@ class Intake:
             envelopes, checks = unpack(body, batch), self._checks()
             checks.check(envelopes)
             log = self._log(checks.require_countable(batch), relayed)
-            self._append(log, envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer, batch))
+            waiting = _Waiting(begun_s, begun_s, reservation, answer, batch)
+            append = partial(self._append, log, envelopes, body, key, checks, client, waiting)
+            if relayed:
+                self._shuffle.hold(partial(waiting.go_on, append))
+            else:
+                append()
         except Busy:
             _answer(_busy(), begun_s, answer)
         except Problem as problem:
@@ -195,17 +205,6 @@ class Intake:
             raise result
         return int(result)
 
-    async def accept_opened(self, pairs: Pairs, host: str, body: bytes) -> int | Problem:
-        """Handles an envelope that arrived inside another request (`capsule`), as `take` does.
-
-        Returns:
-            Number of reports acknowledged, or the problem.
-        """
-        future = asyncio.get_running_loop().create_future()
-        self.take(pairs, host, body, lambda result: None if future.done() else future.set_result(result), relayed=True)
-        found: int | Problem = await future
-        return found
-
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
         """Admits a request that contains an encapsulated request, and yields its body. The encapsulated request carries the
@@ -224,6 +223,24 @@ class Intake:
             yield await self._read(request, headers, limit, client, reservation)
         finally:
             reservation.release()
+
+    def admit_capsule(self, host: str, size: int) -> Reservation:
+        """Admits a request of this size that contains an encapsulated request and has arrived whole.
+
+        Returns:
+            The request's memory; the caller releases it.
+
+        Raises:
+            Problem: if the request is refused.
+        """
+        now_s, client, reservation = time.monotonic(), (NO_TOKEN, neighbourhood(host)), Reservation(self._memory)
+        self._charge(client, now_s)
+        self._bytes.charge(client, size, now_s)
+        try:
+            reservation.grow(OVERHEAD_BYTES + size)
+        except Busy:
+            raise _busy() from None
+        return reservation
 
     def admit(self, request: Request) -> None:
         """Checks the token of a request without reports and the client's rates, and charges the client for one request.
@@ -355,7 +372,7 @@ class _Waiting:
 
     Attributes:
         begun_s: the monotonic time of the request's head.
-        since_s: the monotonic time since which the request has waited for the log.
+        since_s: the monotonic time since which the request has waited for the log, after the shuffle if there is one.
         answer: None once the request is answered.
         batch, keyed: True for a batch, and for a request with an idempotency key.
         envelopes: their number.
@@ -369,6 +386,17 @@ class _Waiting:
         self.answer: Answer | None = answer
         self.envelopes, self.keyed = 0, False
         self.checks: Checks | None = None
+
+    def go_on(self, append: Callable[[], None]) -> None:
+        """Starts the append of a request that the shuffle has held. If there is no append, answers the request."""
+        self.since_s = time.monotonic()
+        try:
+            append()
+        except BaseException as error:
+            self.reservation.release()
+            self.give(error if isinstance(error, Problem) else Problem("internal error", "see the gateway's log"))
+            if not isinstance(error, Problem):
+                raise
 
     def give(self, result: int | Problem) -> None:
         """Answers the request, unless it was answered before."""

@@ -41,7 +41,7 @@ class KafkaConnection:
     Args:
         make_producer: makes an idempotent producer.
         make_consumer: makes a client that reads offsets.
-        now_ms: the time, in milliseconds since 1970 UTC.
+        now_ms: returns the time, in milliseconds since 1970 UTC.
 
     Attributes:
         answers: True if the broker answered the last look for one of the topics, or if there is no topic.

@@ -12,11 +12,13 @@ gateway handles the request inside like a plain request, with the same checks, t
 - All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
 
 A fault outside the encryption gets a problem document in clear, as RFC 9458, section 5.2, requires. Examples are a capsule that
-is cut off or too large, and a capsule that no key opens. After the latter (type ``…http-problem-types#ohttp-key``), the device
-fetches the key configuration again. All other answers are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their
-length says little.
+is cut off or too large, and a capsule that no key opens (type ``…http-problem-types#ohttp-key``). In the last case, the
+application must give its devices the present key configuration; a device never fetches it (docs/relay.md). All other answers
+are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their length says little.
 """
 
+import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -27,7 +29,7 @@ from starlette.routing import Route
 
 from ldpstream.producers.gateway import metrics
 from ldpstream.producers.gateway.bodies import is_batch, read_headers
-from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.intake import Intake, Pairs
 from ldpstream.producers.gateway.problems import Problem
 from ldpstream.producers.relay.binary_http import (
     BinaryHttpError,
@@ -50,7 +52,7 @@ from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 WELL_KNOWN, PATH = "/.well-known/ohttp-gateway", "/ohttp"
 INNER_PATH: Final = b"/v1/reports"
-MAX_HEAD_BYTES = 32 * 1024  # of the request inside, with its padding
+MAX_HEAD_BYTES = 32 * 1024  # limit of the inner request's head, with the padding
 MAX_CAPSULE_BYTES: Final = MAX_ENVELOPE_BYTES + MAX_HEAD_BYTES + OVERHEAD_BYTES
 PADDED_BYTES = 512
 
@@ -68,14 +70,15 @@ def oblivious_routes(intake: Intake) -> list[Route]:
             return problem.response()
 
     async def answer(request: Request) -> Response:
+        address, pairs = request.client.host if request.client else "", request.scope["headers"]
+        future = asyncio.get_running_loop().create_future()
         try:
             async with intake.capsule(request, MAX_CAPSULE_BYTES) as capsule:
-                exchange = _open(intake, request, capsule)
-                inner = encode_response(await _answer(intake, request, exchange.message))
+                _respond(intake, pairs, address, capsule, lambda sealed: None if future.done() else future.set_result(sealed))
+                return Response(await future, media_type=RESPONSE_TYPE)
         except Problem as problem:
             metrics.counts.requests[problem.cause] += 1
             return problem.response()
-        return Response(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)), media_type=RESPONSE_TYPE)
 
     return [
         Route(WELL_KNOWN, keys),
@@ -84,15 +87,72 @@ def oblivious_routes(intake: Intake) -> list[Route]:
     ]
 
 
-def _open(intake: Intake, request: Request, capsule: bytes) -> Exchange:
+def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes | Problem], None]) -> None:
+    """Handles an encapsulated request that has arrived whole, without a task, as `Intake.take` does.
+
+    Args:
+        intake: receives the report.
+        pairs: the headers of the request outside, with names in lower case.
+        address: the relay's address.
+        capsule: the encapsulated request, of at most `MAX_CAPSULE_BYTES`.
+        answer: called once, now or later, with the encapsulated response, or with a problem in clear.
+    """
+
+    def refuse(problem: Problem) -> None:
+        metrics.counts.requests[problem.cause] += 1
+        answer(problem)
+
+    try:
+        reservation = intake.admit_capsule(address, len(capsule))
+    except Problem as problem:
+        refuse(problem)
+        return
+
+    def done(sealed: bytes) -> None:
+        reservation.release()
+        answer(sealed)
+
+    try:
+        _respond(intake, pairs, address, capsule, done)
+    except Problem as problem:
+        reservation.release()
+        refuse(problem)
+    except BaseException:
+        reservation.release()
+        raise
+
+
+def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes], None]) -> None:
+    """Opens an encapsulated request, handles the request inside, and calls `answer` with the encapsulated response.
+
+    Raises:
+        Problem: if the capsule cannot be opened; `answer` is then never called.
+    """
+    headers = read_headers(pairs)
+    exchange = _open(intake, headers.get(b"content-type", b""), capsule)
+
+    def seal(result: int | Problem) -> None:
+        inner = encode_response(_refused(result) if isinstance(result, Problem) else _accepted(result))
+        answer(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)))
+
+    try:
+        asked = _checked(exchange.message, headers.get(b"host", b""))
+    except Problem as problem:
+        metrics.counts.requests[problem.cause] += 1
+        seal(problem)
+    else:
+        intake.take(asked.headers, address, asked.content, seal, relayed=True)
+
+
+def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
     """Returns the opened request.
 
     Raises:
-        Problem: if it cannot be opened.
+        Problem: if the request cannot be opened.
     """
     if intake.relay_keys is None:
         raise _no_relay()
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != REQUEST_TYPE:
+    if kind.partition(b";")[0].strip().lower() != REQUEST_TYPE.encode():
         raise Problem("unsupported content type", f"the content type must be {REQUEST_TYPE}")
     try:
         return open_request(intake.relay_keys.private, capsule)
@@ -102,26 +162,11 @@ def _open(intake: Intake, request: Request, capsule: bytes) -> Exchange:
         raise Problem("malformed request", str(error)) from None
 
 
-async def _answer(intake: Intake, request: Request, message: bytes) -> BinaryResponse:
-    """Returns the response to the request inside."""
-    try:
-        asked = _checked(message, request.headers.get("host", ""))
-    except Problem as problem:
-        metrics.counts.requests[problem.cause] += 1
-        return _refused(problem)
-    host = request.client.host if request.client else ""
-    result = await intake.accept_opened(asked.headers, host, asked.content)
-    if isinstance(result, Problem):
-        return _refused(result)
-    content = msgspec.json.encode({"accepted": result})
-    return BinaryResponse(HTTPStatus.ACCEPTED, ((b"content-type", b"application/json"),), content)
-
-
-def _checked(message: bytes, host: str) -> BinaryRequest:
+def _checked(message: bytes, host: bytes) -> BinaryRequest:
     """Returns the request inside.
 
     Raises:
-        Problem: if the message is no request, or is not for `INNER_PATH`, or lacks a key, or holds a batch.
+        Problem: if the message is not a request, or is not for `INNER_PATH`, or lacks a key, or holds a batch.
     """
     try:
         asked = decode_request(message)
@@ -129,8 +174,10 @@ def _checked(message: bytes, host: str) -> BinaryRequest:
         raise Problem("malformed request", f"the request inside: {error}") from None
     headers = read_headers(asked.headers)
     named = asked.authority or headers.get(b"host", b"")
-    if (asked.method, asked.path) != (b"POST", INNER_PATH) or named.lower() != host.lower().encode():
-        raise Problem("not found", f"the request inside must be POST {INNER_PATH.decode()} for the host {host}")
+    if (asked.method, asked.path) != (b"POST", INNER_PATH) or named.lower() != host.lower():
+        raise Problem(
+            "not found", f"the request inside must be POST {INNER_PATH.decode()} for the host {host.decode('latin-1')}"
+        )
     if b"idempotency-key" not in headers:
         detail = "a request through a relay needs an Idempotency-Key: a relay could repeat the request"
         raise Problem("malformed idempotency key", detail)
@@ -139,6 +186,11 @@ def _checked(message: bytes, host: str) -> BinaryRequest:
             "unsupported content type", "a request through a relay takes one envelope: a batch would link its reports"
         )
     return asked
+
+
+def _accepted(reports: int) -> BinaryResponse:
+    content = msgspec.json.encode({"accepted": reports})
+    return BinaryResponse(HTTPStatus.ACCEPTED, ((b"content-type", b"application/json"),), content)
 
 
 def _refused(problem: Problem) -> BinaryResponse:

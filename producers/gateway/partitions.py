@@ -14,7 +14,7 @@ appends a *marker*, a record with an empty value, which agents skip.
 **Gateways agree.** A gateway looks at the log every second; `View` holds one look. T_p of a partition with a record is
 the same in every look. Gateways can thus disagree about usable(s) only through a partition q that had no committed record in an
 older look and belongs to usable(s) in a later look. The older look began at b, so T_q >= b - d, where d bounds differences
-between clocks, the delay of replication and the delay of metadata together. Two rules exclude T_q from usable(s):
+between clocks, the delay of replication and the delay of metadata together. Two rules exclude q from usable(s):
 
 1. T_q > opens_ms(s) - margin: a gateway uses a look for at most `VIEW_MS`, and accepts no step that opens later than the
    allowed skew. So opens_ms(s) <= b + VIEW_MS + skew_ms, and opens_ms(s) - margin <= b - (MARGIN_MS - VIEW_MS) < T_q, if

@@ -1,14 +1,14 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
-**The direct path.** A `POST /v1/reports` that arrives in one piece goes straight from the parser to the intake, without an
-ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application. Examples are a long body, a body in
-several pieces or chunks, an `Expect` header, a second request before the answer to the first one, and a client that closes
-after the answer. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
+**The direct path.** A `POST /v1/reports` or `POST /ohttp` that arrives in one piece goes straight from the parser to the
+intake, without an ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application. Examples are a
+long body, a body in several pieces or chunks, an `Expect` header, a second request before the answer to the first one, and a
+client that closes after the answer. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
 
 **An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one with each first request. The parser ends a request
 with an upgrade at its head. The protocol then gives it the head again, without the upgrade, and the rest of the request.
 
-**Faults.** The gateway answers input that is no sound request (`producers.gateway.framing`) with 400 `malformed request`, or
+**Faults.** The gateway answers input that is not a sound request (`producers.gateway.framing`) with 400 `malformed request`, or
 501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the gateway closes the
 connection without an answer: the client would take this answer for the earlier one. The gateway ignores trailers.
 
@@ -29,12 +29,14 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway import metrics, oblivious
 from ldpstream.producers.gateway.admission import Connections
 from ldpstream.producers.gateway.framing import CHUNK_LINE_BYTES, chunk_fault, head_fault, without_upgrade
 from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.oblivious import take_capsule
 from ldpstream.producers.gateway.origins import allow, permissions
 from ldpstream.producers.gateway.problems import Problem
+from ldpstream.producers.relay.capsules import RESPONSE_TYPE
 from ldpstream.runtime.security_headers import SecurityHeaders
 
 log = structlog.get_logger("ldpstream.gateway")
@@ -42,8 +44,12 @@ log = structlog.get_logger("ldpstream.gateway")
 MAX_CONNECTIONS = 2000
 HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
 DIRECT_BYTES: Final = 16 * 1024  # longest body on the direct path; the checks of a longer batch must let other requests run
-PATH: Final = b"/v1/reports"
+PATH, RELAY_PATH = b"/v1/reports", oblivious.PATH.encode()
 ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+SEALED: Final = b"%b%%bcontent-type: %b\r\ncontent-length: %%d\r\n\r\n%%b" % (
+    STATUS_LINE[HTTPStatus.OK],
+    RESPONSE_TYPE.encode(),
+)
 FORWARDED: Final = b"x-forwarded-for"
 INDIRECT: Final = frozenset((b"transfer-encoding", b"expect"))  # a request with such a header takes uvicorn's path
 
@@ -98,7 +104,7 @@ class _Direct:
     def set(self) -> None:
         """Does nothing: no task waits for this request's events."""
 
-    def answer(self, result: int | Problem) -> None:
+    def answer(self, result: int | bytes | Problem) -> None:
         """Sends the answer, unless the client has disconnected."""
         self.response_complete = True
         if not self.protocol.transport.is_closing():
@@ -129,10 +135,10 @@ class GatewayProtocol(HttpToolsProtocol):
     _host: str | None = None  # set if the connection counts towards this host's limit
     _in_head = False
     _body: list[bytes] | None = None  # the body of a request that may take the direct path
-    _fault: Problem | None = None  # of the head that the parser has just read
+    _fault: Problem | None = None  # fault of the head that the parser has just read
     _chunked = False
-    _chunk_bytes: int | None = None  # received of a chunk whose size is not checked yet
-    _tail = b""  # of the chunked input so far
+    _chunk_bytes: int | None = None  # bytes received of a chunk whose size is not checked yet
+    _tail = b""  # the last bytes of the chunked input so far
 
     # ---- the connection
 
@@ -161,7 +167,7 @@ class GatewayProtocol(HttpToolsProtocol):
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            self._refuse(self._fault or Problem("malformed request", "this is no HTTP/1.1 request"))
+            self._refuse(self._fault or Problem("malformed request", "this is not an HTTP/1.1 request"))
             return
         if self._chunked and (fault := self._check_chunk(data)) is not None:
             self._refuse(fault)
@@ -218,7 +224,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
-        if self.url == PATH and self._may_go_directly():
+        if self.url in (PATH, RELAY_PATH) and self._may_go_directly():
             self._body = []
         else:
             self._begin_uvicorns_cycle()
@@ -278,9 +284,14 @@ class GatewayProtocol(HttpToolsProtocol):
         direct = _Direct(self, self._permission())
         self.cycle = cast(RequestResponseCycle, direct)
         try:
-            self.intake.take(self.headers, self._client_host(), body, direct.answer)
+            if self.url == PATH:
+                self.intake.take(self.headers, self._client_host(), body, direct.answer)
+            else:
+                take_capsule(self.intake, self.headers, self._client_host(), body, direct.answer)
         except Exception:
             log.exception("internal error")
+            if not direct.response_complete:
+                self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -303,13 +314,19 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # ---- an answer
 
-    def send(self, result: int | Problem, keep_alive: bool, permission: bytes) -> None:
-        """Sends the answer of a request on the direct path: the number of reports acknowledged, or the problem."""
+    def send(self, result: int | bytes | Problem, keep_alive: bool, permission: bytes) -> None:
+        """Sends the answer of a request on the direct path.
+
+        Args:
+            result: the number of reports acknowledged, an encapsulated response, or the problem.
+            keep_alive: false to close the connection afterwards.
+            permission: the headers that let a page read the answer.
+        """
         self._write(result, keep_alive, permission)
         self.on_response_complete()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answers input that is no sound request, and closes the connection."""
+        """Answers input that is not a sound request, and closes the connection."""
         cycle = self.cycle
         if self.transport.is_closing():
             return
@@ -318,7 +335,7 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _write(self, result: int | Problem, keep_alive: bool, permission: bytes) -> None:
+    def _write(self, result: int | bytes | Problem, keep_alive: bool, permission: bytes) -> None:
         headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + self.fixed + permission
         if not keep_alive:
             headers += b"connection: close\r\n"
@@ -326,6 +343,8 @@ class GatewayProtocol(HttpToolsProtocol):
             response = result.response()
             headers += b"".join([b"%b: %b\r\n" % header for header in response.raw_headers])
             self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[response.status_code], headers, bytes(response.body)))
+        elif isinstance(result, bytes):
+            self.transport.write(SEALED % (headers, len(result), result))
         else:
             body = b'{"accepted":%d}' % result
             self.transport.write(ACCEPTED % (headers, len(body), body))

@@ -1,7 +1,8 @@
 """Record batches: the gateway collects the envelopes of many requests into one append; one acknowledgement answers them all.
 
 The broker appends a record batch as a whole or not at all. All envelopes of a request are in one record batch, so the log has
-all of them or none.
+all of them or none. The log keeps the producer's timestamps beside the broker's append time. The timestamps are 0: otherwise
+they would tell when each request arrived.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ class RecordBatch:
         self._waiting: list[Done] = []
 
     def add(self, envelopes: Sequence[bytes], keys: Sequence[bytes] | None, done: Done) -> bool:
-        """Adds the envelopes of a request, and returns True; False, and nothing added, if they do not fit.
+        """Adds the envelopes of a request. Returns False, and adds nothing, if they do not fit.
 
         An empty record batch takes every request within the limits of the gateway.
 
@@ -52,7 +53,7 @@ class RecordBatch:
         self._size += size
         headers = [[]] * len(envelopes) if keys is None else [[(HEADER, key)] for key in keys]
         for envelope, header in zip(envelopes, headers, strict=True):
-            if self.builder.append(timestamp=None, key=None, value=envelope, headers=header) is None:
+            if self.builder.append(timestamp=0, key=None, value=envelope, headers=header) is None:
                 raise RuntimeError("aiokafka's record batch is smaller than the sizes of its records")
         self._waiting.append(done)
         return True

@@ -20,7 +20,7 @@ Fields = tuple[tuple[bytes, bytes], ...]  # name in lower case, value without su
 
 
 class BinaryHttpError(ValueError):
-    """Raised for bytes that are no message. The text repeats no part of them."""
+    """Raised for bytes that are not a message. The text repeats no part of them."""
 
 
 class BinaryRequest(NamedTuple):
@@ -66,7 +66,7 @@ def decode_request(message: bytes) -> BinaryRequest:
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (REQUEST, OPEN_REQUEST):
-        raise BinaryHttpError("the message is no request")
+        raise BinaryHttpError("the message is not a request")
     method, scheme, authority, path = (reader.prefixed() for _ in range(4))
     return BinaryRequest(method, scheme, authority, path, *reader.parts(framing == REQUEST))
 
@@ -80,7 +80,7 @@ def decode_response(message: bytes) -> BinaryResponse:
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (RESPONSE, OPEN_RESPONSE):
-        raise BinaryHttpError("the message is no response")
+        raise BinaryHttpError("the message is not a response")
     while (status := reader.number()) < 200:
         if status < 100:
             raise BinaryHttpError("the status must be at least 100")

@@ -32,11 +32,11 @@ AEADS: Final = (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)  # in the gateway's
 SUITES: Final = {aead.value: CipherSuite.new(KEM, KDF, aead) for aead in AEADS}
 KEY_BYTES, TAG_BYTES = 32, 16
 HEAD = struct.Struct(">BHHH")
-OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # of a request, besides its message
+OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # bytes that a capsule adds to its message
 
 
 class CapsuleError(ValueError):
-    """Raised for bytes that are no capsule or no key configuration. The text repeats no part of them."""
+    """Raised for bytes that are neither a capsule nor a key configuration. The text repeats no part of them."""
 
 
 class UnknownKeyError(CapsuleError):

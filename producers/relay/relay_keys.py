@@ -69,7 +69,7 @@ def read_keys(path: Path) -> RelayKeys:
     """Returns the keys of a file.
 
     Raises:
-        RelayKeyError: if the file cannot be read, or is no file of relay keys.
+        RelayKeyError: if the file cannot be read, or is not a file of relay keys.
     """
     return RelayKeys(_read(path).keys)
 
@@ -80,7 +80,7 @@ def rotate(path: Path, now: datetime) -> RelayKeyFile:
     Only the owner may read the file. If anything fails, the file is as before.
 
     Raises:
-        RelayKeyError: if the file is no file of relay keys, cannot be written, or was rotated less than `PAUSE_S` ago.
+        RelayKeyError: if the file is not a file of relay keys, cannot be written, or was rotated less than `PAUSE_S` ago.
     """
     former = _read(path).keys if path.exists() else []
     if len(former) > 1 and now < former[0].created + timedelta(seconds=PAUSE_S):
@@ -119,7 +119,7 @@ def _read(path: Path) -> RelayKeyFile:
     except OSError as error:
         raise RelayKeyError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise RelayKeyError(f"{path}: is no file of relay keys; `ldpstream relay-key` makes one") from None
+        raise RelayKeyError(f"{path}: is not a file of relay keys; `ldpstream relay-key` makes one") from None
     if len({key.id for key in document.keys}) < len(document.keys):
         raise RelayKeyError(f"{path}: both keys have the number {document.keys[0].id}")
     return document

@@ -62,7 +62,7 @@ def time_zone(name: str | None) -> ZoneInfo | None:
     """Returns the time zone with this IANA name; None for None.
 
     Raises:
-        NotAllowed: if this computer knows no such time zone.
+        NotAllowed: if this computer has no such time zone.
     """
     try:
         return None if name is None else ZoneInfo(name)

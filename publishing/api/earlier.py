@@ -1,6 +1,6 @@
 """The history before a survey's start: the estimates of the surveys that it replaces, where their values mean the same.
 
-`surveys.lineage.join` decides what means the same. A part that is not joined has no numbers, and says why.
+`surveys.lineage.join` compares the meanings. A part that is not joined has no numbers, and gives the reason.
 """
 
 import math
@@ -14,7 +14,7 @@ from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
 from ldpstream.surveys.lineage import join
 
-MOST_STEPS = 1000  # of a longer series, only every n-th step is read
+MOST_STEPS = 1000  # largest number of steps that are read; a longer series is read at every n-th step
 
 
 class Source(Protocol):
@@ -38,9 +38,9 @@ class Shown(NamedTuple):
     """A value of a series.
 
     Attributes:
-        value: its index in the attribute.
-        label: its label.
-        place: its index in the estimates; None if the estimates do not have the value.
+        value: index of the value in the attribute.
+        label: label of the value.
+        place: index of the value in the estimates; None if the estimates do not have the value.
     """
 
     value: int
@@ -76,7 +76,7 @@ def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: f
 
 
 def chain(survey: Survey, served: Mapping[str, Replaced]) -> list[Replaced]:
-    """The survey that `survey` replaces, then the one that that survey replaces, and so on, as far as `served` has them.
+    """Returns the surveys that `survey` replaces, directly or through another one, latest first, as far as `served` has them.
 
     Args:
         survey: the survey.
@@ -109,7 +109,7 @@ def earlier_parts(
 
     Args:
         survey: the survey of the series.
-        replaced: the survey that `survey` replaces, then the one that that survey replaces, and so on, as from `chain`.
+        replaced: the surveys that `survey` replaces, directly or through another one, latest first, as from `chain`.
         name, span, estimator, values, confidence: as in the series.
         n_steps: the largest number of steps of all parts together.
         cohort: as in the series. The history of a cohort ends at a survey that does not have it under the same names.
@@ -130,7 +130,7 @@ def earlier_parts(
         shown = [Shown(v, label, None if place is None else joined.places[place]) for v, label, place in shown]
         progress = source.progress()
         end = 0 if progress is None else min(progress.next_step, old.step_at(later.start_ms))
-        steps = kept_steps(old, progress, end - 1, n_steps)  # those that end at or before the next survey's start
+        steps = kept_steps(old, progress, end - 1, n_steps)  # the steps that end at or before the next survey's start
         published = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
         found = [p for p in published if p.below_least or estimator in p.estimators]
         if published and not found:

@@ -64,7 +64,7 @@ class ApiResponses:
         survey: the survey.
         source: reads the survey's publications.
         truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
-        replaced: returns the survey that `survey` replaces, then the one that that survey replaces, and so on.
+        replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
 
     Raises (all methods):
         NotFound: if the attribute is unknown, or the estimate does not exist yet.
@@ -86,7 +86,7 @@ class ApiResponses:
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
     def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
-        """Returns the summary. `outlook` adds the losses now and in a year (up to 0.1 s for a level)."""
+        """Returns the summary. `outlook` adds the losses now and in a year, which takes up to 0.1 s for a level."""
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
         return Status(
@@ -119,7 +119,7 @@ class ApiResponses:
         return Overview(
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
-            step_reports=of_step.reports, step_complete=of_step.complete,
+            step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
             outlook=self.outlook(p.attribute, p.step) if outlook else {},
             top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
@@ -174,7 +174,7 @@ class ApiResponses:
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
             others=plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
-            numbers=p.numbers, change=p.change,
+            numbers=p.numbers, crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 
@@ -188,7 +188,7 @@ class ApiResponses:
         truth = self._truth(p) if self._truth else None
         if attribute.pair is not None:
             first, second = attribute.pair
-            parts = of_pair(self._attributes[first], self._attributes[second], p.table)
+            parts = of_pair(self._attributes[first], self._attributes[second], p.table or None)
         else:
             assert self._survey.cohort is not None
             cohorts = self._survey.cohort.values

@@ -1,4 +1,4 @@
-"""The routes of one survey: its API and its page. `api` puts them at the root, or below the name of each survey."""
+"""The routes of one survey: its API and its page. `api.app` puts them at the root, or below the name of each survey."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence

@@ -6,7 +6,7 @@ import msgspec
 
 from ldpstream.publishing.cross_table import IndependenceTest, TableShares
 from ldpstream.publishing.frequencies import NumberEstimate, Withheld
-from ldpstream.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span
+from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, LevelEstimate, Privacy, Span
 from ldpstream.surveys import Reason
 
 Basis = Literal["inversion", "separate", "any"]
@@ -58,7 +58,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     `step_reports` and `step_complete` are the number of reports and the completeness of the latest step alone. levels_sigma,
     levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
     `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
-    the label of the value that jumped. `outlook` is by level.
+    the label of the value that jumped. `outlook` is by level. `crowd` is
+    the crowd at the latest step, for all spans; None in a survey without `crowd`.
     """
 
     attribute: str
@@ -69,6 +70,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     step_reports: int
     step_complete: bool
+    crowd: Crowd | None
     privacy: dict[str, Privacy]
     outlook: dict[str, Outlook]
     top: list[Share]
@@ -119,6 +121,8 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
     `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its least size:
     then only the number of reports is known, and all numbers of the estimate are None.
+
+    `crowd` is the crowd at the step, for the span "step" of a survey with `crowd`; otherwise None.
     """
 
     survey: str
@@ -152,6 +156,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     others: float | None
     numbers: dict[str, NumberEstimate]
     levels: dict[str, LevelEstimate]
+    crowd: Crowd | None
     change: Jump | None
 
 
@@ -176,9 +181,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     The two sides are all people or one cohort at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one
     time.
 
-    `standard_errors` come from `estimators.differences`. `basis` says how. "separate": √(s₁² + s₂²), for two cohorts at one
-    step, since a device reports in one of them. The others are upper bounds. "inversion": for the raw inversion of one level;
-    it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two
+    `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
+    step, since a device reports in one of them. The other formulas are upper bounds. "inversion": for the raw inversion of one
+    level; it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two
     estimates. `low` and `high` are the ends of each value's own interval. `clear` marks the differences that are more than
     chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference (Benjamini and
     Hochberg over all k values). With `top`, the values with the largest differences in standard errors come first. If an

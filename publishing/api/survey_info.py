@@ -44,7 +44,7 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and what is published about it.
+    """An attribute: its k values, its levels, and its published estimates.
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered".
@@ -97,7 +97,8 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none.
     `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
-    `relay` is "required" if devices send only through a relay, else None.
+    `relay` is "required" if devices send only through a relay, else None. `crowd`: number of reports of one attribute, level,
+    cohort and step that the promise behind the relay assumes; None if the survey assumes none.
     `simulated`: the truth is known.
     """
 
@@ -115,6 +116,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     retention_steps: int
     collection: str
     relay: str | None
+    crowd: int | None
     cohort: CohortInfo | None
     attributes: list[AttributeInfo]
     estimators: list[EstimatorInfo]
@@ -153,7 +155,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
         name=s.name, title=s.title, description=s.description, purpose=s.purpose, owner=s.owner, contact=s.contact,
         fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
         window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
-        collection=s.collection, relay=s.relay, attributes=attributes,
+        collection=s.collection, relay=s.relay, crowd=s.crowd, attributes=attributes,
         cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
         estimators=[
             EstimatorInfo(

@@ -1,9 +1,9 @@
 """Copies estimates into files: from the topic of estimates, where the previous run ended, or from a data folder.
 
-The topic keeps the last publication of every attribute, span and step for ever. `export` reads the new records, adds their rows
-to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the same rows
-again, which changes nothing (`month_files.merged`). A data folder of `serve` keeps the estimates of `retention_steps` steps,
-and each run reads all of them.
+The topic keeps the last publication of every attribute, span, step and cohort for ever. `export` reads the new records, adds
+their rows to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the
+same rows again, which changes nothing (`month_files.merged`). A data folder of `serve` keeps the estimates of `retention_steps`
+steps, and each run reads all of them.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
 STATE = "export.json"
-FORMAT = 2  # of `export.json` and of the files; raise it if a field, a column or a path changes
+FORMAT = 2  # format of `export.json` and of the files; raise it if a field, a column or a path changes
 LOCK = "export.lock"
 CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written; about 200 MB
 REQUEST_MS = 10_000
@@ -46,7 +46,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         survey, fingerprint: the survey; the fingerprint is in hex.
         format: the files' format, Parquet or CSV.
         state_format: format of the folder, of `export.json` and of the files' columns; 1 if `export.json` has none.
-        topic_id: the topic's id; a topic that was made again has another id.
+        topic_id: the topic's id; a recreated topic has another id.
         next_offset: offset of the topic's first record that is not in the files.
     """
 

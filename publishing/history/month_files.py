@@ -1,4 +1,4 @@
-"""Files of estimates for data tools, one file for each attribute and month, with one row per estimator and value.
+"""Files of estimates for data tools, one per attribute and month, with a row per step, span, cohort, estimator and value.
 
     FOLDER/attribute=mode/month=2026-03/estimates.parquet      or estimates.csv
 
@@ -22,7 +22,7 @@ MonthOf = tuple[str, str]  # attribute and month, such as 2026-03
 
 COLUMNS: dict[str, pl.DataType] = {
     "step": pl.Int64(),
-    "start": pl.Datetime("ms", "UTC"),  # of the step
+    "start": pl.Datetime("ms", "UTC"),  # start of the step
     "end": pl.Datetime("ms", "UTC"),
     "span": pl.String(),  # step, window or filtered
     "cohort": pl.String(),  # null for all people
@@ -38,7 +38,7 @@ COLUMNS: dict[str, pl.DataType] = {
 }
 SCHEMA = pl.Schema(COLUMNS)
 ORDER = ("step", "span", "cohort", "estimator", "value")
-KEY = ["step", "span", "cohort"]  # of a publication, within a file
+KEY = ["step", "span", "cohort"]  # columns that identify a publication within a file
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:

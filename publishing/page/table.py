@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from urllib.parse import quote, urlencode
 
 from ldpstream.mechanisms.guessing import Chance, percent
@@ -14,10 +14,14 @@ from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
 from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
 from ldpstream.surveys import Attribute, Survey
 
-FEW_ROWS, MANY_ROWS = 10, 1000  # values shown of each of several attributes; of one attribute
+FEW_ROWS, MANY_ROWS = 10, 1000  # number of values shown: of each of several attributes, and of a single attribute
 SPANS = {"window": "sliding window", "step": "one step", "filtered": "filtered curve"}
 NUMBERS = {"mean": "mean", "p50": "median", "p90": "90th percentile", "p99": "99th percentile"}
 NUMBER = ' class="number"'
+BEHIND_RELAY = (
+    "These promises hold against everybody. Reports come through a relay: whoever cannot see who sent a report learns less, if "
+    "at least {crowd:,} honest people report at the same steps. The service counts reports, and cannot tell which are honest."
+)
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -42,7 +46,7 @@ FOOT = """</main>
 
 
 def with_query(index: str, query: str) -> str:
-    """Returns the live page with its query in the links for browsers without JavaScript."""
+    """Returns the live page. The links for browsers without JavaScript get the page's query."""
     return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
 
 
@@ -111,7 +115,7 @@ def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outl
     )
     return (
         f'<section class="card"><h2>{escape(a.name)}{_name(survey, h.cohort)}</h2>\n<p>{_about(survey, h)}{left}</p>\n'
-        f"{_numbers(h)}{_privacy(a, outlook)}"
+        f"{_numbers(h)}{_privacy(survey, a, outlook)}"
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
         f'<p class="links">{" ".join(links)}</p></section>\n'
     )
@@ -139,8 +143,9 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
     ]
 
 
-def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
+def _privacy(survey: Survey, a: Attribute, outlook: dict[str, Outlook]) -> str:
     """The privacy of all levels in one line, as on the live page, and below it the chances of each level."""
+    relayed = "" if survey.crowd is None else f"<p>{BEHIND_RELAY.format(crowd=survey.crowd)}</p>\n"
 
     def both(name: str) -> str:
         now = max((of.now for of in outlook.values()), key=attrgetter(name))
@@ -151,7 +156,7 @@ def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
     return (
         f"<details><summary><strong>Privacy of {escape(a.name)}:</strong> the chance of a right guess from a whole "
         f"device is {both('guess_device')} if the value stays the same, {both('guess_any_values_device')} if it changes"
-        f"{weakest}; {escape(percent(1 / a.k))} without reports.</summary>{_levels(a, outlook)}</details>\n"
+        f"{weakest}; {escape(percent(1 / a.k))} without reports.</summary>{_levels(a, outlook)}{relayed}</details>\n"
     )
 
 
@@ -173,6 +178,7 @@ def _about(survey: Survey, h: Histogram) -> str:
         return (
             f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: "
             f"{plural(h.reports, 'report')}, below the least size of {survey.cohort.least:,}. No histogram is published."
+            f"{_crowd(h)}"
         )
     if not h.converged and h.reports == 0:
         silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
@@ -185,7 +191,18 @@ def _about(survey: Survey, h: Histogram) -> str:
         f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
         f"{plural(h.reports, 'report')} of at least {plural(h.people_at_least, 'person', 'people')}."
-        f"{kept}{withheld}{escape(failed)}"
+        f"{kept}{withheld}{escape(failed)}{_crowd(h)}"
+    )
+
+
+def _crowd(h: Histogram) -> str:
+    """A warning if the crowd at the step is smaller than the survey assumes; otherwise ""."""
+    if h.crowd is None or h.crowd.reached:
+        return ""
+    level, least = min(((level, n) for level, n in h.crowd.reports.items() if n), key=itemgetter(1))
+    return (
+        f" <strong>Level {escape(level)} has {plural(least, 'report')}, fewer than the crowd of {h.crowd.assumed:,}: "
+        "the promise behind the relay is not claimed in this step.</strong>"
     )
 
 

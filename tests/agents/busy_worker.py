@@ -1,10 +1,10 @@
-"""A worker that its event loop keeps busy, as a program:  python -P tests/agents/busy_worker.py NAME
+"""A worker that does not end by itself, as a program:  python -P tests/agents/busy_worker.py NAME
 
-It has its signal handlers, prints "busy", and then one part of the process does not end:
+The worker installs its signal handlers, prints "busy", and then hangs in the place that NAME gives:
 
-    event-loop  the event loop
+    event-loop  a callback of the event loop
     lock        a call that holds the interpreter's lock
-    teardown    a destructor that Python calls at its teardown
+    teardown    a destructor, which Python calls as it exits
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from tests.small_survey import START
 
 # attribute and level of each pane; the reports are symbols, bits (with padding) and hashed symbols
 PANES = ((0, 0), (1, 0), (1, 1))
-N_STEPS = 10**8  # of the survey
+N_STEPS = 10**8  # steps of the survey
 
 Fields = list[object]
 

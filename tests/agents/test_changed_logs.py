@@ -91,7 +91,7 @@ async def test_other_records_in_place_of_counted_ones_are_counted_and_noted(seen
 
 
 async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
-    """The control: also if the brokers' clocks step back, or a transaction marker is the newest record."""
+    """The control: a new record is no loss, even if the broker's clock has stepped back."""
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.finish()
@@ -102,7 +102,8 @@ async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
 
 
 async def test_a_hole_in_the_log_is_noted() -> None:
-    """For example after `cleanup.policy=compact` and back. Only transaction markers have offsets without a record."""
+    """For example, `cleanup.policy` was `compact` for a while. Without a loss, only transaction markers leave offsets without a
+    record."""
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     log.records[0] = [record for record in LOGS[0] if not 10 <= record.offset < 15]
     await SteppedAgent(store, log).finish()

@@ -360,7 +360,7 @@ async def test_after_an_error_the_partition_is_placed_again(
 
 
 async def test_a_record_without_log_append_time_stops_only_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a record is never counted: its time is the producer's. The next read comes later, after a change of the topic."""
+    """Such a record is never counted, because its time is the producer's. The agent reads the partition again after a pause."""
     monkeypatch.setattr("ldpstream.agents.consumer.chunks.AFTER_WRONG_TIME_S", 0.3)
     thread, told = _reader(), list[set[TopicPartition]]()
     thread.consumer.displaced, thread.parent_loop = told.append, asyncio.get_running_loop()
@@ -400,7 +400,7 @@ async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.Mo
 
 
 async def test_a_client_waits_for_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client retries until the broker answers, and resets the watchdog at each retry. Any other error ends the start."""
+    """The client retries until the broker answers, and resets the watchdog at each retry. Any other error ends the start-up."""
     monkeypatch.setattr("ldpstream.agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
     alive = list[int]()

@@ -21,7 +21,7 @@ Encode = Callable[[bytes], bytes]
 
 
 def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", plain: bytes, size: int = 2**20) -> bytes:
-    """Compresses without knowing the size in advance, as some clients do."""
+    """Compresses piece by piece, so that the header does not state the size, as some clients do."""
     packed = b""
     for first in range(0, len(plain), size):
         compressor.compress(plain[first : first + size])

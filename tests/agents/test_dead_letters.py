@@ -1,4 +1,4 @@
-"""The dead letters that an agent sends: which rejected records are copied, and how long the copies live."""
+"""The dead letters that an agent sends: which rejected records are copied, and the copies' time stamps."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ SURVEY = make_survey(step_seconds=20)
 
 
 class Producer:
-    """Keeps what it should send."""
+    """A producer that stores the records that it should send."""
 
     def __init__(self) -> None:
         self.sent = list[tuple[Any, ...]]()
@@ -53,6 +53,6 @@ async def test_envelopes_of_known_surveys_are_not_copied() -> None:
 
 
 async def test_a_dead_letter_is_as_old_as_its_record() -> None:
-    """Otherwise a record that is rejected when its log is counted again would live for another retention."""
+    """Otherwise the topic would keep a record for another retention time if the log is counted again."""
     [record] = await sent(letter(b"no envelope", "undecodable"), known=set())
     assert record[4] == 1_767_571_200.123

@@ -225,7 +225,7 @@ async def alive_after(rig: Rig, sick: str, moving: str = "", hangs: bool = False
     [
         ("", "", False, True),
         ("a", "b", False, True),
-        ("a", "", False, False),  # b is quiet: nothing shows that the consumer works
+        ("a", "", False, False),  # no chunk of b arrived, so nothing shows that the consumer works
         ("a", "a", False, False),
         ("ab", "ab", False, False),
         ("", "ab", True, False),

@@ -95,7 +95,7 @@ async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
 async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuses: str, kept: bool) -> None:
-    """Without `Membership`, the member would not rejoin even after its right is restored."""
+    """Without `Membership`, the member would not rejoin even after the broker grants the right again."""
     looks = Membership(group.consumer)
     keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
     await until(lambda: group.beats)
@@ -116,7 +116,7 @@ async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuse
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_member_rejoins_after_an_error_that_is_not_kafkas(group: FakeGroup, kept: bool) -> None:
-    """A broker that was away for seconds names no broker at first, and aiokafka's coordinator ends with an AssertionError."""
+    """A broker that was unreachable for seconds names no broker at first. aiokafka then raises an AssertionError."""
     looks = Membership(group.consumer)
     keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
     await until(lambda: group.beats)

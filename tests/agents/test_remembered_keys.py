@@ -177,7 +177,8 @@ def test_each_key_counts_once_under_any_faults(
 def test_the_counts_depend_only_on_the_log(
     events: list[tuple[str, int, int]], operations: list[tuple[str, int, int]], bound: int
 ) -> None:
-    """Even if a key comes with several envelopes, and with few keys a generation: the same as record by record."""
+    """The counts equal those of a fold that gets one record at a time. Keys come with several envelopes, and few keys are
+    remembered."""
     log = log_of(events, one_key_one_envelope=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remembered_keys, "MAX_KEYS", bound)
@@ -189,7 +190,7 @@ def test_the_counts_depend_only_on_the_log(
 
 @pytest.mark.parametrize(("lateness", "skew"), [(0, 0), (0, 1), (1, 10), (2, 25), (3, 9)])
 def test_a_generation_is_kept_exactly_as_long_as_needed(lateness: int, skew: int) -> None:
-    """An envelope is sent again every 500 ms until it is rejected: it is never counted again. The control: a generation that
+    """An envelope that is sent again every 500 ms until it is rejected counts once. The control: a generation that
     is dropped one step earlier counts an envelope of the latest step again."""
     survey = replace(make_survey(), lateness_steps=lateness, skew_seconds=skew)
     for at_s in range(10):

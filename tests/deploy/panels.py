@@ -28,7 +28,7 @@ from tests.ldpstream.page_rig import PATIENCE_MS
 
 DASHBOARDS = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 SCRAPE_S = 10  # `timeInterval` of deploy/grafana/provisioning/datasources
-POINTS = 360  # of a curve; Grafana asks for about one point per pixel
+POINTS = 360  # points of a curve; Grafana asks for about one point per pixel
 WIDTH = 1200  # as in `app.jsx`; narrow enough to read a picture in a document
 ORIGIN = "http://grafana.invalid/"  # Grafana's components need an origin with a local storage
 EMPTY = '<!doctype html><meta charset="utf-8"><body style="margin:0"><div id="root"></div>'

@@ -109,7 +109,7 @@ def partitions(folder: str) -> int:
 
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_a_survey_is_added_without_a_restart(folder: str) -> None:
-    """Every pod has the folder itself, not a file of it, and a change of the surveys changes no pod."""
+    """Every pod mounts the folder as a whole, and a change of the surveys changes no pod."""
     assert surveys(folder)
     for name, template in pods(folder):
         if not name.startswith("ldpstream-"):
@@ -367,7 +367,7 @@ def changed(tmp_path: Path, changes: dict[str, str]) -> list[Resource]:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     (copied / "kustomization.yaml").write_text(text)
-    wanted(lambda: rendered("overlays/production"))  # gives the test up if kubectl is missing
+    wanted(lambda: rendered("overlays/production"))  # skips the test, or fails in CI, if kubectl is missing
     return list(yaml.safe_load_all(run(["kubectl", "kustomize", copied])))
 
 

@@ -29,4 +29,4 @@ def test_systemd_understands_the_unit_and_gives_it_few_rights(tmp_path: Path) ->
     assert (verified.returncode, verified.stderr) == (0, "")
     rated = subprocess.run(["systemd-analyze", "security", "--offline=true", unit], capture_output=True, text=True, check=True)
     (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
-    assert float(exposure) < 2  # of 10
+    assert float(exposure) < 2  # on a scale from 0 to 10

@@ -30,7 +30,7 @@ CODE = [
 def test_the_alerts_have_the_thresholds(metric: str, limits: list[str]) -> None:
     found = re.findall(rf"expr: (.*\({metric}\)+ [<>].*)", ALERTS)
     assert found
-    found = [expression for expression in found if "< Inf" not in expression]  # LdpstreamNoReports asks only whether one is due
+    found = [expression for expression in found if "< Inf" not in expression]  # LdpstreamNoReports has no such limit
     assert all(f" {limit}" in f"{expression} " for expression in found for limit in limits)
 
 

@@ -71,12 +71,12 @@ class PageServer:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def keep(self, step: int, report: Any) -> None:
-        """Keeps what a device has sent of a step."""
+        """Stores a report that a device has sent for a step."""
         with self._lock:
             self._left.setdefault(step, []).append(report)
 
     def left(self) -> dict[int, list[Any]]:
-        """Returns, for each step, what devices have sent of it with `report_on` since `clear`."""
+        """Returns, for each step, the reports that devices have sent with `report_on` since `clear`."""
         with self._lock:
             return {step: list(reports) for step, reports in self._left.items()}
 
@@ -116,7 +116,7 @@ class Chromium:
             self.context.close()
 
     def _pid(self) -> int:
-        """The process that runs on our folder and is no helper process; 0 if there is none."""
+        """The process that runs on our folder and is not a helper process; 0 if there is none."""
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = file.read_bytes().split(b"\0")

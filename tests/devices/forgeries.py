@@ -48,13 +48,13 @@ def _both(survey: Json, a: int, level: int, part: str, which: str, digits: str) 
 
 
 def _state(survey: Json, key: str, loss: float) -> None:
-    """Lets the canonical text state another loss at its first such key."""
+    """Replaces the loss at the first such key of the canonical text."""
     before, after = survey["canonical"].split(key, 1)
     _publish(survey, f"{before}{key}{loss}{re.sub('^[0-9.]+', '', after)}")
 
 
 def _change(survey: Json, before: str, after: str) -> None:
-    """Changes the canonical text, with its fingerprint."""
+    """Changes the canonical text and its fingerprint."""
     assert before in survey["canonical"]
     _publish(survey, survey["canonical"].replace(before, after, 1))
 

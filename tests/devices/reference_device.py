@@ -1,6 +1,7 @@
-"""A device written from docs/write_a_device.md and docs/wire_format.md alone, with the standard library and no module of ours.
+"""A device written from docs/write_a_device.md and docs/wire_format.md alone, with the standard library and no module of the
+service.
 
-The tests run the vectors through this device. It keeps its memory in dictionaries, so it is for tests only.
+The tests run the vectors through this device. The device stores nothing on disk, so it is for tests only.
 """
 
 import json
@@ -16,11 +17,11 @@ from tests.devices.reference_rows import Random, first_row, hash_symbol, once, s
 
 
 class StepForgotten(Exception):
-    """The step can be reported no more."""
+    """The device can no longer report the step."""
 
 
 def index_of(attributes: list[Json], attribute: Json, value: Any) -> int:
-    """Returns the value's index. Raises ValueError, which does not show the value, if there is none."""
+    """Returns the value's index. Raises ValueError, whose message does not contain the value, for any other value."""
     k = size(attributes, attribute)
     if "pair" in attribute:
         if not isinstance(value, list) or len(value) != 2:
@@ -69,7 +70,7 @@ class ReferenceDevice:
         self.sent: list[dict[int, tuple[bytes, str]]] = [{} for _ in self.attributes]
         self.settled: list[set[int]] = [set() for _ in self.attributes]
         self.dropped: list[set[int]] = [set() for _ in self.attributes]
-        self.moments: dict[str, int] = {}  # of sending, by the envelope's key; none without a relay
+        self.moments: dict[str, int] = {}  # envelope's key -> moment of sending; empty without a relay
 
     def report(self, name: str, value: Any, step: int, cohort: str | None = None) -> tuple[bytes, str] | None:
         """Returns the envelope and its key, or None."""
@@ -95,7 +96,7 @@ class ReferenceDevice:
         self.counts[a] += 1
         waiting = sorted(sent.keys() - self.settled[a])
         if len(waiting) > self.canonical["lateness_steps"] + 26:
-            farthest = max(waiting, key=lambda other: abs(other - step))  # the earlier one of two
+            farthest = max(waiting, key=lambda other: abs(other - step))  # of two equally far ones, the earlier
             del sent[farthest]
             self.dropped[a].add(farthest)
         if len(self.dropped[a]) > 10_000:
@@ -134,7 +135,7 @@ class WalletFull(Exception):
 
 
 class ReferenceWallet:
-    """One budget of a person for several surveys; each survey has its first levels.
+    """One budget of a person for several surveys. The device answers every attribute at its first level.
 
     Args:
         limits: `per_window` with `window_s`, `for_ever`; null for no limit.

@@ -14,13 +14,13 @@ KEM_SUITE, SUITE = b"KEM\0\x20", b"HPKE\0\x20\0\x01\0\x01"
 
 
 def sized(part: bytes) -> bytes:
-    """A part after its length, a variable-length integer."""
+    """The part, preceded by its length as a variable-length integer."""
     n = len(part)
     return (bytes([n]) if n < 64 else (n | 0x4000).to_bytes(2) if n < 2**14 else (n | 0x80000000).to_bytes(4)) + part
 
 
 def message(gateway: str, envelope: bytes, key: str, token: str | None, largest: int) -> bytes:
-    """The padded request inside; `largest` is the size of the survey's largest envelope."""
+    """The padded inner request; `largest` is the size of the survey's largest envelope of one report."""
     url = urlsplit(gateway)
     fields = [("content-type", "application/vnd.ldpstream.envelope"), ("idempotency-key", key)]
     fields += [] if token is None else [("authorization", f"Bearer {token}")]
@@ -84,7 +84,7 @@ class ReferenceExchange:
         return self.head + self.enc + AESGCM(self.key).encrypt(self.nonce, inside, b"")
 
     def answer(self, sealed: bytes) -> tuple[int, dict[bytes, bytes]]:
-        """Status and fields of a short answer. Raises InvalidTag for an answer of another request."""
+        """Status and fields of a short answer. Raises InvalidTag for the answer to another request."""
         prk = extract(self.enc + sealed[:16], self.exported)
         opened = AESGCM(expand(prk, b"key", 16)).decrypt(expand(prk, b"nonce", 12), sealed[16:], b"")
         parts, at = list[bytes](), 3

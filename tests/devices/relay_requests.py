@@ -36,7 +36,7 @@ ANSWERS: tuple[tuple[int, tuple[tuple[bytes, bytes], ...], bytes], ...] = (
 
 
 def relay_requests(survey: Survey) -> Iterator[dict[str, Any]]:
-    """One case for each attribute and level, at steps of different size, with and without a token."""
+    """Four cases, which use the attributes and levels in turn, at steps of different size, with and without a token."""
     places = [(a, level) for a, levels in enumerate(survey.mechanisms) for level in range(len(levels))]
     for number, (step, token) in enumerate([(0, None), (128, None), (70_000, "a-token_of~the.vectors"), (2**40, None)]):
         a, level = places[number % len(places)]

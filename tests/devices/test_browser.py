@@ -57,7 +57,7 @@ def test_two_tabs_are_one_device(context: BrowserContext, server: PageServer) ->
         first.evaluate("() => (device.store.meets = false)")
         assert results[0] == results[1]
         assert len(results[0]) == 2
-    assert list(first.evaluate("() => memos()")) == ["memo/0/10"]  # the first tab was first
+    assert list(first.evaluate("() => memos()")) == ["memo/0/10"]  # the memo is of the first tab's value
     for page in (first, second):
         assert page.evaluate("() => spent()")["reports"] == 6
         assert [step for step, _ in page.evaluate("() => waiting()")] == list(range(6))
@@ -81,7 +81,7 @@ def test_two_devices_differ(context: BrowserContext, server: PageServer) -> None
 
 
 class Lives:
-    """A device that dies often: everything that it sent, over all its lives."""
+    """A device whose process is killed several times, and everything that it sent."""
 
     def __init__(self, server: PageServer, kind: str = "indexeddb") -> None:
         self.server, self.kind = server, kind
@@ -90,13 +90,13 @@ class Lives:
         self.next = 0
 
     def live(self, context: BrowserContext, reports: int) -> Page:
-        """Checks a new tab against the earlier lives, and lets it report until `reports` reports have left the device."""
+        """Checks a new tab against the earlier reports, and lets it report until `reports` reports have left the device."""
         page = opened(context, self.server, self.kind)
         if self.kind == "indexeddb":
             memos = page.evaluate("() => memos()")
             assert memos.items() >= self.memos.items(), "a memo changed"
             self.memos = memos
-        for step in sorted(self.sent)[-2:]:  # certainly kept: the device may have made one more report, which did not leave
+        for step in sorted(self.sent)[-2:]:  # sent, so certainly stored; the device may have stored one more
             assert report(page, 39, step) == self.sent[step], "a second report of a step"
         self.server.clear()
         page.evaluate("made => void report_on(...made)", [self.next, [1, 2, 3, 4]])

@@ -18,7 +18,7 @@ SURVEYS = [replace(SURVEY, name=name) for name in ("one", "two", "three")]
 DOCUMENTS = [msgspec.to_builtins(survey.device_survey) for survey in SURVEYS]
 WINDOW_S = 120
 CHARGE = claim(SURVEY, [0], WINDOW_S).per_window
-LIMITS = {"perWindow": 2.5 * CHARGE, "windowSeconds": WINDOW_S}  # for two of the three surveys
+LIMITS = {"perWindow": 2.5 * CHARGE, "windowSeconds": WINDOW_S}  # enough for two of the three surveys
 
 
 def wallet(context: BrowserContext, server: PageServer, **options: Any) -> Page:

@@ -1,7 +1,7 @@
 """A device in Go, written from docs/write_a_device.md and docs/wire_format.md alone, passes the vectors and the check.
 
-It shows that the documents suffice: its author had not seen our code. The reports' seed is fixed. With another seed, the check
-of the correct device would fail with probability at most 0.001. Planted faults are the controls.
+The device's author had not seen our code, so the documents are sufficient. The reports' seed is fixed. With another seed, the
+check of the correct device would fail with probability at most 0.001. Planted faults are the controls.
 """
 
 import os

@@ -346,7 +346,7 @@ def test_the_documented_wallet_lives_the_same_lives(life: Json) -> None:
 def canonical(toml: str, resolved: Json) -> str:
     """The canonical text of a file. `resolved` supplies only the names and numbers that the service chooses."""
     document = tomllib.loads(toml)
-    for key in ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces"):
+    for key in ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces", "crowd"):
         document.pop(key, None)
     if isinstance(document.get("ends"), datetime):
         document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])

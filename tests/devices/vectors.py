@@ -326,7 +326,7 @@ FEW: list[str | float] = ["apple", "kiwi", 0, 2, 3, 4, 99.5, 500, "1e400", "x", 
 
 
 def values() -> Iterator[Case]:
-    """The index of each of the same texts and numbers, or null, for every attribute; of each two of a few for a pair."""
+    """The index of each of `NUMBERS` for every attribute, or null if a device refuses the value; for a pair, of lists, too."""
     for _, survey in surveys():
         for attribute in survey.attributes:
             given: list[Given] = [*NUMBERS]

@@ -19,7 +19,7 @@ def check_schema() -> str:
 
 
 def people_schema() -> str:
-    """The JSON Schema of what so many people give."""
+    """The JSON Schema of the document of `check --people`."""
     return schema_of(PeopleDocument)
 
 

@@ -12,9 +12,10 @@ from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
-from ldpstream.reader import DELTA, loss_up, readers
+from ldpstream.reader import loss_up, readers
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.surveys import load_survey, parse_survey
+from ldpstream.surveys.crowds import DELTA
 from ldpstream.surveys.device_chance import device_chance
 from ldpstream.surveys.survey import KEPT_STEPS
 
@@ -72,7 +73,7 @@ def test_the_chances_of_the_whole_device() -> None:
     assert f"guess of `distance_km` is {distance} instead of {DISTANCE.guess(math.inf)}" in PLAIN
     assert [cells(README, f"`{name}`")[-2] for name in ("distance_km", "mode")] == [str(distance), str(mode)]
     assert MODE.lifetime_reports == 45
-    assert distance == pytest.approx(MODE.k / DISTANCE.k * MODE.guess(45))  # four of the six distances are told apart
+    assert distance == pytest.approx(MODE.k / DISTANCE.k * MODE.guess(45))  # the mode tells apart four of the six distances
 
 
 def test_the_chances_in_the_readme_are_those_of_its_survey() -> None:
@@ -133,8 +134,9 @@ def test_the_retention() -> None:
 def test_the_notices_examples_are_the_readmes_survey() -> None:
     stated = re.findall(r"\[(\d+\.\d)\]", PLAIN)
     chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess(), MODE.guess(45)]
-    assert stated[:-1] == [f"{100 * chance:.1f}" for chance in chances]
-    assert f"{stated[-1]} %" == percent_up(device_chance(COMMUTE, 0, DISTANCE, math.inf))
+    assert stated[:-2] == [f"{100 * chance:.1f}" for chance in chances]
+    assert f"{stated[-2]} %" == percent_up(device_chance(COMMUTE, 0, DISTANCE, math.inf))
+    assert f"{stated[-1]} %" == percent_up(readers(COMMUTE, 20_000)[1].guess_reader)  # behind a relay: the same bound
 
 
 @pytest.mark.parametrize("people", [20_000, 100_000, 1_000_000])

@@ -157,7 +157,7 @@ def test_many_filters_equal_separate_filters() -> None:
 def test_the_default_run_length_is_neither_short_nor_far_too_long() -> None:
     """600 filters of two constant values, 1000 steps each: 60 alarms at the stated 10 000 steps. Accepted are 20 to 85.
 
-    With 1000 filters there was one alarm in 16 000 steps, so 37 are expected: the test fails with a probability of 0.1 %.
+    With 1000 filters there was one alarm in 16 000 steps, so 37 are expected: the test fails with a probability below 0.1 %.
     Controls: the limits of other run lengths, of a tenth and of 7 times as many steps, are refused.
     """
     found = []

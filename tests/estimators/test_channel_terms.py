@@ -247,8 +247,8 @@ def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, floa
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
     """k = 100, n = 20 000, ε = 1, 200 steps. With other seeds, one run's ratio of the two errors was 0.53 ± 0.08 (exponential)
-    or 0.60 ± 0.05 (Gaussian). The test fails if the mean of five ratios is above 0.8. That is 8 standard errors off; for a
-    normal distribution the probability is below 1e-14.
+    or 0.60 ± 0.05 (Gaussian). The test fails if the mean of five ratios is above 0.8. That is at least 7.5 standard errors off;
+    for a normal distribution the probability is below 1e-13.
     """
     f = SHAPES[shape] / SHAPES[shape].sum()
     runs = np.array([errors_of_one_run(f, seed, 200) for seed in range(100, 105)])
@@ -259,7 +259,7 @@ def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
 def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
     """IBU needs ten to fifty times as many steps as the exact EM for the same error. Both maxima have about the same error.
     With other seeds, the ratio of the two errors in one run was 1.01 ± 0.04. The mean of five ratios is outside 0.9 … 1.12 with
-    probability 1e-7.
+    probability below 1e-8.
     """
     f = SHAPES["exponential"] / SHAPES["exponential"].sum()
     m = mechanism("OLH", 100, eps=1.0)

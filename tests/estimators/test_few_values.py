@@ -146,7 +146,7 @@ def test_intervals_of_ten_to_twenty_values_hold_with_few_people(
 
 
 @pytest.mark.parametrize(("name", "shares", "n"), [("OUE", (0.6, 0.4), 10_000), ("OUE", (0.7, 0.3), 2000)])
-def test_the_error_of_few_values_is_at_most_twice_that_of_the_projection(
+def test_the_error_of_few_values_is_at_most_a_small_multiple_of_the_projections(
     name: str, shares: tuple[float, ...], n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mean squared error of 100 runs is at most 2.2 times that of norm-sub. The control is the fitted prior of many values.

@@ -60,7 +60,7 @@ def test_the_intervals_move_towards_those_of_the_unbiased_shares_by_their_weight
         assert median.low <= median.value <= median.high
     np.testing.assert_array_equal(at[None], at[0.0])
     np.testing.assert_allclose(at[0.5], (at[0.0] + at[1.0]) / 2)
-    error = np.sqrt(3e-4 * (1 - 0.75))  # of the share below the third edge, at which the median 2 + 2/3 lies
+    error = np.sqrt(3e-4 * (1 - 0.75))  # standard error of the share below the third edge, at which the median 2 + 2/3 lies
     assert at[1.0][1] == pytest.approx(2 + 2 / 3 + 1.96 * error / 0.3, rel=0.01)
     assert at[1.0][3] == pytest.approx(2.5 + 1.96 * np.sqrt(1e-4 * 5), rel=0.01)
     assert at[1.0][0] == pytest.approx(2)  # the smooth interval's end, which is further out

@@ -109,7 +109,7 @@ def test_the_formulas_errors_equal_those_of_a_dense_channel(steps: int) -> None:
 
 
 def test_the_true_likelihood_of_a_step_is_never_less_accurate() -> None:
-    """Fisher's information bounds the accuracy of all estimators. Errors of the true likelihood are therefore never larger."""
+    """The maximum of the true likelihood reaches Cramér and Rao's bound for many reports, so its errors are never larger."""
     m = hashing("OLH", 8)
     table = m.tabulate(m.report(np.random.default_rng(1).choice(F.size, 20_000, p=F), np.random.default_rng(2)))
     exact, support = (standard_errors([(m, table)], F, 1, exact) for exact in (True, False))

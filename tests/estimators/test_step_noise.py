@@ -40,7 +40,7 @@ def test_the_noise_of_a_spaced_level_is_mostly_fresh(w: int) -> None:
 def test_a_rare_report_is_no_jump(eps: float, people: int, w: int) -> None:
     """Values that nobody has get a report now and then, or a handful of reports at once: at most one alarm in 600 steps.
 
-    Control: with the variance of the counts alone, rare reports are jumps.
+    Control for ε = 8: with the variance of the counts alone, rare reports are jumps.
     """
     m, rng = mechanism("GRR", k=K, eps=eps), np.random.default_rng(1)
     assert isinstance(m, OneTime)

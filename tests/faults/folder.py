@@ -2,7 +2,7 @@
 
 The process is killed at any transaction, before or after the commit, and the machine writes torn pages behind the log's end.
 The disk is full, the clock jumps in both directions, devices send again what they have sent, and counted reports expire. The
-service continues from an earlier copy of its data.
+service continues from an earlier copy of its data; the first copy is older than the survey.
 
     python -m tests.faults.folder --first 0 --lists 2000
 
@@ -10,9 +10,8 @@ The invariant, checked at the end of each list, with a reference that shares no 
 
     the counts equal the tally of all records ever written, each report key once;
     every report that was answered by 202 and was not too old is counted;
-    every publication is complete, at once, and has the reports of its steps, also of records that were written later;
-    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing;
-    the first copy is older than the survey.
+    every publication is complete at first, and has all reports of its steps, also those that were written later;
+    after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing.
 """
 
 import argparse
@@ -71,14 +70,14 @@ class Request(NamedTuple):
     step: int
 
     def names(self) -> list[bytes]:
-        """Returns what tells each envelope from all others in the log."""
+        """Returns a name for each envelope. No other envelope in the log has this name."""
         if not self.key:
             return list(self.envelopes)
         return [self.key] if len(self.envelopes) == 1 else batch_keys(self.key, len(self.envelopes))
 
 
 class Copy(NamedTuple):
-    """A copy of the data, and what the list knew when it was made."""
+    """A copy of the data, and the list's state at that time."""
 
     file: Path
     answered: tuple[Request, ...]
@@ -180,7 +179,7 @@ class Machine:
         self._start()
 
     def _alive(self, act: Callable[[], object]) -> None:
-        """Does what may kill the process, and starts it again if it did."""
+        """Calls a function. If the function kills the process, starts the process again."""
         try:
             act()
         except Killed:
@@ -217,7 +216,7 @@ class Machine:
         for one, appended_ms in zip(sent, times, strict=True):
             if outcome is not Outcome.APPENDED or appended_ms is None:
                 continue
-            # as the gateway answers
+            # for these reports the gateway answers 202
             if not SURVEY.too_old(one.step, appended_ms) and not SURVEY.too_early(one.step, appended_ms):
                 self._answered.append(one)
 
@@ -275,7 +274,7 @@ class Machine:
         self._copy = Copy(file, tuple(self._answered), dict(self._expired), after_ms, self._log.ends()[PARTITION])
 
     def restore(self) -> None:
-        """The service continues from the last copy. The clock is right by then: not behind the lost records."""
+        """The service continues from the last copy. The clock is then not behind the time of a lost record."""
         copy = self._copy
         self._floor_ms = self._now_ms = max(self._now_ms, self._log.newest_ms())
         self._lost += set(self._answered) - set(copy.answered)

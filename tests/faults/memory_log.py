@@ -144,7 +144,7 @@ class MemoryLog:
         return blake2b(b"%d" % self._keys, digest_size=16).digest()
 
     def repeat(self, partition: int, n: int, back: int) -> None:
-        """Appends n records once more, without the last `back` records."""
+        """Appends n earlier records again: those before the last `back` records."""
         log = self.records[partition % self._partitions]
         for record in log[max(0, len(log) - back - n) : max(0, len(log) - back)]:
             if isinstance(record, Record):

@@ -20,7 +20,7 @@ from .invariant import Violation
 from .memory_log import SURVEY
 from .world import SESSION_S, World
 
-TURNS = 40  # of the estimators in the end, at most
+TURNS = 40  # most turns of the estimators at the end
 PER_SECOND = 0.1  # share of the partitions that get records in a second
 
 

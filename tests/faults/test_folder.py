@@ -47,7 +47,7 @@ def test_random_lists_lose_and_double_nothing(figures: Figures) -> None:
 
 
 def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """202 although the transaction has not ended."""
+    """The gateway answers 202 even if the transaction fails or the process dies in it."""
 
     def append(self: Any, batch: Sequence[Any]) -> tuple[Outcome, list[int | None]]:
         try:

@@ -280,7 +280,7 @@ def test_each_fault_is_provoked_and_survived(name: str) -> None:
     ids=["closes a step", "expires"],
 )
 def test_a_transaction_marker_counts_as_a_record(seed: int, operations: list[Operation]) -> None:
-    """Its append time closes steps, and nobody knows that an expired offset had no report."""
+    """Its append time closes steps. Once its offset has expired, an agent cannot tell that it had no report."""
     replay(seed, operations)
 
 

@@ -87,7 +87,7 @@ class World:
     Args:
         seed: determines the list.
         kind: the class under test.
-        mix_stores: True for the mutant that writes all surveys to one ledger.
+        mix_stores: True for the mutant that writes all surveys to one store.
     """
 
     def __init__(self, seed: int, kind: type[Dispatcher] = Dispatcher, mix_stores: bool = False) -> None:

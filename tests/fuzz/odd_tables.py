@@ -44,7 +44,7 @@ def check(seed: int, large: bool = False) -> int:
     """Makes a survey and its tables from a seed, and checks all that is published of them. Returns the number of tables.
 
     Args:
-        seed: of the random numbers.
+        seed: seed of the random numbers.
         large: true for 50 values and more.
 
     Raises:
@@ -109,7 +109,7 @@ def _counts(m: Mechanism, n: int, source: random.Random, rng: np.random.Generato
     """Returns counts of n reports that the mechanism's table can have."""
     size = int(np.prod(m.table_shape))
     kind = source.choice(KINDS)
-    part = np.zeros(size)  # of the n reports, before the number of marks is right
+    part = np.zeros(size)  # counts of the n reports, before their sum is right
     if kind == "all":
         part[:] = 1
     elif kind == "one":
@@ -138,7 +138,7 @@ def _counts(m: Mechanism, n: int, source: random.Random, rng: np.random.Generato
 
 
 def _with_sum(part: FloatArray, n: int, marks: int) -> IntArray:
-    """Returns counts of at most n in proportion to the parts, as far as possible, that sum to n times the marks."""
+    """Returns counts with the sum n · marks. Each is at most n; within this limit, they are in proportion to the parts."""
     order = np.argsort(-part, kind="stable")
     weights = part[order] + 1e-9
     counts = np.minimum((weights / weights.sum() * n * marks).astype(np.int64), n)

@@ -3,7 +3,7 @@
     python -m tests.fuzz.run_tables [--tables N] [--seed S] [--processes P]
 
 One survey in twenty has 50 values or more. Prints each table for which something is wrong, with the seed that makes it again.
-The status is 1 if there is one.
+The exit status is 1 if there is such a table.
 """
 
 import argparse

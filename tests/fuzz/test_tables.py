@@ -40,7 +40,7 @@ def test_every_mechanism_accepts_every_kind_of_table() -> None:
 
 @pytest.mark.parametrize("what", ["not a number", "beyond all limits", "an error"])
 def test_a_fault_in_an_estimator_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: the check must find numbers that are not finite, although these are not published."""
+    """Control: the check must find a fault that makes numbers that are not finite, or an error."""
     draws = smooth_prior._draws
 
     def faulty(*arguments: object) -> object:

@@ -117,7 +117,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
         run(seed=2, lines=lines)
     for content in (b"{}\n", b"somebody's notes"):
         lines.write_bytes(content)
-        with pytest.raises(LinesError, match="is no file of this command"):
+        with pytest.raises(LinesError, match="is not a file of this command"):
             run(lines=lines)
         assert lines.read_bytes() == content
 

@@ -36,7 +36,7 @@ def test_the_errors_are_those_of_the_numbers() -> None:
         assert wasserstein == pytest.approx(stats.wasserstein_distance(a, b), abs=1e-4)
         assert quantile == pytest.approx(np.abs(np.quantile(a, DECILES) - np.quantile(b, DECILES)).mean(), abs=1e-3)
         assert mean == pytest.approx(abs(a.mean() - b.mean()), abs=1e-4)
-        within = 1 / (12 * k**2)  # of numbers evenly spread within a bin
+        within = 1 / (12 * k**2)  # the variance of numbers that are spread evenly within a bin
         assert variance == pytest.approx(abs((a.var() - within) - (b.var() - within)), abs=1e-4)
         assert errors(truth, truth) == (0, 0, 0, 0)
 

@@ -85,7 +85,7 @@ def test_the_papers_levels_have_simple_expected_distances() -> None:
 
 
 def test_levels_per_cell_instead_of_per_km_are_noticed() -> None:
-    """The paper's ε is per kilometre, and a cell has 0.5 km. If ε is taken per cell, the expected distance is halved."""
+    """The paper's ε is per kilometre, and a cell is 0.5 km wide. If ε is taken per cell, the expected distance is halved."""
     apart = grid_distances()
     per_km, per_cell = (
         [expected_loss(PlanarGeometric(GRID, scale * eps).channel(), np.full(len(apart), 1 / len(apart)), apart) for scale in s]

@@ -196,7 +196,7 @@ def test_the_dissimilarity_is_unbiased(eps: float, asked: int) -> None:
 def test_a_published_histogram_is_unbiased_with_the_stated_variance() -> None:
     """8000 runs; the five scores are within ±5.5, except with probability 2e-7.
 
-    Control: 300 of 1000 people hold another value.
+    Control: the true shares in reverse order.
     """
     people, runs = np.array([200, 150, 100, 50, 500]), 8_000
     rng = np.random.default_rng(8)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the live page: a browser, pages in it, and a demo. And a seeded random source of devices."""
+"""Fixtures: a browser, its pages and a demo for the tests of the live page, and a seeded random source of devices."""
 
 import shutil
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page = context.new_page()
         said: list[str] = []
         asked: list[str] = []
-        # a closed page shows errors to nobody: on a busy machine its event stream outlives it, until the server ends
+        # errors of a closed page are ignored: on a busy machine its event stream may stay open until the server ends
         page.on("console", lambda message: None if page.is_closed() else said.append(message.text))
         page.on("pageerror", lambda error: None if page.is_closed() else said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))

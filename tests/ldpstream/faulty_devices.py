@@ -85,7 +85,7 @@ class WrongHash(ForeignDevice):
 
 
 class BiasedModulo(ForeignDevice):
-    """Reduces as many random bits as n has modulo n."""
+    """Draws as many random bits as n has, and reduces this number modulo n."""
 
     def below(self, n: int) -> int:
         return self.random.getrandbits(n.bit_length()) % n
@@ -130,7 +130,7 @@ class OtherCellsFromTheValue(ForeignDevice):
 
 
 class TwoReportsInAWindow(ForeignDevice):
-    """Makes up for a missed step."""
+    """Sometimes reports at step 4, although its phase has another step."""
 
     def due(self, a: int, step: int) -> bool:
         return super().due(a, step) or (step == 4 and self.random.random() < 0.1)

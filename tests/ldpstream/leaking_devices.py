@@ -31,14 +31,14 @@ class FromTheFirstValue(ForeignDevice):
 
 
 class AttributeFromTheValue(FromTheFirstValue):
-    """Samples its attribute from the value."""
+    """Chooses its attribute by the value."""
 
     def choose(self, value: int) -> None:
         self.sampled = value % len(self.mechanisms)
 
 
 class LevelFromTheValue(FromTheFirstValue):
-    """Takes its level from the value."""
+    """Chooses its level by the value."""
 
     def choose(self, value: int) -> None:
         self.level = [value % len(mechanisms) for mechanisms in self.survey.mechanisms]
@@ -46,21 +46,21 @@ class LevelFromTheValue(FromTheFirstValue):
 
 
 class CohortFromTheValue(FromTheFirstValue):
-    """Takes its cohort from the value."""
+    """Chooses its cohort by the value."""
 
     def choose(self, value: int) -> None:
         self.cohort = value // 2
 
 
 class PhaseFromTheValue(FromTheFirstValue):
-    """Takes its phase from the value."""
+    """Chooses its phase by the value."""
 
     def choose(self, value: int) -> None:
         self.phases = [value % m.every_steps for m in self.mechanisms]
 
 
 class FunctionFromTheValue(FromTheFirstValue):
-    """Takes its hash function from the value."""
+    """Chooses its hash function by the value."""
 
     def choose(self, value: int) -> None:
         self.functions = [value for _ in self.mechanisms]
@@ -112,7 +112,7 @@ class DeviceInTheKey(ForeignDevice):
 
 
 class KeyFromASecret(ForeignDevice):
-    """Hashes a random secret of the device and the step into a key: not a fault that anybody without the secret can see."""
+    """Hashes a random secret of the device and the step into a key. Nobody can detect this fault without the secret."""
 
     def first(self, a: int, value: int, step: int) -> tuple[bytes, str]:
         self.secret: bytes = getattr(self, "secret", self.random.randbytes(16))

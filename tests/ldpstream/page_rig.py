@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
@@ -16,7 +17,7 @@ from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Diagnostics, Jump, Publication, Span, spans, spent
+from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, Publication, Span, spans, spent
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import Reason, Survey, load_survey
 from tests.small_survey import small_survey
@@ -26,7 +27,7 @@ expect.set_options(timeout=PATIENCE_MS)
 SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
 SURVEY = load_survey(SAMPLES / "demo.toml")
 SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
-COLOURS = 128  # of a stored picture
+COLOURS = 128  # number of colours in a stored picture
 
 OpenPage = Callable[..., Page]
 
@@ -35,7 +36,7 @@ OpenPage = Callable[..., Page]
 def served(
     survey: Survey, results: MemoryResults, rejected: dict[Reason, int] | None = None, late_ms: int = 0
 ) -> Iterator[str]:
-    """Serves the page of these results, and yields its address. The next step is due since `late_ms`."""
+    """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
 
     def clock() -> int:
         progress = results.progress()
@@ -99,8 +100,11 @@ def extend(
     said: Diagnostics = HONEST,
     of_window: Diagnostics = HONEST,
     jump: Jump | None = None,
+    crowd: Crowd | UnsetType = UNSET,
 ) -> None:
-    """Publishes one more step, with the diagnostics of the step and of the window, and the jump of the first attribute."""
+    """Publishes one more step, with the diagnostics of the step and of the window, and the jump and the step's crowd of the
+    first attribute.
+    """
     made = []
     for i, attribute in enumerate(survey.attributes):
         frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
@@ -116,13 +120,14 @@ def extend(
                     span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(names, result),
                     privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
                     diagnostics=said if span == "step" else of_window, change=jump if filtered and i == 0 else None,
+                    crowd=crowd if span == "step" and i == 0 else UNSET,
                 )
             ]  # fmt: skip
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
 
 
 def silent(survey: Survey, results: MemoryResults, step: int, complete: bool = True) -> None:
-    """Publishes one more step, in which nobody reported; or whose reports no agent has counted, if it is not complete."""
+    """Publishes one more step without reports. An incomplete step stands for reports that no agent has counted."""
     made = []
     for i, mechanisms in enumerate(survey.mechanisms):
         nothing = [m.empty_table() for m in mechanisms]

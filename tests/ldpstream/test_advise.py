@@ -106,7 +106,7 @@ def test_regression_removes_luck_and_nothing_else() -> None:
     assert abs(errors.mean() - 7) > SIGMAS * 0.1 / math.sqrt(800)
     assert without_luck(np.full((2, 400), np.inf), chance).tolist() == np.full((2, 400), np.inf).tolist()
     np.testing.assert_allclose(without_luck(errors, np.zeros_like(chance)), errors)
-    unseen = -1e-9 + 1e-25 * chance  # luck from events that never occurred
+    unseen = -1e-9 + 1e-25 * chance  # rare events that did not occur: a mean luck far from 0, with hardly any spread
     assert without_luck(errors, unseen).tolist() == errors.tolist()
 
 

@@ -121,7 +121,7 @@ def test_no_bound_is_above_its_claim(small: Report) -> None:
 
 
 def test_the_bounds_of_a_spaced_level_come_near_the_claims(small: Report) -> None:
-    """Each of 500 devices with one of three sequences of values. Controls: `test_every_control_is_caught`."""
+    """Each of 500 devices has one of three sequences of values. Controls: `test_every_control_is_caught`."""
     assert [(f.loss, f.claimed, f.n) for f in small.spaced] == [
         ("eps_window", 1.0, 500), ("eps_sequence", 2.0, 500), ("eps_lifetime", 3.0, 500),
     ]  # fmt: skip

@@ -146,6 +146,18 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)
 
 
+@pytest.mark.parametrize(("lateness", "made"), [(0, 2), (1, 2), (2, 2), (5, 5)])
+def test_a_rehearsal_with_a_relay_requires_the_relay(tmp_path: Path, lateness: int, made: int) -> None:
+    source, out = tmp_path / "survey.toml", tmp_path / "now.toml"
+    source.write_text(DEMO.read_text().replace("lateness_steps = 1", f"lateness_steps = {lateness}"))
+    survey = rehearse(source, out, 5, 1_800_000_000, relay=True)
+    assert (survey.relay, survey.lateness_steps) == ("required", made)
+    assert load_survey(out) == survey
+    again = rehearse(out, tmp_path / "again.toml", 5, 1_800_000_000, relay=True)  # it requires one already
+    assert (again.relay, again.lateness_steps) == ("required", made)
+    assert rehearse(source, out, 5, 1_800_000_000).relay is None
+
+
 def test_a_rehearsal_has_no_comments_about_other_steps(tmp_path: Path) -> None:
     source, out = tmp_path / "survey.toml", tmp_path / "now.toml"
     values = r"""values = ["#1", '#2 "', "a\"#b", """ + '"""c"#d"""]'

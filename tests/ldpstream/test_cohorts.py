@@ -70,7 +70,7 @@ def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:
     text = "\n".join(promise(SURVEY))
     assert "carries the device's cohort in clear (version: one of 1.0, 1.1, other)" in text
     assert "only from at least 300 reports" in text
-    assert "This least size is no bound of the privacy loss" in text
+    assert "This least size is not a bound of the privacy loss" in text
     assert "cohort" not in "\n".join(promise(PLAIN))
 
 

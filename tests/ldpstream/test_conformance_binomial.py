@@ -37,7 +37,7 @@ def test_uniform_counts_cover_every_outcome() -> None:
 
 @pytest.mark.parametrize("k", [6, 24, 100])
 def test_rounding_errors_divide_no_count(k: int) -> None:
-    """With Square Wave every value is supported equally often: all reports are one count, and few are enough."""
+    """With Square Wave all values have the same support probability. So all reports form one count, and few reports suffice."""
     m = SquareWave(k, eps=0.7)
     own, fake = m.support_chances()
     found = by_probability("", "", np.ones(3 * k), np.tile(own, 3), np.tile(own - 0.1, 3))

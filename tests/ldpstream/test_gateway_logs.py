@@ -1,4 +1,4 @@
-"""The gateway of `serve` when a write takes long or fails in a way that nobody expected."""
+"""The gateway of `serve` when a write takes long or fails with an unexpected error."""
 
 import asyncio
 import threading

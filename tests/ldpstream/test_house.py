@@ -141,7 +141,8 @@ def switches(tree: ast.AST, classes: set[str]) -> Iterator[str]:
 
 
 def test_only_mechanisms_know_the_families() -> None:
-    """Other code asks the mechanism. The laboratory reproduces papers about particular mechanisms, and may name them."""
+    """Other code calls the mechanism's methods. The laboratory reproduces papers about particular mechanisms, and may name
+    them."""
     modules, classes = families()
     wrong = set()
     for room in MAY_IMPORT.keys() - {"mechanisms", "lab"}:

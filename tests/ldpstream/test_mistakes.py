@@ -126,6 +126,11 @@ MISTAKES = {
     "rehearsal onto itself": Mistake("rehearse survey.toml survey.toml", ("survey.toml: is the survey itself", "another file")),
     "half a pair": Mistake("ledger survey.toml --horizon 3", ("--horizon and --budget must be given together",)),
     "unknown picture": Mistake("ledger survey.toml --plot p.xyz", ("--plot p.xyz: must end in one of .png, .svg, .pdf",)),
+    "relay without gateway": Mistake("produce survey.toml --relay http://relay.example", ("--relay needs --gateway",)),
+    "relay without keys": Mistake(
+        "produce survey.toml --relay http://relay.example --gateway http://gateway.example",
+        ("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE",),
+    ),
     "address without http": Mistake("produce survey.toml --gateway here:8081", ("http[s]://host[:port], got here:8081",)),
     # settings and services
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
@@ -224,7 +229,7 @@ def test_a_mistake_gives_one_line_that_names_the_object_and_what_is_allowed(
     assert re.search(".*".join(map(re.escape, ("ldpstream: ", *mistake.told))), line), line
     assert SECRET not in line
     assert SECRET not in said.out
-    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before  # loses and leaves nothing
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before  # no file changes
 
 
 def test_there_are_at_least_forty_mistakes() -> None:

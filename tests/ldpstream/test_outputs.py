@@ -1,4 +1,4 @@
-"""Output files: a command notices before its work that it cannot write them. And tables on narrow terminals."""
+"""Output files and tables: a command that cannot write its files fails before its work, and tables fit narrow terminals."""
 
 import errno
 import io

@@ -18,7 +18,7 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Diagnostics
+from ldpstream.publishing.publication import Crowd, Diagnostics
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.device_chance import guesses
 
@@ -307,6 +307,19 @@ def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
         page.close()
 
 
+def test_the_promise_behind_a_relay_follows_the_promise_to_everybody(open_page: OpenPage) -> None:
+    survey, results = many(10, 1, 2)
+    relayed = msgspec.structs.replace(survey, relay="required", lateness_steps=2, crowd=20_000)
+    for asked, shown in ((survey, False), (relayed, True)):
+        with served(asked, results) as url:
+            page = open_page(url)
+            unfold(page)
+            said = page.locator("#promise").inner_text()
+            assert ("if at least 20,000 honest people report at the same steps" in said) == shown
+            assert not shown or said.index("2 nats") < said.index("These promises hold against everybody")
+            page.close()
+
+
 def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
     survey, results = many(10, 1, 0)
     for step in range(3):
@@ -316,6 +329,23 @@ def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
         assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
         assert page.locator("#legend li").count() == 0
         shoot(page, "nobody_ever")
+        page.close()
+
+
+def test_the_page_warns_about_a_crowd_that_is_too_small(open_page: OpenPage) -> None:
+    survey, results = many(10, 2, 2)
+    crowd = Crowd(assumed=20_000, reports={"nobody": 0, "standard": 1000, "strict": 20_000}, reached=False)
+    extend(survey, results, 2, np.random.default_rng(2), crowd=crowd)
+    with served(survey, results) as url:
+        page = open_page(f"{url}?span=step")
+        text = "evel standard has 1,000 reports, fewer than the crowd of 20,000: the promise behind the relay is not claimed"
+        expect(page.locator("#alerts-list")).to_have_text(f"a00: l{text} in the latest step.")
+        expect(page.locator("#summary")).to_contain_text(f"L{text} in this step.")
+        extend(survey, results, 3, np.random.default_rng(3), crowd=msgspec.structs.replace(crowd, reached=True))
+        page.goto(f"{url}?span=step")
+        expect(page.locator("#when")).to_contain_text("step 3")
+        assert page.locator("#alerts").is_hidden()
+        assert "crowd" not in page.locator("#summary").inner_text()
         page.close()
 
 
@@ -348,7 +378,7 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
 
 
 def test_the_page_offers_every_estimator_of_the_table(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page knows the estimators only from the API: one more row of the table is one more option."""
+    """The page gets the names of the estimators from the API, so a new row of the catalogue is a new option."""
     toy = replace(catalogue.ESTIMATORS[0], name="toy", label="toy estimator", meaning="A test.", default=False)
     monkeypatch.setattr(catalogue, "ESTIMATORS", (*catalogue.ESTIMATORS, toy))
     demo = Demo(SURVEY, MarkovValues(SURVEY, 1000, 2, 3), 3)

@@ -1,4 +1,4 @@
-"""The page shows the history of a replaced survey before the survey's own, and says where it comes from."""
+"""The page shows the history of a replaced survey before the survey's own, and names the replaced survey."""
 
 from collections.abc import Iterator
 

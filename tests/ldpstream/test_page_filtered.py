@@ -1,4 +1,5 @@
-"""Tests of the filtered curve on the live page: the choice of the span, jumps, predicted steps, attributes without it."""
+"""Tests of the filtered curve on the live page: the choice of the span, jumps, predicted steps, attributes without a filtered
+curve."""
 
 import re
 from urllib.parse import urljoin

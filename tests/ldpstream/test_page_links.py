@@ -33,7 +33,7 @@ def wait_for_address(page: Page, reached: Callable[[dict[str, str]], bool]) -> d
 
 
 def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
-    """Also after more steps. The Back button returns to each earlier choice, and a reload goes on following."""
+    """The link shows the same after further steps. The Back button returns to each earlier choice; a reload still follows."""
     survey, results = many(30, 2, 6)
     rng = np.random.default_rng(7)
     with served(survey, results) as url:

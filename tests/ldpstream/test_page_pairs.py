@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.cross_table import CrossTable
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.publication import Publication
 from tests.pair_survey import pair_survey
@@ -56,7 +57,7 @@ def percent(share: float | None) -> str:
 def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo) -> None:
     page = open_page(f"{url}?attribute=mode_by_zone")
     table = published(demo, "window").table
-    assert table is not None
+    assert isinstance(table, CrossTable)
     expect(page.locator("#cross-title")).to_have_text("Mode and zone together")
     assert page.locator("#cross-table thead th").all_inner_texts() == [
         "mode ↓ zone →", "[0, 2)", "[2, 5)", "[5, 50]", "all"

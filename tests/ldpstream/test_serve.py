@@ -160,7 +160,7 @@ def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytes
 
 
 def test_killed_again_and_again_it_loses_and_doubles_no_report(served: Served) -> None:
-    """SIGKILL at random moments, while devices send every request twice or more, with its key."""
+    """The test kills the process at random moments. Devices send every request twice or more, with the request's key."""
     drawn = random.Random(20261125)
     served.wait_until_ready()
     devices = [Devices(served.survey, [served.gateway], seed) for seed in range(CLIENTS)]

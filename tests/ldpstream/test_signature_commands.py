@@ -156,7 +156,7 @@ def test_a_line_by_another_key_is_named(office: Office, tmp_path: Path) -> None:
     office.change("lateness_steps = 1", "lateness_steps = 2")
     other = office.command("key", tmp_path / "other.pem")[1].strip()
     sign = ("sign", office.file, "--key", tmp_path / "other.pem")
-    status, _, (refused,) = office.command(*sign)  # an earlier line by an unknown key is nothing to compare with
+    status, _, (refused,) = office.command(*sign)  # the command compares only with a line whose key it has
     assert (status, "line 1 has no valid signature by" in refused) == (2, True)
     assert "lateness_steps" in office.command(*sign, "--signed-by", office.public)[1]
     status, out, err = office.verify()
@@ -183,7 +183,7 @@ def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: Comma
     for arguments, said in [
         (("key", office.key), "exists; a key is never overwritten"),
         (("key", tmp_path / "none" / "key"), "cannot be written: No such file"),
-        (("sign", office.file, "--key", SAMPLE), "is no Ed25519 private key"),
+        (("sign", office.file, "--key", SAMPLE), "not an Ed25519 private key"),
         (("sign", office.file, "--key", tmp_path / "none"), "cannot be read: No such file"),
         (("sign", tmp_path / "none.toml", "--key", office.key), "cannot be read"),
         (("verify", office.file, "--signed-by", office.public), "is not a folder"),

@@ -64,7 +64,7 @@ def changing(m: Mechanism, t: int) -> Iterable[list[Floats]]:
 
 
 def device(asked: Mechanism, others: Sequence[Mechanism], collection: str, t: int) -> float:
-    """The largest success against a value of `asked` that never changes, over all functions from it to the other values."""
+    """The largest chance of guessing a constant value of `asked`, if the other values are any functions of this value."""
     own, worst = unchanged(asked, t), 0.0
     rows = [unchanged(other, t) for other in others]
     for hints in product(*(product(range(other.k), repeat=asked.k) for other in others)):

@@ -36,9 +36,9 @@ def test_the_grid_contains_every_registered_mechanism() -> None:
     assert {m.name for m in TAKES_TWO} == set(NAMES) - set(ONE_TIME)
 
 
-@pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(mechanisms.__path__)])
-def test_the_examples_in_the_docstrings_run(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"ldpstream.mechanisms.{module}")).failed == 0
+@pytest.mark.parametrize("name", [one.name for one in pkgutil.walk_packages(mechanisms.__path__, "ldpstream.mechanisms.")])
+def test_the_examples_in_the_docstrings_run(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 @one_of_each

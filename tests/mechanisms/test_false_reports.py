@@ -1,6 +1,6 @@
 """Compares `outweighs` with a search for the best attack, for every registered mechanism.
 
-The search knows no mechanism. It tries all rows of bytes, and adds each valid one to a table of honest reports.
+The search is the same for every mechanism. It tries all rows of bytes, and adds each valid row to a table of honest reports.
 """
 
 import math

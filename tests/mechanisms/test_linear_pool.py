@@ -251,7 +251,7 @@ def low_powers(pool: LinearPool) -> list[float]:
     found = []
     for frequency in range(1, 5):
         cosine = np.cos(np.pi * frequency * (np.arange(pool.k) + 0.5) / pool.k)
-        sums = np.array([np.bincount(row, cosine, pool.g) for row in table])  # of the values with one symbol
+        sums = np.array([np.bincount(row, cosine, pool.g) for row in table])  # sums over the values with one symbol
         given = np.take_along_axis(sums, table, axis=1).var(axis=0)
         independent = (1 / pool.g) * (1 - 1 / pool.g) * (np.square(cosine).sum() - np.square(cosine))
         found.append(float(given.sum() / independent.sum()))

@@ -166,7 +166,7 @@ class LongitudinalSilence(Silence, Longitudinal):
         return self._speak(self._as_memos(memos).astype(np.int64), self.spoken.p2, rng)
 
     def ratios(self) -> SymbolRatios:
-        """The ratios of reports that all speak: they have the largest loss."""
+        """The ratios of the reports that are not silent: these have the largest loss."""
         return self.spoken.ratios()
 
     def memo_ratios(self) -> SymbolRatios:
@@ -246,7 +246,7 @@ def test_the_survey_and_its_documents_know_the_mechanism(name: str, tmp_path: Pa
 def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path: Path) -> None:
     """Real devices report through the gateway, and simulated people report.
 
-    All estimates are near the truth: within six standard errors and 0.01.
+    All estimates are near the truth: within six standard errors plus 0.01.
     """
     survey = survey_of(name, tmp_path, ordered)
     demo = Demo(survey, MarkovValues(survey, PEOPLE, STEPS, 5), 5)

@@ -1,9 +1,11 @@
-"""The loss for a reader of tables: its bounds against every possible table of a few reports, and the sizes for many reports."""
+"""The loss for an observer of reports without senders: its bounds against every possible table of a few reports, for all values
+of all people, and the sizes for many reports."""
 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -11,46 +13,27 @@ import pytest
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.grr import LongitudinalGRR
-from ldpstream.mechanisms.ledger.shuffled import Blanket, ReaderLoss, reader_loss, table_delta
+from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, shuffled_loss, table_delta
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 
-Distribution = Mapping[Hashable, float]
-LOSSES = (0.0, 0.05, 0.2, 0.5, 1.0)
+from .table_enumeration import LOSSES, Distribution, delta, exact, table_distribution, with_report
+
 ONE_TIME = [
-    *((mechanism("GRR", k, eps=eps), n) for k, n in ((2, 5), (3, 5), (4, 4)) for eps in (0.5, 1.0, 2.0)),
-    *((mechanism(name, k, eps=eps), n) for name in ("SUE", "OUE", "THE") for k, n in ((2, 4), (3, 3)) for eps in (1.0, 2.0)),
-    *((mechanism("BLH", k, eps=eps), 3) for k in (2, 3, 4) for eps in (1.0, 2.0)),
-    *((mechanism("OLH", k, eps=eps, g=3), 3) for k in (2, 3) for eps in (1.0, 2.0)),
-    *((mechanism("SS", k, eps=1.0, omega=omega), 3) for k, omega in ((3, 2), (4, 2), (5, 3))),
-    *((mechanism("SW", 4, eps=1.0, width=width), 3) for width in (1, 2, 3, 4)),
+    *((mechanism("GRR", k, eps=eps), n) for k, n in ((2, 6), (3, 6), (4, 6)) for eps in (0.5, 1.0, 2.0)),
+    *((mechanism(name, k, eps=eps), n) for name in ("SUE", "OUE", "THE") for k, n in ((2, 6), (3, 5)) for eps in (1.0, 2.0)),
+    *((mechanism("BLH", k, eps=eps), n) for k, n in ((2, 6), (3, 6), (4, 5)) for eps in (1.0, 2.0)),
+    *((mechanism("OLH", k, eps=eps, g=3), n) for k, n in ((2, 5), (3, 5)) for eps in (1.0, 2.0)),
+    *((mechanism("SS", k, eps=1.0, omega=omega), n) for k, omega, n in ((3, 2, 6), (4, 2, 6), (5, 3, 4))),
+    *((mechanism("SW", 4, eps=1.0, width=width), 6) for width in (1, 2, 3)),
+]
+LONGITUDINAL = [
+    *((mechanism("L-GRR", k, eps_inf=2.0, eps_1=eps_1), 6) for k in (2, 3, 4) for eps_1 in (0.5, 1.5)),
+    *((mechanism(name, 2, eps_inf=2.0, eps_1=1.0), 6) for name in ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")),
+    *((mechanism(name, 3, eps_inf=2.0, eps_1=1.0), 5) for name in ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")),
+    *((mechanism("L-BLH", k, eps_inf=2.0, eps_1=1.0), 6) for k in (2, 3)),
+    *((mechanism("L-OLH", k, eps_inf=2.0, eps_1=1.0, g=3), 5) for k in (2, 3)),
 ]  # fmt: skip
-
-
-def table_distribution(channels: Iterable[FloatArray]) -> Distribution:
-    """Distribution of the numbers of reports with each output; each report has the probabilities of one row."""
-    distribution: dict[tuple[int, ...], float] = {}
-    for row in channels:
-        distribution = distribution or {(0,) * row.size: 1.0}
-        after: Counter[tuple[int, ...]] = Counter()
-        for counts, chance in distribution.items():
-            for output in np.flatnonzero(row).tolist():
-                after[(*counts[:output], counts[output] + 1, *counts[output + 1 :])] += chance * float(row[output])  # type: ignore[assignment]
-        distribution = dict(after)
-    return dict(distribution.items())
-
-
-def delta(p: Distribution, q: Distribution, eps: float) -> float:
-    return sum(max(p.get(x, 0.0) - math.exp(eps) * q.get(x, 0.0), 0.0) for x in p)
-
-
-def exact(channel: FloatArray, n: int, losses: Iterable[float] = LOSSES) -> list[float]:
-    """The largest δ of a table of n reports, over all values of a person and of the others."""
-    k, found = len(channel), [0.0 for _ in losses]
-    for others in itertools.combinations_with_replacement(range(k), n - 1):
-        distributions = [table_distribution(channel[[v, *others]]) for v in range(k)]
-        for p, q in itertools.permutations(distributions, 2):
-            found = [max(old, delta(p, q, eps)) for old, eps in zip(found, losses, strict=True)]
-    return found
+REPORTS = ONE_TIME + LONGITUDINAL
 
 
 def bounds(blanket: Blanket, n: int) -> list[float]:
@@ -62,16 +45,22 @@ def blanket_of(m: Mechanism) -> Blanket:
     return m.blanket
 
 
-@pytest.mark.parametrize(("m", "n"), ONE_TIME, ids=lambda x: str(x))
+def memo_blanket_of(m: Mechanism) -> Blanket:
+    assert m.memo_blanket is not None
+    return m.memo_blanket
+
+
+@pytest.mark.parametrize(("m", "n"), REPORTS, ids=lambda x: str(x))
 def test_no_table_of_a_few_reports_exceeds_the_bound(m: Mechanism, n: int) -> None:
     pairs = zip(exact(m.channel(), n), bounds(blanket_of(m), n), strict=True)
     assert all(found <= bound + 1e-15 for found, bound in pairs)
     alone = [math.fsum(np.maximum(m.channel()[0] - math.exp(eps) * m.channel()[-1], 0)) for eps in LOSSES]
-    assert bounds(blanket_of(m), 1) == pytest.approx(alone, abs=1e-12)  # one report: nothing hides it
+    assert bounds(blanket_of(m), 1) == pytest.approx(alone, abs=1e-12)  # the loss of a single report, without other people
 
 
 def variation_ratio(n: int, k: int, eps_1: float, eps: float) -> float:
-    """The published three-outcome pair for GRR: the trap. Others hit v or v' with probability q each, and rests hide rests."""
+    """δ of the published pair for GRR with three outcomes: v, v' and the rest. Each other report is v or v' with probability q
+    each."""
     q = 1 / (math.exp(eps_1) + k - 1)
     p = math.exp(eps_1) * q
     others, rest = np.array([q, q, 1 - 2 * q]), 1 - p - q
@@ -88,7 +77,7 @@ def test_the_published_pair_is_no_bound() -> None:
     assert pair < found <= table_delta(blanket_of(m), 4, 0.5)
 
 
-@pytest.mark.parametrize("m", [m for m, _ in ONE_TIME], ids=str)
+@pytest.mark.parametrize("m", [m for m, _ in REPORTS], ids=str)
 def test_the_blanket_is_the_common_part_of_the_reports(m: Mechanism) -> None:
     blanket, channel = blanket_of(m), m.channel()
     if m.independent_bits:
@@ -144,7 +133,7 @@ def test_a_smaller_chance_of_hitting_both_values_is_worse(both: float) -> None:
 def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) -> None:
     """All values of the others in each table, and a person whose values differ in each table."""
     m, n = mechanism("GRR", k, eps=eps_1), 3
-    bound = reader_loss(blanket_of(m), n, tables, 1e-6)
+    bound = shuffled_loss(blanket_of(m), n, tables, 1e-6)
     assert bound is not None
     crowds = list(itertools.combinations_with_replacement(range(k), n - 1))
     distributions = {others: [table_distribution(m.channel()[[v, *others]]) for v in (0, 1)] for others in crowds}
@@ -159,7 +148,7 @@ def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) 
             assert found <= bound.delta(eps)
             reached.append(found / bound.delta(eps))
     assert max(reached) > 0.8
-    once = reader_loss(blanket_of(m), n, 1, 1e-6)
+    once = shuffled_loss(blanket_of(m), n, 1, 1e-6)
     assert once is not None
     assert found > once.delta(eps) or eps >= eps_1  # control: the bound of one table does not hold for several
 
@@ -174,15 +163,29 @@ def two_tables(devices: Iterable[FloatArray]) -> Distribution:
 
 
 def largest(one: Iterable[FloatArray], other: Iterable[FloatArray], eps: float) -> float:
-    """The larger δ, of both directions, between the two tables of these devices and of those."""
+    """Returns the δ between the two tables of one set of devices and those of another set: the larger of both directions."""
     p, q = two_tables(one), two_tables(other)
     return max(delta(p, q, eps), delta(q, p, eps))
 
 
 def memos(m: LongitudinalGRR) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of each memo for each value, and of each report for each memo; the last report means: none."""
+    """Probabilities of each memo for each value, and of each report for each memo; the last column means that there is no
+    report."""
     first = np.full((m.k, m.k), m.q1) + np.eye(m.k) * (m.p1 - m.q1)
     return first, np.append(np.full((m.k, m.k), m.q2) + np.eye(m.k) * (m.p2 - m.q2), np.zeros((m.k, 1)), axis=1)
+
+
+def memo_rounds(m: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """Probabilities of each memo for each value, and of each report for each memo: of symbols, two bits, or hashed symbols."""
+    p1, q1, p2, q2 = m.rounds()
+    if isinstance(m, LongitudinalHashing):
+        first = mechanism("OLH", m.k, eps=m.eps_inf, g=m.g).channel()  # a column for each function and symbol
+        symbols = np.full((m.g, m.g), q2) + np.eye(m.g) * (p2 - q2)
+        return first, np.asarray(np.kron(np.eye(first.shape[1] // m.g), symbols), np.float64)
+    if isinstance(m, LongitudinalGRR):
+        return np.full((m.k, m.k), q1) + np.eye(m.k) * (p1 - q1), np.full((m.k, m.k), q2) + np.eye(m.k) * (p2 - q2)
+    of_bit = np.array([[1 - q2, q2], [1 - p2, p2]])
+    return mechanism("SUE", 2, eps=m.eps_inf).channel(), np.kron(of_bit, of_bit)
 
 
 @pytest.mark.parametrize(("k", "n", "eps_inf", "eps_1"), [(2, 3, 2.0, 1.9), (2, 4, 1.0, 0.8), (3, 2, 2.0, 1.9)])
@@ -190,7 +193,7 @@ def test_tables_of_unchanged_memos_lose_no_more_than_one_table_of_memos(k: int, 
     m = mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1)
     assert isinstance(m, LongitudinalGRR)
     first, second = memos(m)
-    bound = bounds(blanket_of(m), n)
+    bound = bounds(memo_blanket_of(m), n)
     both = [np.einsum("m,ma,mb->ab", first[v], second, second) for v in range(k)]
     for others in itertools.combinations_with_replacement(range(k), n - 1):
         crowd = [both[v] for v in others]
@@ -198,9 +201,45 @@ def test_tables_of_unchanged_memos_lose_no_more_than_one_table_of_memos(k: int, 
             largest([both[0], *crowd], [both[1], *crowd], eps) <= found for eps, found in zip(LOSSES, bound, strict=True)
         )
     none = np.eye(k + 1)[k]
-    apart = [np.outer(first[0] @ second, none)] * (n - 1)  # control: the others miss the second step
+    apart = [np.outer(first[0] @ second, none)] * (n - 1)  # control: the other people report at the first step only
     exceeded = [largest([both[0], *apart], [both[1], *apart], eps) > found for eps, found in zip(LOSSES, bound, strict=True)]
     assert any(exceeded)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "n", "steps"),
+    [("L-GRR", 2, 4, 2), ("L-GRR", 3, 3, 2), ("L-GRR", 2, 3, 3), ("L-SUE", 2, 3, 2), ("L-BLH", 2, 3, 2)],
+)
+def test_linked_reports_of_unchanged_memos_lose_no_more_than_the_memos(name: str, k: int, n: int, steps: int) -> None:
+    """Behind a relay, an observer sees single reports, and links those of a memo: a device has one output for all steps."""
+    m = mechanism(name, k, eps_inf=2.0, eps_1=1.8)
+    first, second = memo_rounds(m)
+    lives = np.array([reduce(np.multiply.outer, [row] * steps).ravel() for row in second])
+    found, bound = exact(first @ lives, n), bounds(memo_blanket_of(m), n)
+    assert all(loss <= most + 1e-15 for loss, most in zip(found, bound, strict=True))
+    assert any(
+        loss > once for loss, once in zip(found, bounds(blanket_of(m), n), strict=True)
+    )  # control: no bound for a report
+
+
+def test_linked_fresh_reports_lose_more_than_two_tables() -> None:
+    """The control for the condition that nothing links the fresh reports of a device, such as a token of its own."""
+    m, n = mechanism("GRR", 3, eps=1.0), 4
+    bound = shuffled_loss(blanket_of(m), n, 2, 1e-6)
+    assert bound is not None
+    linked = np.array([np.outer(row, row).ravel() for row in m.channel()])
+    losses = (0.5, 1.0, 1.5)
+    assert all(found > bound.delta(eps) for eps, found in zip(losses, exact(linked, n, losses), strict=True))
+
+
+def test_a_forged_report_hides_nobody() -> None:
+    """The control for the condition of honest reports: of 4 reports, 2 are known to the observer."""
+    m = mechanism("GRR", 3, eps=1.0)
+    known = np.eye(3)[0]
+    crowd = table_distribution([m.channel()[0], known, known])
+    p, q = (with_report(crowd, m.channel()[v]) for v in (1, 2))
+    assert delta(p, q, 0.2) > table_delta(blanket_of(m), 4, 0.2)
+    assert delta(p, q, 0.2) <= table_delta(blanket_of(m), 2, 0.2)
 
 
 @pytest.mark.parametrize(("k", "n"), [(2, 6), (2, 12), (3, 4)])
@@ -210,7 +249,7 @@ def test_a_second_memo_is_not_hidden_by_people_who_keep_theirs(k: int, n: int) -
     assert isinstance(m, LongitudinalGRR)
     first, second = memos(m)
     kept = np.einsum("m,ma,mb->ab", first[0], second, second)
-    crowd, bound = [kept] * (n - 1), reader_loss(blanket_of(m), n, 2, 1e-6)
+    crowd, bound = [kept] * (n - 1), shuffled_loss(memo_blanket_of(m), n, 2, 1e-6)
     assert bound is not None
 
     def drawn(v: int, w: int) -> FloatArray:
@@ -218,8 +257,8 @@ def test_a_second_memo_is_not_hidden_by_people_who_keep_theirs(k: int, n: int) -
         return np.outer(first[v] @ second, first[w] @ second)
 
     assert largest([kept, *crowd], [drawn(0, 1), *crowd], 1.0) > 3 * bound.delta(1.0)  # a value that changes
-    assert largest([drawn(0, 1), *crowd], [drawn(1, 0), *crowd], 1.0) > 2 * bound.delta(1.0)  # changes at the same time
-    assert largest([drawn(0, 0), *crowd], [drawn(1, 1), *crowd], 1.0) > bound.delta(1.0)  # storage that was deleted
+    assert largest([drawn(0, 1), *crowd], [drawn(1, 0), *crowd], 1.0) > 2 * bound.delta(1.0)  # two opposite changes
+    assert largest([drawn(0, 0), *crowd], [drawn(1, 1), *crowd], 1.0) > bound.delta(1.0)  # new memos
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -235,10 +274,11 @@ def test_tables_of_answers_with_fake_data_lose_no_more_than_true_answers(n: int)
 
 def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
     for name, once in (("L-GRR", "GRR"), ("L-SUE", "SUE"), ("L-SOUE", "SUE"), ("L-OSUE", "OUE"), ("L-OUE", "OUE")):
-        assert mechanism(name, 7, eps_inf=2.0, eps_1=0.5).blanket == mechanism(once, 7, eps=2.0).blanket
+        assert mechanism(name, 7, eps_inf=2.0, eps_1=0.5).memo_blanket == mechanism(once, 7, eps=2.0).blanket
     m = mechanism("L-OLH", 100, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, LongitudinalHashing)
-    assert m.blanket == mechanism("OLH", 100, eps=2.0, g=m.g).blanket
+    assert m.memo_blanket == mechanism("OLH", 100, eps=2.0, g=m.g).blanket
+    assert mechanism("GRR", 7, eps=2.0).memo_blanket is None
 
 
 @pytest.mark.parametrize(
@@ -252,12 +292,12 @@ def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
     ],
 )  # fmt: skip
 def test_the_sizes_for_many_people(m: Mechanism, n: int, tables: int, expected: float) -> None:
-    assert m.reader(tables, n, 1e-6)[0] == pytest.approx(expected, rel=0.03)
+    assert m.shuffled(tables, n, 1e-6)[0] == pytest.approx(expected, rel=0.03)
 
 
 def test_more_people_and_fewer_tables_lose_less_and_never_more_than_all_reports() -> None:
     m = mechanism("GRR", 4, eps=1.0)
-    losses = [[m.reader(t, n, 1e-6) for n in (1, 30, 1000, 30_000)] for t in (1, 20, 400)]
+    losses = [[m.shuffled(t, n, 1e-6) for n in (1, 30, 1000, 30_000)] for t in (1, 20, 400)]
     for row in losses:
         assert row == sorted(row, reverse=True)
         assert [chance for _, chance in row] == sorted((chance for _, chance in row), reverse=True)
@@ -273,17 +313,17 @@ def test_more_people_and_fewer_tables_lose_less_and_never_more_than_all_reports(
 def test_extreme_arguments_have_a_bound(name: str) -> None:
     for eps, tables, n in itertools.product((1e-9, 1e-4, 20.0, 700.0), (30,), (2, 10**15)):
         m = mechanism(name, 50, eps=eps)
-        loss, chance = m.reader(tables, n, 1e-6)
+        loss, chance = m.shuffled(tables, n, 1e-6)
         assert 0 <= loss <= m.eps_t(tables)
         assert 1 / 50 <= chance <= m.guess(tables)
-    assert m.reader(10**9, n, 1e-6) == (m.eps_t(10**9), m.guess(10**9))
+    assert m.shuffled(10**9, n, 1e-6) == (m.eps_t(10**9), m.guess(10**9))
 
 
 @pytest.mark.parametrize("tables", [1, 20, 300])
 def test_tables_of_a_single_report_lose_what_the_reports_lose(tables: int) -> None:
     """The loss of a report of GRR is 1, 0 or -1 nat, so the loss of several has an exact distribution."""
     m = mechanism("GRR", 4, eps=1.0)
-    found, distribution = reader_loss(blanket_of(m), 1, tables, 1e-6), np.ones(1)
+    found, distribution = shuffled_loss(blanket_of(m), 1, tables, 1e-6), np.ones(1)
     assert found is not None
     for _ in range(tables):
         distribution = np.convolve(distribution, [m.q, 1 - m.p - m.q, m.p])
@@ -297,8 +337,8 @@ def test_the_chance_of_a_right_guess_holds_for_the_best_guesser() -> None:
     """Exact for two tables of 3 reports, where the reader knows the values of the others."""
     k, n = 3, 3
     m = mechanism("GRR", k, eps=1.0)
-    found = reader_loss(blanket_of(m), n, 2, 1e-6)
-    assert isinstance(found, ReaderLoss)
+    found = shuffled_loss(blanket_of(m), n, 2, 1e-6)
+    assert isinstance(found, ShuffledLoss)
     for others in itertools.combinations_with_replacement(range(k), n - 1):
         distributions = [table_distribution(m.channel()[[v, *others]]) for v in range(k)]
         outputs = sorted(distributions[0], key=str)

@@ -140,7 +140,7 @@ def test_the_inversion_is_unbiased_with_exact_variances(m: SquareWave, fakes: in
 
 
 def test_the_inversion_is_least_squares_on_the_hyperplane() -> None:
-    """No other vector with sum 1 is nearer to the shares, in the waves."""
+    """Of all vectors with sum 1, the inversion predicts shares of the cells that are nearest to the observed shares."""
     m, rng = SquareWave(6, 1.0), np.random.default_rng(3)
     counts = rng.multinomial(1000, np.full(m.cells, 1 / m.cells))
     shares = counts / 1000

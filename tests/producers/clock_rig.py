@@ -56,7 +56,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Seen:
-    """What happened to a device until now.
+    """The events of a device until now.
 
     Attributes:
         made: key of each report that was charged, by its step.
@@ -128,7 +128,7 @@ class Rig:
         return counted, ended
 
     def histories(self, clocks: Sequence[int], calls: int, online: Sequence[bool], seen: Seen = Seen()) -> Iterator[Seen]:
-        """Yields what has happened after each sequence of clocks. The store has the state of that history meanwhile."""
+        """Yields what has happened after each sequence of clocks. At each yield, the store has the state of that history."""
         depth = len(online) - calls
         if calls == 0:
             yield seen

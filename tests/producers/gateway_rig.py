@@ -19,6 +19,7 @@ from ldpstream.producers.gateway.gateway_process import _GatewayServer
 from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, RETRY_S, urn
 from ldpstream.producers.gateway.protocol import gateway_protocol
+from ldpstream.producers.gateway.shuffle import Shuffle
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.producers.relay.capsules import REQUEST_TYPE
 from ldpstream.surveys import Survey
@@ -99,7 +100,8 @@ class Rig:
     def __init__(self, survey: Survey = SURVEY, origins: Sequence[str] = (), **options: Any) -> None:
         self.surveys = GatewaySurveys()
         self.log = self.add(survey)
-        self.intake = Intake(self.surveys, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
+        usual: dict[str, Any] = {"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, "shuffle": Shuffle(0.001)}
+        self.intake = Intake(self.surveys, **(usual | options))
         self.app: Starlette = create_gateway(self.intake, origins)
 
     def add(self, survey: Survey) -> FakeLog:

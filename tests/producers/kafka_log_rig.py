@@ -28,6 +28,7 @@ class Topic:
         self.now_ms = NOW
         self.told_ms: int | None = NOW  # the append time in an acknowledgement
         self.batches: list[tuple[int, list[Record]]] = []
+        self.stamps: set[int] = set()  # the producer's timestamps of all records
         self.markers: list[int] = []
         self.away: set[int] = set()  # partitions that acknowledge no marker
         self.exists, self.hangs = True, False
@@ -91,7 +92,8 @@ class FakeProducer:
         if (error := self.topics[topic].ack_error) is not None:
             future.set_exception(error)
             return future
-        records = DefaultRecordBatch(bytearray(builder._build()))
+        records = list(DefaultRecordBatch(bytearray(builder._build())))
+        self.topics[topic].stamps.update(record.timestamp for record in records)
         self.topics[topic].batches.append((partition, [(record.value, list(record.headers)) for record in records]))
         if self.holds or self.topics[topic].holds:
             self.held.append(future)

@@ -82,7 +82,7 @@ class RecordingRelay:
 
     Attributes:
         seen: all requests, in their order.
-        status, body: the relay's own answer, in place of the gateway's; a status of 0 for the gateway's.
+        status, body: the relay's own answer in place of the gateway's; with status 0 the relay passes on the gateway's answer.
         told: headers of its own answer.
         times: how often the gateway gets each request.
     """

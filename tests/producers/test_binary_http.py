@@ -77,8 +77,8 @@ def raw(fields: bytes = b"", rest: bytes = b"\0\0", path: bytes = b"/x") -> byte
     ("message", "said"),
     [
         (b"", "too early"),
-        (b"\x01" + KNOWN[1:], "no request"),
-        (b"\x05", "no request"),
+        (b"\x01" + KNOWN[1:], "not a request"),
+        (b"\x05", "not a request"),
         (raw(b"\x07:method\x01x"), "token in lower case"),
         (raw(b"\x06Accept\x01x"), "token in lower case"),
         (raw(b"\0\x01x"), "token in lower case"),

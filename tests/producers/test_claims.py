@@ -44,7 +44,7 @@ def survey(level: dict[str, Any], step_seconds: int = 1, collection: str = "smp"
 
 
 def log_likelihoods(m: Mechanism, t: int) -> FloatArray:
-    """(2^t, outputs) ln Pr[output | values at t steps with reports]; sequences of values count as binary numbers."""
+    """(2^t, outputs) ln Pr[output | values at t steps with reports]. The values of row i are the binary digits of i."""
     if not isinstance(m, Longitudinal):
         table = np.zeros((1, 1))
         for _ in range(t):
@@ -118,7 +118,7 @@ def test_a_forgotten_survey_or_step_breaks_the_bound(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("window_s", "step_seconds"), list(product((1, 2, 3, 7, 60), (1, 2, 3, 5, 60, 61))))
 def test_a_window_touches_at_most_the_stated_number_of_steps(window_s: int, step_seconds: int) -> None:
-    """By trying beginnings at thirds of a second."""
+    """Counts the steps for windows that begin at every third of a second."""
     counts = {
         len({tick // (3 * step_seconds) for tick in range(first, first + 3 * window_s)}) for first in range(6 * step_seconds)
     }
@@ -144,12 +144,12 @@ def test_reports_of_other_steps_raise_the_loss_of_one_step_to_eps_per_report(nam
     assert losses[0] == pytest.approx(m.eps_1)
     assert losses == sorted(losses)
     assert m.eps_per_report * share < losses[-1] <= m.eps_per_report + ROUNDING
-    assert losses[-1] > m.eps_1 * 1.1  # control: eps_1 is no bound
+    assert losses[-1] > m.eps_1 * 1.1  # control: eps_1 is not a bound
 
 
 @pytest.mark.parametrize("name", [*ONE_TIME, *LONGITUDINAL])
 def test_eps_per_report_is_the_loss_given_the_memos(name: str) -> None:
-    """By enumeration of all reports and of all pairs of memos."""
+    """Enumerates all reports and all pairs of memos."""
     m = build(name, 3, 2.0, 1.0)
     if not isinstance(m, Longitudinal):
         channel = np.log(m.channel())

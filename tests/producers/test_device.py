@@ -424,7 +424,7 @@ def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
     for step in range(4, 9):
         device.report("q0", 1, step)
         device.settle(device.waiting()[-1])
-    assert [report.step for report in device.waiting()] == [3]  # of q1; that of q0 is too late
+    assert [report.step for report in device.waiting()] == [3]  # the report of q1; the report of q0 is too late
     assert repr(waiting[0]).startswith("<")  # `repr` shows no contents
 
 

@@ -55,7 +55,7 @@ def test_a_survey_that_may_cost_more_is_refused(asked: Survey, levels: dict[str,
 
 
 def test_a_renamed_survey_gets_no_fresh_budget(tmp_path: Path) -> None:
-    """The control: without these three, each of the surveys enrolls."""
+    """The control: with a new file and without a pin, each of the surveys enrolls."""
     asked = survey(MEMOIZED)
     Device(asked, tmp_path / "answers", pin=asked.fingerprint.hex(), max_eps=2.0)
     for renamed in (survey(MEMOIZED, name="study-2"), survey(DEAR, name="study-3")):

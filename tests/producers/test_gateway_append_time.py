@@ -19,7 +19,7 @@ CLOSES, OPENS = SURVEY.closes_ms(STEP), SURVEY.opens_ms(STEP) - SURVEY.skew_ms
 
 
 def counted(batch: list[bytes], appended_ms: int) -> int:
-    """Returns the number of reports that agents count, three of each envelope."""
+    """Returns the number of reports that agents count. Each envelope has three reports."""
     return 3 * len(batch) - 3 * len(tally(SURVEY, [Record(i, appended_ms, raw) for i, raw in enumerate(batch)]).rejected)
 
 

@@ -33,7 +33,7 @@ WHY: Final[dict[Cause, str]] = {
     "method not allowed": HEAD,
     "unsupported content type": HEAD,
     "unsupported transfer coding": HEAD,
-    "unknown key configuration": HEAD,  # the client must fetch the present key
+    "unknown key configuration": HEAD,  # the application must give the device the present key
     "unknown version": GATEWAY,  # a gateway of a later version counts it
     "wrong survey": GATEWAY,  # another gateway has the survey, or this one once its file arrives
     "survey unavailable": GATEWAY,
@@ -54,7 +54,7 @@ WHY: Final[dict[Cause, str]] = {
     "symbol out of range": FORGETS,
     "padding bits set": FORGETS,
     "survey ended": FORGETS,
-    "step too old": FORGETS,  # the log's clock never runs back
+    "step too old": FORGETS,  # the append times that agents use never decrease
 }
 
 
@@ -70,7 +70,8 @@ def test_a_refusal_is_final_only_if_the_body_never_counts(cause: Cause) -> None:
 def test_the_sink_posts_again_unless_that_cannot_help(
     cause: Cause, served: MakeServed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A final problem, or one that somebody must mend first, ends the sink at once. It retries after every other problem."""
+    """A final problem, or one that somebody must mend first, ends the sink at once. The sink retries after every other
+    problem."""
     answers, attempts, checks = [cause], list[str](), Intake._checks
 
     def refuse(self: Intake) -> Checks:
@@ -95,7 +96,7 @@ def test_the_sink_posts_again_unless_that_cannot_help(
 
 
 def test_the_other_devices_forget_a_report_after_the_same_status() -> None:
-    """Their own tests go through all statuses; `test_device_example.py` has the Python device's."""
+    """The devices' own tests cover all statuses; `test_device_example.py` covers the Python device."""
     typescript = (ROOT / "devices" / "typescript" / "src" / "send.ts").read_text()
     assert re.findall(r"NEVER_COUNTS = (\d+);", typescript) == [str(FINAL)]
     go = (ROOT / "tests" / "devices" / "go" / "send.go").read_text()

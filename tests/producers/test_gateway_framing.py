@@ -1,4 +1,4 @@
-"""Upgrades are ignored, and heads or chunks that a proxy may read differently are refused, without an end for any report."""
+"""Upgrades are ignored, and heads or chunks that a proxy may read differently are refused, and no device forgets a report."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def chunked(
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket", "TLS/1.0, h2c"])
 def test_an_upgrade_is_ignored(upgrade: str, served: MakeServed) -> None:
-    """Also before further requests in the same segment, in several segments, and in chunks."""
+    """Requests with an upgrade come alone, before further requests in the same segment, in several segments, and in chunks."""
     one = served(tokens=[TOKEN])
     headers = ("connection: keep-alive, Upgrade", f"Upgrade: {upgrade}", f"idempotency-key: {KEYS[0]}")
     whole = request(GOOD, ENVELOPE, *headers)
@@ -197,7 +197,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_fault_of_the_framing_is_a_problem_that_ends_the_connection(name: str, served: MakeServed) -> None:
-    """The gateway answers at once: it waits for no byte of a chunk that is too large. No answer ends a report."""
+    """The gateway answers at once: it waits for no byte of a chunk that is too large. None of these answers makes a device
+    forget its report."""
     one, (whole, expected) = served(tokens=[TOKEN]), REFUSED[name]
     connection = Socket(one.port)
     connection.send(whole)

@@ -36,6 +36,17 @@ async def test_requests_of_a_moment_share_record_batches(topic: Topic) -> None:
         begin(log, [b"e"])
 
 
+async def test_no_record_tells_when_its_request_arrived(topic: Topic) -> None:
+    """The broker's append time is one for a record batch. The producer's own timestamps stay in the log beside it."""
+    log, kafka = await started()
+    first = begin(log, [b"a"], keyed())
+    await asyncio.sleep(0.002)
+    assert await begin(log, [b"b", b"c"], keyed()) is await first is Outcome.APPENDED
+    assert topic.values() == [[b"a", b"b", b"c"]]
+    assert topic.stamps == {0}
+    await kafka.close()
+
+
 async def test_requests_without_a_key_go_to_all_partitions(topic: Topic) -> None:
     log, kafka = await started()
     for _ in range(6):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from ldpstream.producers.gateway import metrics
+from ldpstream.producers.gateway import metrics, oblivious
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Limits
@@ -146,7 +146,7 @@ async def test_a_plain_request_for_a_survey_that_requires_a_relay_is_refused(bat
 
 
 def test_a_plain_request_over_http_is_refused(served: MakeServed) -> None:
-    """Also on the direct path of the protocol, for a request that arrives whole and for one that arrives in pieces."""
+    """The direct path of the protocol refuses the request too, whether it arrives whole or in pieces."""
     survey = relay_survey()
     one = served(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
     connection, body = Socket(one.port), envelopes_of(survey, STEP)
@@ -220,7 +220,7 @@ async def test_a_gateway_without_keys_takes_nothing_through_a_relay() -> None:
 
 
 async def test_the_requests_of_a_relay_share_limits() -> None:
-    """Also requests that no key opens: the limit comes before the decryption."""
+    """Requests that no key opens count too, because the gateway applies the limit before the decryption."""
     rig = relay_rig(limits=Limits(2, 1e12, 1e12))
     capsule, _ = seal_request(CONFIG, message())
     for bad in (b"", capsule, b"\7" + bytes(200), b""):
@@ -237,7 +237,7 @@ async def test_a_stopping_gateway_refuses_in_clear() -> None:
 
 
 def test_a_relay_over_http(served: MakeServed) -> None:
-    """Also in pieces and in chunks, and after a plain request on the same connection."""
+    """The request may arrive in pieces or chunks, and after a plain request on the same connection."""
     one = served()
     one.rig.intake.relay_keys = RELAY_KEYS
     connection = Socket(one.port)
@@ -251,6 +251,43 @@ def test_a_relay_over_http(served: MakeServed) -> None:
         assert decode_response(device.open_response(body)).status == 202
     connection.close()
     assert one.rig.log.counted() == [[GOOD]]
+    assert one.rig.intake._memory.taken_bytes == 0
+
+
+def test_a_refusal_over_http_is_in_clear_and_keeps_the_connection(served: MakeServed) -> None:
+    """Also on the direct path of the protocol, for a request that arrives whole and for one that arrives in pieces."""
+    one = served(limits=Limits(3, 1e12, 1e12))
+    one.rig.intake.relay_keys = RELAY_KEYS
+    connection, before = Socket(one.port), metrics.counts.requests["unknown key configuration"]
+    causes = []
+    for pieces in (1, 3, 1, 1, 1, 1, 1):
+        whole = b"POST /ohttp HTTP/1.1\r\nhost: x\r\ncontent-type: message/ohttp-req\r\ncontent-length: 200\r\n\r\n" + bytes(
+            200
+        )
+        connection.send(*(whole[len(whole) * i // pieces : len(whole) * (i + 1) // pieces] for i in range(pieces)))
+        status, headers, body = connection.answer()
+        assert headers[b"content-type"] == b"application/problem+json"
+        causes.append((status, json.loads(body)["title"]))
+    connection.close()
+    assert causes == [(400, "unknown key configuration")] * 6 + [(429, "too many requests")]
+    assert metrics.counts.requests["unknown key configuration"] == before + 6
+    assert one.rig.log.appended == []
+    assert one.rig.intake._memory.taken_bytes == 0
+
+
+def test_a_fault_of_ours_ends_the_connection(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay sees it at once, and the device tries again."""
+    one = served()
+    one.rig.intake.relay_keys = RELAY_KEYS
+
+    def fault(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(oblivious, "open_request", fault)
+    connection = Socket(one.port)
+    connection.send(b"POST /ohttp HTTP/1.1\r\nhost: x\r\ncontent-type: message/ohttp-req\r\ncontent-length: 2\r\n\r\nab")
+    assert connection.is_closed()
+    assert one.rig.intake._memory.taken_bytes == 0
 
 
 async def test_relay_keys_change_without_a_restart(tmp_path: Path) -> None:

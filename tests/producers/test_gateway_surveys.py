@@ -51,7 +51,7 @@ async def test_an_envelope_goes_to_the_log_of_its_survey() -> None:
 
 
 async def test_an_envelope_in_another_form_of_msgpack_goes_to_its_survey() -> None:
-    """The fingerprint is then not at its usual place."""
+    """In this form, the fingerprint is not at its usual place."""
     rig, (envelope,) = Rig(), envelopes(1, survey=OTHER)
     other, fingerprint = rig.add(OTHER), b"\xc4\x08" + OTHER.fingerprint
     longer = b"\xdc\x00\x07" + envelope[1:].replace(fingerprint, b"\xc5\x00\x08" + OTHER.fingerprint)
@@ -84,7 +84,7 @@ async def test_a_new_title_amid_a_batch_makes_no_second_survey() -> None:
 
 
 async def test_an_unknown_survey_is_refused_but_not_for_good() -> None:
-    """Another gateway may have the survey, or this one later. A batch of two surveys never counts, known or not."""
+    """Another gateway may have the survey, or this one may get it later. A batch of two surveys never counts."""
     rig, (envelope,), (unknown,) = Rig(), envelopes(1), envelopes(1, survey=UNKNOWN)
     rig.add(OTHER)
     assert (title(await rig.post(unknown)), STATUS["wrong survey"]) == ("wrong survey", 409)
@@ -141,7 +141,7 @@ async def test_a_wrong_cohort_is_refused_for_good_and_the_others_count() -> None
     fields = msgspec.msgpack.decode(good[0])
     wrong = [msgspec.msgpack.encode([*fields[:6], *cohort, fields[7]]) for cohort in ([2], [-1], [])]
     plain = msgspec.msgpack.decode(envelopes(1)[0])
-    wrong.append(msgspec.msgpack.encode([*plain[:6], 0, plain[6]]))  # of a survey without cohorts
+    wrong.append(msgspec.msgpack.encode([*plain[:6], 0, plain[6]]))  # its survey has no cohorts
     for envelope in wrong:
         answer = await rig.post(envelope)
         assert (title(answer), answer.status_code) == ("unknown cohort", 422)

@@ -1,7 +1,7 @@
 """The choice of a partition, on a model of gateways and a log: attempts for one body always reach one partition.
 
-The model's clocks and delays are random. Partitions are added, producers without keys write to any partition, and gateways stop
-for a while and go on with their last look. The mutants show that the model finds wrong choices.
+The model's clocks and delays are random. Partitions are added, producers without keys write to any partition, and gateways
+pause and continue with their last look at the log. The mutants show that the model finds wrong choices.
 """
 
 import heapq
@@ -172,14 +172,14 @@ class PresentCount(View):
 
 
 class AnyAge(View):
-    """Uses a look of any age."""
+    """Uses the last look, however old it is."""
 
     def partition(self, survey: Any, step: int, hashed: bytes, now_ms: int) -> int:
         return super().partition(survey, step, hashed, self.began_ms)
 
 
 def own_clock() -> Callable[..., View]:
-    """Takes the gateway's time of its first look with a record for T_p, in place of the append time."""
+    """For T_p, uses the time at which the gateway first saw a record in the partition, in place of the record's append time."""
     seen: dict[tuple[int, int], int] = {}
 
     def view(began_ms: int, first_ms: list[int | None]) -> View:

@@ -75,8 +75,8 @@ def test_every_row_is_a_person_with_the_same_values_at_all_steps(tmp_path: Path)
         "City: 1 text that the survey does not list became other, as on a device.",
         "kids: 1 number outside the survey's integers 0 … 3 became the nearest value, as on a device.",
         "h_cm: 1 number outside the survey's numbers 0 … 20.5 became the nearest value, as on a device.",
-        "h_cm: 1 cell is no value of the survey (numbers 0 … 20.5); whoever has one does not answer it. A device refuses such "
-        "values, and its silence can reveal them.",
+        "h_cm: 1 cell is not a value of the survey (numbers 0 … 20.5): these people do not answer the attribute. A device "
+        "refuses such values, and its silence can reveal them.",
     ]
 
 

@@ -66,7 +66,7 @@ def test_another_file_is_refused_and_kept(text: str, tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_bytes(text.encode(errors="surrogateescape"))
     for act in (read_keys, lambda path: rotate(path, NOW)):
-        with pytest.raises(RelayKeyError, match="keys: is no file of relay keys"):
+        with pytest.raises(RelayKeyError, match="keys: is not a file of relay keys"):
             act(path)
     assert path.read_bytes() == text.encode(errors="surrogateescape")
 
@@ -80,7 +80,7 @@ def test_two_keys_of_one_number_and_short_keys_are_refused(tmp_path: Path) -> No
     with pytest.raises(RelayKeyError, match="both keys have the number 1"):
         read_keys(path)
     path.write_text(good.replace('="', '"', 1))
-    with pytest.raises(RelayKeyError, match="no file of relay keys") as caught:
+    with pytest.raises(RelayKeyError, match="not a file of relay keys") as caught:
         read_keys(path)
     assert not any(part in str(caught.value) for part in good.split('"') if len(part) > 30)
     assert all(repr(key.private) not in str(caught.value) for key in document.keys)

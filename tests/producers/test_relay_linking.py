@@ -1,12 +1,12 @@
 """An attempt to link the reports of one device behind a relay, from the bytes and times on both sides of the relay.
 
-Two devices with the same value report at every step. They differ in what must not show: the size of a report, the time at which
-their app runs, and its version. The linker gets the two requests of a step and the two requests of the next step, and guesses
-which belong together, by one feature at a time. An honest sender leaves it a fair coin for each pair of steps. Each of six
-controls breaks one rule, and the linker must find exactly this rule.
+Two devices with the same value report at every step. They differ in three facts that must stay hidden: the size of a report,
+the time at which the app runs, and the app's version. The linker gets the two requests of a step and the two requests of the
+next step, and guesses which belong together, by one feature at a time. With an honest sender, each guess is right with
+probability 1/2. Each of six controls breaks one rule, and the linker must find exactly this rule.
 
-The linker sees the outside of both sides, and the inside of each request but for the report and its key: what a report reveals
-is the first promise's matter, and a level is told by the report in clear.
+The linker sees the requests on both sides of the relay, and the decrypted requests without report and key. The first promise
+bounds what a report reveals, and a report shows its level in clear.
 """
 
 import http.client
@@ -37,7 +37,7 @@ RUNS_AT = (0.1, 0.7)  # when each device's app runs, as a share of the step
 
 
 class Request(NamedTuple):
-    """What an observer of both sides has of one request, and the truth."""
+    """The facts about one request that an observer of both sides has, and the truth."""
 
     device: int
     step: int
@@ -98,7 +98,7 @@ def linked(requests: Iterable[Request], rng: random.Random) -> set[str]:
 
 
 def lives(site: RelaySite, folder: Path, now: Callable[[int], None] = lambda _: None) -> list[Request]:
-    """Two devices report at every step, and send until nothing waits. `now` learns which device acts."""
+    """Two devices report at every step, and send until nothing waits. `now` is called with the device that acts."""
     devices = [Device(SURVEY, folder / f"{i}.device", {"zone": LEVELS[i]}) for i in range(2)]
     senders = [Sender(device, site.relay.device_side()) for device in devices]
     acts = list[tuple[float, int, int]]()  # time, device, and the step to report or -1 to send

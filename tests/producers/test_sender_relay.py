@@ -69,7 +69,7 @@ def test_run_ends_when_all_reports_are_in_the_log(site: RelaySite, tmp_path: Pat
 
 
 def cells(device: Device, steps: range) -> list[int]:
-    """The twentieth of the step in which each report's moment lies, of reports that nobody delivers."""
+    """For each report, the twentieth of the step in which its moment of sending lies. The reports are not sent."""
     found = list[int]()
     for step in steps:
         device.report("zone", 1, step)
@@ -146,7 +146,7 @@ FAULTS = [*sorted({*STATUS.values(), 202, 204, 301, 302, 307, 403, 407, 502} - {
 
 @pytest.mark.parametrize("status", FAULTS)
 def test_an_answer_of_the_relay_itself_settles_nothing(status: int, site: RelaySite, tmp_path: Path) -> None:
-    """Not 202, not 422, and not a 200 that does not hold the gateway's answer. A redirect is not followed."""
+    """Neither 202 nor 422 is final, nor is a 200 without the gateway's encrypted answer. The sender follows no redirect."""
     device = device_with_reports(tmp_path, 5)
     sender = Sender(device, site.relay.device_side())
     site.clock.now_ms = moment(device)
@@ -163,7 +163,8 @@ def test_an_answer_of_the_relay_itself_settles_nothing(status: int, site: RelayS
 
 @pytest.mark.parametrize("told", ["no report of this device", "another report of this device"])
 def test_an_old_answer_of_the_gateway_settles_nothing(told: str, site: RelaySite, tmp_path: Path) -> None:
-    """A relay that answers with a recorded answer: it opens only with the key of its own request."""
+    """The relay sends an empty or a recorded answer. A recorded answer can be decrypted only with the key of its own
+    request."""
     device = device_with_reports(tmp_path, 5, 6)
     sender = Sender(device, site.relay.device_side())
     while not site.relay.seen:
@@ -176,7 +177,7 @@ def test_an_old_answer_of_the_gateway_settles_nothing(told: str, site: RelaySite
 
 
 def test_nothing_leaves_but_to_the_relay(site: RelaySite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the relay is away, refuses, or redirects, no connection goes to another address."""
+    """While the relay is unreachable, the sender connects to no other address."""
     device, asked = device_with_reports(tmp_path, 5, 6), list[str]()
     opened = routes._opener.open
 
@@ -214,7 +215,7 @@ def test_a_relay_that_is_away_for_a_step_loses_no_report(site: RelaySite, tmp_pa
 
 
 def test_reports_that_are_overdue_do_not_leave_together(site: RelaySite, tmp_path: Path) -> None:
-    """A process that starts late sends one of them; the others get new random moments of their own."""
+    """A process that starts late sends one report; every other report gets a new random moment."""
     device = device_with_reports(tmp_path, 5, 6)
     site.clock.now_ms = SURVEY.opens_ms(8) - 600_000  # step 5 closes in 10 minutes, step 6 in 70
     waits = set[float]()

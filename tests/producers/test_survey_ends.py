@@ -57,7 +57,7 @@ def test_a_demo_stops_after_the_last_step() -> None:
 
 
 def test_the_conformance_check_knows_the_end(tmp_path: Path) -> None:
-    """Silence after the end is no fault, and a report after the end is one. Without an end, silence is the fault."""
+    """Silence after the end is not a fault, and a report after the end is one. Without an end, silence is the fault."""
     device = Device(SURVEY, tmp_path / "device")
     silent = [_call(device, step) for step in range(N_STEPS + 2)]
     assert check_rules(SURVEY, silent).faults == []

@@ -111,7 +111,8 @@ def test_a_full_disk_admits_nothing(path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_an_older_copy_of_the_file_costs_at_most_a_second_budget(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The copy knows neither the surveys nor the reports after it, so both lives keep the budget, each by itself."""
+    """The copy lacks all later surveys and reports. The wallet therefore keeps the budget before the copy is restored, and
+    again afterwards."""
     Clock(monkeypatch)
     wallet = Wallet(path, for_ever=4.0)
     wallet.device(survey("a", TWICE)).report("q0", 1)

@@ -176,6 +176,15 @@ def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) ->
     assert "<script" not in answer.text + alone
 
 
+def test_the_table_states_the_promise_behind_a_relay_after_the_other_promise(demo: Demo) -> None:
+    relayed = msgspec.structs.replace(SURVEY, relay="required", lateness_steps=2, crowd=20_000)
+    for survey, said in ((SURVEY, False), (relayed, True)):
+        with TestClient(create_api(survey, demo.service.results, dict)) as client:
+            text = client.get("/table").text
+        assert ("if at least 20,000 honest people report at the same steps" in text) == said
+        assert not said or text.index("Privacy of screen") < text.index("Reports come through a relay")
+
+
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
@@ -203,7 +212,7 @@ def test_the_page_is_light_and_loads_only_its_own_files(client: TestClient) -> N
     index = client.get("/")
     named = set(re.findall(r'(?:href|src)="(/page/[^"]+)"', index.text))
     weight = int(index.headers["content-length"])
-    modules = {f"/page/{path.name}" for path in PAGE.glob("*.js")} - {"/page/surveys.js"}  # of the start page
+    modules = {f"/page/{path.name}" for path in PAGE.glob("*.js")} - {"/page/surveys.js"}  # the start page loads that module
     assert modules <= named, "every module is preloaded"
     for path in named:
         answer = client.get(path, headers={"Accept-Encoding": "gzip"})

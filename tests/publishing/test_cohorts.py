@@ -66,7 +66,7 @@ def test_every_step_has_a_publication_of_every_cohort() -> None:
 @pytest.mark.parametrize("span", COHORT_SPANS)
 @pytest.mark.parametrize("attribute", ATTRIBUTES)
 def test_a_cohorts_histogram_is_that_of_its_reports_alone(attribute: str, span: str) -> None:
-    """It is the default estimate of a survey that has only these reports."""
+    """The histogram is the default estimate of a survey that has only these reports."""
     index, tables = SURVEY.index(attribute), demo().service.store.tables(range(STEPS))
     steps = range(LAST - (span == "window"), LAST + 1)
     for number, cohort in enumerate(COHORT.values):

@@ -135,7 +135,7 @@ def test_an_interrupted_refill_is_continued() -> None:
 
 
 def test_a_take_over_reads_only_what_the_results_may_lack() -> None:
-    """By offset: the time stamps in the topic are those of the estimators' clocks."""
+    """The estimator reads from an offset, because the topic's time stamps come from the estimators' clocks."""
     site = Site()
     seen = list[int]()
 

@@ -57,8 +57,8 @@ def surveys(
 @pytest.mark.parametrize("name", CHOSEN)
 def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
     """1000 surveys of 300 people who all have the same value, over one step or over three steps from memos. Alarms at 5 % and
-    0.1 % are not more frequent than stated. A correct test fails with probability 1e-6. A rate of 12 % in place of 5 %, or of
-    3 % in place of 0.1 %, passes with probability 3e-4.
+    0.1 % are not more frequent than stated. A correct test fails with probability 1e-6. A rate of 12 % in place of 5 %, or of 3
+    % in place of 0.1 %, passes with probability at most 4e-4.
 
     The test `ones` is exact, so alarms of `ones` are not rarer than stated either. `functions` is exact too; another test in
     this file checks its rate.
@@ -153,9 +153,9 @@ def test_a_window_of_new_people_at_every_step_raises_no_alarm(name: str) -> None
 
 
 def test_equal_function_pairs_follow_the_stated_distribution() -> None:
-    """In 4000 runs with uniform functions, alarms at 5 % and 0.2 % are not more frequent than stated.
+    """In 4000 runs with uniform functions, alarms at 5 % (allowed: 5.5 %) and 0.2 % are not more frequent than stated.
 
-    If reports are not sparse, alarms at 5 % are not rarer either. A correct test fails with probability 1e-6.
+    If reports are not sparse, alarms at 5 % are not rarer than 4.5 % either. A correct test fails with probability 1e-6.
     """
     rng = np.random.default_rng(4)
     for size, n, exact in ((64, 500, True), (8, 1000, True), (1024, 2000, True), (1024, 20, False), (4096, 60, False)):
@@ -353,7 +353,7 @@ def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
     """With few reports, two reports with the same function move all support counts together. The distribution of the floor
     test's sum is then far from χ². With the floor test, the score exceeded 5 in 2 of these 60 runs, although the expected
-    number was 4e-5."""
+    number was 3e-5."""
     m = mechanism("L-BLH", k=30_000, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):

@@ -40,7 +40,8 @@ class Moving:
 
 
 def moving_shares(truth: str, rng: np.random.Generator) -> FloatArray:
-    """(STEPS, K) population shares. A share of 10 % drifts by 0.2 percentage points a step, or jumps by 8 points."""
+    """(STEPS, K) population shares. A share of 10 % drifts by 0.2 percentage points a step. The largest share falls at once by
+    at most 8 points."""
     sizes = np.tile(np.log(rng.uniform(0.5, 1.5, K)), (STEPS, 1))
     if truth == "drifting":
         sizes += rng.normal(0, 0.02, sizes.shape).cumsum(axis=0)
@@ -107,7 +108,7 @@ def covered(simulate: Callable[[Moving, int], Simulated], truth: str, runs: int,
 
 
 def published(step: int, tables: list[CountTable]) -> Publication:
-    """The publication of a step; only what the filter's publication copies."""
+    """The publication of a step, with only the fields that the filter's publication copies."""
     return Publication(
         survey="", fingerprint="", attribute="one", step=step, span="step", panes=1, reports=sum(t.n for t in tables),
         complete=True, estimators={}, privacy={}, diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),

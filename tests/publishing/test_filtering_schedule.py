@@ -42,9 +42,9 @@ def panes(step: int, people: int = 200) -> dict[PaneKey, CountTable]:
 
 
 def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore, Log]:
-    """Returns a store with the counts of the first steps, and a log with one record in each of all steps.
+    """Returns a store with the counts of the first steps, and a log with one record in every step.
 
-    The last counted record's append time is the begin of its step, or `newest_ms`.
+    The last counted record's append time is the beginning of its step, or `newest_ms`.
     """
     store, log = MemoryCountStore(SURVEY), Log([SURVEY.opens_ms(s) for s in range(STEPS)])
     every = {key: table for step in range(steps) for key, table in panes(step).items()}
@@ -185,7 +185,7 @@ def test_a_post_processed_inversion_of_an_old_version_is_passed_over() -> None:
 
 
 def test_steps_are_restored_in_order() -> None:
-    """Redis comes back from an old copy. Two steps of the copy are open, and stay incomplete for ever: records were lost.
+    """Redis comes back from an old copy. Four steps of the copy are open, and some stay incomplete for ever: records were lost.
 
     The filters see every step again, in order, and end with the same bits as before.
     """

@@ -59,7 +59,8 @@ def test_levels_of_one_histogram_differ_as_rarely_as_stated(
 
 
 def test_control_a_normal_test_of_one_person_raises_alarms() -> None:
-    """A single report is not normally distributed. At 0.1 % the control raises 30 times the expected number of alarms."""
+    """A single report is not normally distributed. At 0.1 % the control raises more than 30 times the expected number of
+    alarms."""
     m, rng, alarms = build("GRR", 6.0), np.random.default_rng(2), 0
     for _ in range(500):
         one, many = (matrix_inversion(*group(m, n, rng)) for n in (1, 3000))

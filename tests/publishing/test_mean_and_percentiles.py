@@ -117,7 +117,7 @@ def test_many_values_are_published_without_likelihoods(monkeypatch: pytest.Monke
 def test_numbers_are_published_for_every_span(survey: Survey, results: MemoryResults, span: str) -> None:
     p = of(results, f"a|{span}|2")
     assert tuple(p.numbers) == NUMBERS == ("mean", "p50", "p90", "p99")
-    truth = {"mean": 21.75, "p50": 10 + 10 / 3, "p90": 60.0, "p99": 144.0}  # of numbers that fill their bins evenly
+    truth = {"mean": 21.75, "p50": 10 + 10 / 3, "p90": 60.0, "p99": 144.0}  # if the numbers fill their bins evenly
     for name, number in p.numbers.items():
         assert number.low is not None
         assert number.high is not None

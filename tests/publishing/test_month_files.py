@@ -62,7 +62,7 @@ KINDS = st.tuples(st.integers(0, 2), st.integers(1, 3), st.booleans(), st.sample
 def test_the_best_publication_stays_and_a_repeated_run_changes_nothing(
     kinds: list[tuple[int, int, bool, Span]], cut: int
 ) -> None:
-    """Compared with a dictionary that keeps the last of the best publications under each key."""
+    """Compares the rows with a dictionary that keeps the last of the best publications under each key."""
     published = [publication(step, [n, 2 * n, i], complete, span) for i, (step, n, complete, span) in enumerate(kinds)]
     best: dict[str, Publication] = {}
     rows = pl.DataFrame(schema=SCHEMA)

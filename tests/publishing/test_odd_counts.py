@@ -58,7 +58,7 @@ def test_devices_that_send_no_one_leave_the_ordered_estimate_finite(k: int, sile
 
 @pytest.mark.parametrize("ratio", [-1e9, -1e4, -100.0, -30.0, -8.3, -1.0, 0.0, 3.0, 40.0])
 def test_the_independent_part_is_drawn_from_the_normal_distribution_above_zero(ratio: float) -> None:
-    """The reference calculates with logarithms. Below `FARTHEST`, all centres count as if at this distance."""
+    """The reference calculates with logarithms. Centres below `FARTHEST` are moved to `FARTHEST`."""
     k, error = 4, 0.01
     problem = _Problem.of(
         np.full(k, ratio * error / math.sqrt(0.5)), np.full(k, error**2 / 0.5), np.ones(k), np.array([0, 1.0])

@@ -50,7 +50,7 @@ def test_publications_without_numbers_survive_json() -> None:
 
 
 def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
-    """One report of GRR has the chance p. Ten fresh reports of any values reveal as much as ten reports of one value."""
+    """One report of GRR has the chance p. Ten fresh reports of any values have the same bound as ten reports of one value."""
     once = one_attribute("once", 6, {"l": ("GRR", 1.0)})
     m = once.mechanisms[0][0]
     registry = CollectorRegistry()

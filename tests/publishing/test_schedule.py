@@ -85,7 +85,7 @@ def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountSt
 
 
 def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: MemoryCountStore) -> None:
-    """Also if the log has lost its end: a marker would hide the loss."""
+    """This also holds for a log that has lost its end: a marker would hide the loss."""
     log = Log([SURVEY.start_ms, SURVEY.start_ms + 1], [SURVEY.start_ms])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     store.commit(1, None, Checkpoint(2, SURVEY.start_ms, pane(0)))

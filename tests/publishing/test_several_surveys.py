@@ -156,7 +156,8 @@ def test_a_survey_that_ended_before_its_first_estimate_has_reached_every_step(en
 
 
 def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> None:
-    """While the estimator saves after the progress `ours`, a page reads the progress that another estimator has saved."""
+    """The estimator continues from the progress `ours`; a page has meanwhile read the progress `theirs` of another
+    estimator."""
     ours, theirs = (Progress(first_step=0, next_step=step, owner=owner) for step, owner in ((3, "a"), (4, "b")))
     stored = msgspec.json.encode(theirs)
 

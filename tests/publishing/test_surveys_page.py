@@ -94,7 +94,7 @@ def test_a_summary_reads_the_estimates_only_after_a_publication(surveys: dict[st
 
 
 def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Served]) -> None:
-    """They may take half a second for each survey and step, and the start page does not show them."""
+    """These losses may take half a second for each survey and step, and the start page does not show them."""
     calm = surveys["calm"]
     made = Served(calm.survey, calm.source, dict)
     with patch.object(made.responses, "outlook", wraps=made.responses.outlook) as outlook:

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("setpriv") is None, reason="without setpriv, a process outlives a killed parent"),
 ]
 
-# A program that ignores SIGINT and SIGTERM, and says when it does so.
+# A program that ignores SIGINT and SIGTERM, and then prints a line.
 DEAF = """
 import signal, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -51,7 +51,7 @@ def test_every_package_with_private_names_has_an_upper_bound() -> None:
 
 
 def test_private_names_are_imported_only_from_recorded_packages() -> None:
-    """An import of `_name` from another package, or of a module named `_name`, would escape the record."""
+    """The record would miss an import of `_name` from another package, or of a module named `_name`."""
     recorded = {name for names in MODULES.values() for name in names}
     found = set()
     for folder in OURS:

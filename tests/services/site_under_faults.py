@@ -60,7 +60,7 @@ SESSION_S = 6.0
 EVERY_S, AT_ONCE = 0.05, 4  # the traffic sends AT_ONCE new records every EVERY_S seconds
 AGAIN_S = 8.0  # longest delay until a record is sent again; then its step has closed
 LOSES = (op.Expire, op.Remove)
-LENGTH_AT, BATCHES_AT = 8, 12  # a batch in a segment: its length stands at byte 8, and counts the bytes from byte 12 on
+LENGTH_AT, BATCHES_AT = 8, 12  # a batch in a segment: its length is at byte 8, and is the number of bytes from byte 12 on
 
 
 def remove_batches(kafka: KafkaNode, topic: str, partition: int, n: int, back: int) -> int:

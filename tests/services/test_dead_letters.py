@@ -44,7 +44,7 @@ def test_a_setting_shortens_the_retention(kafka: str, survey: Survey) -> None:
     ensure_topics(Settings(kafka=kafka, rejected_retention_ms=DAY_MS), survey, "agent")
     assert retention_ms(kafka, survey.rejected_topic) == DAY_MS
     ensure_topics(Settings(kafka=kafka), survey, "agent")
-    assert retention_ms(kafka, survey.rejected_topic) == DAY_MS  # shorter than allowed is no fault
+    assert retention_ms(kafka, survey.rejected_topic) == DAY_MS  # shorter than allowed is not a fault
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def compaction(site: Site, node: KafkaNode) -> None:
     topic = site.survey.reports_topic
 
     def accepted() -> bool:
-        with site.producer() as producer:  # a new one: after a refusal, a producer may refuse whatever follows
+        with site.producer() as producer:  # a new producer: after a refusal, a producer may refuse all further records
             try:
                 producer.send(topic, b"", partition=PARTITION).get(PATIENCE_S)
             except KafkaError:  # the policy is still `compact`

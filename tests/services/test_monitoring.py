@@ -16,6 +16,7 @@ import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
+from ldpstream.producers.relay.relay_keys import rotate
 from ldpstream.producers.values import MarkovValues
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime import children
@@ -44,6 +46,7 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 STEP_S, RATE_INTERVAL = 2, "20s"
 DEADLINE_S = 300
+RELAY = 'relay = "required"\ncrowd = 1000\n'
 COHORTS = '\n[cohort]\nname = "version"\nvalues = ["1.0", "1.1"]\nleast = 100\n'
 
 
@@ -79,13 +82,16 @@ def running(kernels: None, own_kafka: Any, own_redis: Any, tmp_path_factory: pyt
         give_up("no prometheus on PATH (deploy/local/setup_services.sh installs it)")
     folder = tmp_path_factory.mktemp("monitoring")
     written, file = folder / "written.toml", folder / "now.toml"
-    written.write_text((ROOT / "surveys" / "samples" / "demo.toml").read_text() + COHORTS)
+    demo = (ROOT / "surveys" / "samples" / "demo.toml").read_text().replace("lateness_steps = 1", "lateness_steps = 2")
+    written.write_text(RELAY + demo + COHORTS)
     survey = rehearse(written, file, STEP_S, now_s=time.time())
+    rotate(keys := folder / "relay-keys.json", datetime.now(UTC))
     agent, estimate, gateway, front, prometheus = free_ports(5)
     ports = {"agent": agent, "estimate": estimate, "gateway": gateway}
     env = {
         **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": own_kafka.bootstrap, "LDPSTREAM_REDIS": own_redis.url,
         "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_GATEWAY_PORT": str(front),
+        "LDPSTREAM_GATEWAY_RELAY_KEYS_FILE": str(keys),
     }  # fmt: skip
     started: list[subprocess.Popen[bytes]] = []
 

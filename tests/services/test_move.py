@@ -233,7 +233,8 @@ def test_if_redis_is_lost_after_the_move_no_step_is_falsely_complete(site: Site)
 
 @pytest.mark.parametrize("step_s", [3600])
 def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed before and after every write, and moved again. The folder was restored from a copy, so reports may be missing."""
+    """The move is killed before and after every write, and runs again. The folder was restored from a copy, so reports may be
+    missing."""
     post_some(site, 10)
     assert site.served.stop() == 0
     backup(site.served.data / FILE, site.folder / "copy")
@@ -313,7 +314,7 @@ def test_what_others_wrote_is_refused_in_one_line(site: Site) -> None:
 
 @pytest.mark.parametrize("step_s", [3600])
 def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of this machine, or that of Kafka. Both are known before the move begins, so the folder may serve again."""
+    """This machine's or Kafka's clock is wrong. The move checks both clocks before it begins, so the folder may serve again."""
     post_some(site, 3)
     assert site.served.stop() == 0
 
@@ -324,8 +325,8 @@ def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site, monk
     jump(7_200_000)
     refused = site.move()
     assert refused.returncode == 2
-    assert refused.stderr.endswith(" s ahead of this machine's clock; wait as long, then run move again\n")
-    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait as long"):
+    assert refused.stderr.endswith(" s ahead of this machine's clock; wait for this time, then run move again\n")
+    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait for this time"):
         ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
         moving.move(site.served.data, site.settings)
     with closing(DataFolder(site.served.data)) as folder:

@@ -145,7 +145,7 @@ def test_a_survey_that_replaces_another_under_its_name_keeps_its_history(kafka: 
 
 
 def test_records_of_earlier_versions_are_found(kafka: str, topic: str) -> None:
-    """Their keys have no fingerprint."""
+    """The keys of these records have no fingerprint."""
     survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     earlier = publication(survey, 0, complete=True)

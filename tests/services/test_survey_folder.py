@@ -182,7 +182,7 @@ def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: Make
             gateway.until(value, 202, "")
         for site in (kept, added):
             values = [record.value for record in site.read(site.survey.reports_topic) if record.value]
-            assert Counter(value for one, value in sent if one is site) < Counter(values)  # and the report of before
+            assert Counter(value for one, value in sent if one is site) < Counter(values)  # and the first report
             assert {decode_envelope(value).fingerprint for value in values} == {site.survey.fingerprint}
         gateway.process.terminate()
         assert gateway.process.wait(ENDED_S) == 0

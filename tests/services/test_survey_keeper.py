@@ -96,7 +96,7 @@ def test_a_removed_survey_is_forgotten(files: Files) -> None:
 
 
 def test_a_survey_that_lists_many_values_is_kept(files: Files) -> None:
-    """Its text has more bytes than a broker's or a producer's own limit."""
+    """The survey's text has more bytes than a broker's or a producer's default limit."""
     listed = ", ".join(f'"a label of value {i}"' for i in range(60_000))
     text = SURVEY.format(name=files.name, start="2026-01-05T00:00:00Z", step_seconds=600)
     head, _, tail = text.partition(next(line for line in text.splitlines() if line.startswith(("values", "size"))))

@@ -1,5 +1,6 @@
 """`ldpstream try` runs the service or, with a real Kafka and a real Redis, the services, and leaves nothing behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -51,7 +52,7 @@ def options() -> list[str]:
 
 @pytest.fixture
 def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
-    if options and (reason := missing()):
+    if "--services" in options and (reason := missing()):
         give_up(reason)
     page, gateway = free_ports(2)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
@@ -65,11 +66,16 @@ def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple
 
 
 @pytest.mark.parametrize(
-    ("options", "names"), [([], (" serve ", " produce ")), (["--services"], SERVICES)], ids=["serve", "services"]
-)
+    ("options", "names"),
+    [
+        ([], (" serve ", " produce ")), (["--services"], SERVICES),
+        (["--relay"], (" serve ", " produce ", "ldpstream.local.relay ")),
+    ],
+    ids=["serve", "services", "relay"],
+)  # fmt: skip
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
 def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
-    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path, names: tuple[str, ...]
+    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path, names: tuple[str, ...], options: list[str]
 ) -> None:
     trial, page, gateway = running
 
@@ -82,6 +88,8 @@ def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
 
     wait_until(published, said)
     assert f"The live page: http://127.0.0.1:{page}/\n" in said()
+    info = json.loads(get(page, "/api/v1/survey") or b"")
+    assert info["relay"] == ("required" if "--relay" in options else None)  # then the gateway took no plain report
     assert b"<html" in (get(page, "/") or b"")
     assert get(gateway, "/ready") is not None
     started = children(trial.pid)

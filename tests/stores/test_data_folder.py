@@ -256,7 +256,7 @@ def test_a_copy_made_while_the_service_runs_is_whole(folder: DataFolder, tmp_pat
 
 
 def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_path: Path) -> None:
-    """The folder itself has no such note. A copy of a restored copy keeps the earlier begin of the loss."""
+    """The folder itself has no such note. A copy of a restored copy keeps the earlier start of the loss."""
     end = append(folder, b"a", b"b")
     backup(folder.file, tmp_path / "copy")
     assert FolderCountStore(folder, SURVEY).load(0) is None
@@ -280,12 +280,12 @@ def test_a_copy_notes_that_later_reports_are_missing(folder: DataFolder, tmp_pat
 def test_a_survey_that_a_copy_lacks_may_lack_the_reports_before_the_restore(
     folder: DataFolder, tmp_path: Path, restored_ms: int, missing: Missing | None
 ) -> None:
-    """A survey that starts after the restore lacks none."""
+    """A survey that starts after the restore lacks no report."""
     again = tmp_path / "again"
     again.mkdir()
     backup(folder.file, again / FILE)
     DataFolder(again, lambda: restored_ms).close()
-    with closing(DataFolder(again, lambda: NOW_MS + 5)) as restored:  # a later start is no restore
+    with closing(DataFolder(again, lambda: NOW_MS + 5)) as restored:  # a later start is not a restore
         noted = FolderCountStore(restored, SURVEY).load(0)
         assert missing == (None if noted is None else noted.missing)
     assert FolderCountStore(folder, SURVEY).load(0) is None
@@ -323,8 +323,8 @@ def test_a_file_that_another_process_made_meanwhile_is_kept(path: Path, monkeypa
         assert values(folder) == [b"a"]
 
 
-def test_an_empty_file_is_no_data(path: Path) -> None:
-    """A copy that failed may leave one. What a process that was killed at its first start leaves is no obstacle."""
+def test_an_empty_file_is_refused_and_an_unfinished_file_is_ignored(path: Path) -> None:
+    """A copy that failed may leave an empty file. A process that was killed at its first start may leave an unfinished file."""
     path.mkdir()
     for name in (PART, f"{PART}-journal"):
         (path / name).write_bytes(b"x")

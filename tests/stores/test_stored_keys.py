@@ -85,7 +85,8 @@ def test_incomplete_report_keys_are_refused(redis_node: RedisNode, damage: bytes
 
 
 def test_a_commit_that_fails_half_way_keeps_the_offset(redis_node: RedisNode) -> None:
-    """Somebody replaces the keys by a list: the script fails. Its repetition must not pass for the same change."""
+    """Somebody replaces the keys by a list: the script fails. The store must not take a repetition of the commit for the same
+    change."""
     store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
     with redis.Redis.from_url(redis_node.url) as client:

@@ -82,7 +82,7 @@ def test_the_reports_of_two_surveys_reveal_more_than_those_of_one(collection: st
     hint = {"mechanism": "GRR", "eps": 2.0, "every_steps": 1, "lifetime_reports": 1}
     first = survey(collection, (3, again), (3, hint))
     second = survey("smp", (3, {"mechanism": "L-GRR", "eps_inf": 1.5, "eps_1": 0.7}))
-    part = 0.5 if collection == "spl" else 1.0  # of the budget, for each attribute
+    part = 0.5 if collection == "spl" else 1.0  # each attribute's part of the budget
     of_value, of_hint, of_memo = (_channel(3, eps) for eps in (part, 2 * part, 1.5))
     earlier = [np.einsum("va,vb->vab", of_value, of_value).reshape(3, -1), of_hint]
     if collection == "spl":

@@ -107,7 +107,7 @@ def test_each_broken_envelope_has_the_right_reason(envelope: bytes, reason: str)
 
 
 def test_after_its_end_a_survey_has_no_step() -> None:
-    """The step is refused for good: not as a step in the future, which a device would send again."""
+    """A later step is refused for good. If the reason were a step in the future, the device would send the report again."""
     ending = replace(SURVEY, ends=6)
     last, after, far = (raw(1, ending.fingerprint, 0, 0, step, 1, b"\x00") for step in (5, 6, 99))
     assert open_envelope(ending, last, ending.closes_ms(5) - 1).step == 5
@@ -138,6 +138,20 @@ def test_every_report_is_checked(pane: tuple[int, int], row: bytes, reason: str 
         assert caught.value.reason == reason
     with pytest.raises(Rejected):
         check_envelope(SURVEY, b"", NOW)
+
+
+@pytest.mark.parametrize("row", [b"\x03\x00", b"\x0f\x00", b"\x07\x08", b"\x03\x08"])
+def test_a_subset_has_exactly_omega_values(row: bytes) -> None:
+    """The control is a sound row. An unused bit that is one has the same reason as a wrong number of values."""
+    survey = one_question("SS", k=11, eps_1=1.0)
+    assert survey.mechanisms[0][0].marks == 3
+    for payload, sound in ((b"\x07\x00", True), (row, False)):
+        envelope = raw(1, survey.fingerprint, 0, 0, 0, 1, payload)
+        if sound:
+            assert check_envelope(survey, envelope, survey.opens_ms(0)).n == 1
+            continue
+        with pytest.raises(Rejected, match="symbol out of range"):
+            check_envelope(survey, envelope, survey.opens_ms(0))
 
 
 def test_the_formats_limits_apply_to_every_survey() -> None:

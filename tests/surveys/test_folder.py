@@ -289,7 +289,7 @@ def test_a_save_with_another_name_does_not_end_an_open_survey(place: Path) -> No
 
 
 def test_an_open_survey_ends_when_the_operator_says_so(place: Path) -> None:
-    """By `replaces`, or by the removal of the file."""
+    """The operator sets `replaces` in the new file, or removes the file."""
     folder = opened([place], lambda: OPEN_MS)
     write(place / "a.toml", replacing(toml("a", size=6), toml("a")))
     (place / "b.toml").unlink()

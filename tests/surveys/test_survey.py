@@ -129,6 +129,10 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("skew_seconds", 10**400, ["skew_seconds", "<= 1000000000"]),
         ("title", "", ["title", "length >= 1"]),
         ("owner", "a\x1b[31m", ["owner", "control characters"]),
+        ("crowd", 1000, ["crowd needs relay", "got crowd = 1000"]),
+        ("crowd", 1, ["crowd", ">= 2", "got 1"]),
+        ("crowd", 10**10, ["crowd", "<= 1000000000"]),
+        ("crowd", 2.5, ["crowd", "an integer", "got 2.5"]),
         ("retention_steps", 0, ["retention_steps", ">= 1", "got 0"]),
         ("replaces", "CD834F94B66F32B5", ["replaces", "16 lower-case hexadecimal digits", "got 'CD83"]),
         ("attribute.0.aliases", {"w": "v"}, ["attribute[0]", "aliases", "'v'", "one of the values"]),
@@ -316,7 +320,7 @@ def rest(**keys: Any) -> Attribute:
 def test_a_device_reports_values_outside_as_the_survey_says(
     keys: dict[str, Any], asked: list[Any], expected: list[int | None], in_text: dict[str, str]
 ) -> None:
-    """By default no value is silent, if that is possible. The canonical text has what a device must know."""
+    """By default a device reports every value, if possible. The canonical text states the rule for values outside."""
     attribute = rest(**keys)
 
     def reported(value: Any) -> int | None:

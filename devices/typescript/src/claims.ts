@@ -1,4 +1,4 @@
-/** A survey's claim on a wallet: bounds of the loss of its reports, known beforehand. docs/write_a_device.md has the formulas. */
+/** A survey's claim on a wallet: bounds of the loss of its reports, computed in advance. docs/write_a_device.md has the formulas. */
 
 import type { Mechanism } from "./mechanisms.js";
 import { lossPerReport } from "./promise.js";
@@ -8,7 +8,7 @@ import type { Survey } from "./survey.js";
 export interface Claim {
   readonly perWindow: number; // between histories that differ only within the window; 0 for a wallet without a window
   readonly forEver: number; // between any two histories; Infinity without a limit
-  readonly losses: readonly number[]; // of one report of each attribute
+  readonly losses: readonly number[]; // loss of one report, by attribute
 }
 
 /**
@@ -27,7 +27,7 @@ export function claim(survey: Survey, levels: readonly number[], windowSeconds: 
 }
 
 /**
- * Returns a bound of the loss of all reports while the values stay the same: `epsInf`, or `eps1` times the largest number of reports.
+ * Returns a bound of the loss of all reports while the values stay the same: `epsInf`, or `eps1` times the largest number of reports;
  * Infinity if nothing bounds the loss. If the values of a memoized level change, the loss can be larger.
  *
  * @param levels index of the chosen level, for each attribute.

@@ -6,7 +6,8 @@
  * When the store has written all this to the disk, the device returns the envelope. Therefore:
  *
  * 1. a memo key never gets a second memo, and the memo is on the disk before any report from it leaves the device;
- * 2. each step has one report, despite repeated calls, crashes, tabs and processes: a later call returns the same bytes or fails;
+ * 2. each step has one report, despite repeated calls, crashes, tabs and processes: a later call returns the same bytes, returns
+ *    null, or fails;
  * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
  * 4. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
  *
@@ -27,10 +28,10 @@ import type { Store, Transaction } from "./store.js";
 import { attributeIndex, cohortIndex, stepAt, type Attribute, type Survey } from "./survey.js";
 import { valueIndex, type Value } from "./values.js";
 
-const FORMAT = 1; // of the records
+const FORMAT = 1; // format of the records
 const KEY_BYTES = 16;
 const TOLERANCE = 1e-9; // nats; for the rounding of the split budgets
-const AHEAD_REPORTS = 24; // by which a device's clock may be ahead without a loss
+const AHEAD_REPORTS = 24; // room for the reports of future steps while the clock runs ahead: they displace no report of a true step
 const MAX_DROPPED = 10_000; // steps of dropped envelopes that an attribute remembers
 
 /** Options of `Device.open`. */
@@ -62,7 +63,7 @@ export interface Waiting {
   readonly step: number;
   readonly envelope: Uint8Array;
   readonly key: string; // `Idempotency-Key` of all attempts: 128 random bits
-  readonly dueMs: number; // time from which the report may leave, in ms since 1970; 0, for at once, without a relay
+  readonly dueMs: number; // time from which the report may leave, in ms since 1970; 0, which means at once, without a relay
 }
 
 /** Privacy losses of the reports made for an attribute. They depend on the values: show them only to the person. */
@@ -91,7 +92,7 @@ export type Enrolment = {
   readonly phase: number; // the device reports only at steps t with t mod everySteps = phase
   readonly reports: number;
   readonly memos: number;
-  readonly forgotten: number; // no step up to this one will be reported; -1 for none
+  readonly forgotten: number; // latest forgotten step: no step up to it will be reported; -1 for none
   readonly sent: readonly Sent[]; // the reported steps after `forgotten`, by step
 };
 
@@ -229,7 +230,7 @@ export class Device {
     return waiting;
   }
 
-  /** Returns the unsettled reports that this object has returned, without a look at the store: for the end of a page. */
+  /** Returns the unsettled reports that this object has returned. Does not read the store, so it can be used while a page ends. */
   known(): Waiting[] {
     return [...this.unsettled.values()];
   }
@@ -254,7 +255,7 @@ export class Device {
     this.unsettled.delete(report.key);
   }
 
-  /** Returns what the reports of an attribute have revealed so far. */
+  /** Returns the privacy losses of the reports made for an attribute so far. */
   async spent(attribute: string): Promise<Spent> {
     const a = attributeIndex(this.survey, attribute);
     const { level, reports, memos } = await this.transaction((records) => read(records, a));
@@ -302,7 +303,7 @@ export class Device {
     const surplus = sent.filter(({ key }) => key !== null).length - this.survey.latenessSteps - 2 - AHEAD_REPORTS;
     const farthest = sent
       .filter(({ key }) => key !== null)
-      .sort((left, right) => Math.abs(right.step - step) - Math.abs(left.step - step)) // keeps the earlier one of two before
+      .sort((left, right) => Math.abs(right.step - step) - Math.abs(left.step - step)) // of two equally far steps, the earlier stays first
       .slice(0, Math.max(0, surplus));
     sent = sent.map((other) => (farthest.includes(other) ? { step: other.step, envelope: "", key: null } : other));
     const tooMany = sent.filter(({ envelope: kept }) => !kept).at(-MAX_DROPPED - 1)?.step ?? -1;
@@ -383,7 +384,7 @@ function enroll(
   survey: Survey,
   levels: ReadonlyMap<number, number>,
   random: RandomBytes,
-  forgotten: number, // no step up to this one will be reported
+  forgotten: number, // latest step that the device will not report; -1 for none
 ): string {
   const sampled = below(survey.attributes.length, random);
   survey.attributes.forEach((attribute, a) => {

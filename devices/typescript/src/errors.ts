@@ -1,11 +1,14 @@
 /** The errors of a device. No message contains a person's value. */
 
-/** The device cannot do what was asked. Nothing left the device, and the store is as before the call. */
+/**
+ * The device cannot do what was asked. A failed call of `Device` or `Wallet` has sent nothing, and the store is as before the call. A
+ * failed `Sender.attempt` may have sent reports.
+ */
 export class DeviceError extends Error {
   override readonly name: string = "DeviceError";
 }
 
-/** This version of the device does not know how to answer the survey. */
+/** This version of the device cannot answer the survey. */
 export class UnknownSurvey extends DeviceError {
   override readonly name = "UnknownSurvey";
 }
@@ -92,7 +95,7 @@ export function nats(loss: number, digits = 6): string {
 }
 
 /**
- * The step can no longer be reported: its envelope was dropped, or so many later steps are settled that a report cannot count. A second
+ * The step can no longer be reported: its envelope was dropped, or later steps are settled, so its report cannot count. A second
  * report would cost more privacy. The call has cost none.
  */
 export class StepForgotten extends DeviceError {

@@ -11,7 +11,7 @@ export interface Field {
 export function hash(field: Field, hashFunction: number, place: number): number {
   const { characteristic: r, degree: e, polynomial } = field;
   const g = r ** e;
-  const sum = new Array<number>(2 * e - 1).fill(0); // of products of polynomials, reduced at the end
+  const sum = new Array<number>(2 * e - 1).fill(0); // a sum of products of polynomials, reduced at the end
   for (let a = hashFunction, v = place; v > 0; a = Math.floor(a / g), v = Math.floor(v / g)) {
     const left = coefficients(a % g, field);
     const right = coefficients(v % g, field);

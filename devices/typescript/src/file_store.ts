@@ -7,9 +7,9 @@ import { DeviceError, StoreFull, StoreHeld } from "./errors.js";
 import { below, systemBytes } from "./random.js";
 import { Records, type Json, type Store, type Transaction } from "./store.js";
 
-const ATTEMPTS = 100; // of a transaction against faster processes
+const ATTEMPTS = 100; // number of attempts of a transaction while other processes are faster
 const LONGEST_PAUSE_MS = 50;
-const EMPTY_STATES = 8; // that stay behind the present one
+const EMPTY_STATES = 8; // number of emptied states that are kept before the present state
 
 type FileSystem = Pick<typeof promises, "mkdir" | "readdir" | "readFile" | "open" | "link" | "truncate" | "unlink">;
 
@@ -73,7 +73,7 @@ export class FileStore implements Store {
     const path = join(this.folder, `state.${number}`);
     try {
       const text = number === 0 ? "{}" : await this.files.readFile(path, "utf8");
-      if ((await this.highest()) > number) return null; // the text may be empty, or from a process that made the state a second time
+      if ((await this.highest()) > number) return null; // the text may be empty, or of a state that was made a second time
       return new Map(Object.entries(JSON.parse(text) as Record<string, Json>));
     } catch (error) {
       if (code(error) === "ENOENT") return null;

@@ -23,13 +23,13 @@ export type Round =
 export interface Mechanism {
   readonly name: string;
   readonly family: Family;
-  readonly k: number; // values
+  readonly k: number; // number of values
   readonly rowBytes: number;
   readonly everySteps: number; // the device reports at one of this many consecutive steps
   readonly lifetimeReports: number; // Infinity for no limit
   readonly memo: Round | null; // null for a one-time mechanism
   readonly report: Round;
-  readonly symbols: number; // of a report: k, or the number g of hashed symbols, or k - 1 + near
+  readonly symbols: number; // number of symbols of a report: k, or the number g of hashed symbols, or k - 1 + near
   readonly near: number; // Square Wave: number of symbols that count as the value, from the value on; 1 for other mechanisms
   readonly functions: number; // number of hash functions; 1 without hashing
   readonly stride: number; // hashing: a value v has the place v · stride mod k; 1 without hashing
@@ -92,7 +92,7 @@ function randomize(m: Mechanism, round: Round, symbol: number, hashFunction: num
   return Uint8Array.from([...parts, ...littleEndian(drawn, width(m.symbols))]);
 }
 
-/** Draws one of the `near` symbols from the given one on, or one of the others. */
+/** Draws one of the `near` symbols of which the given one is the first, or one of the others. */
 function randomSymbol(m: Mechanism, symbol: number, keep: Coin, random: RandomBytes): number {
   if (toss(keep, 1, random)[0]) return symbol + below(m.near, random);
   const other = below(m.symbols - m.near, random);

@@ -6,8 +6,8 @@ import { probabilities } from "./random.js";
 
 /** The losses that a level of the survey states, after the split of the budget. */
 export interface Losses {
-  readonly epsInf: number; // of any number of reports of one memo; Infinity for a one-time mechanism
-  readonly eps1: number; // of one report
+  readonly epsInf: number; // loss of any number of reports of one memo; Infinity for a one-time mechanism
+  readonly eps1: number; // loss of one report
 }
 
 const TOLERANCE = 1e-9; // nats; the rounding of the probabilities changes a loss by less than 1e-11
@@ -27,8 +27,8 @@ export function requirePromise(m: Mechanism, stated: Losses, where: string): voi
 /**
  * Returns the loss of t reports: of a one-time mechanism for any values, of a memoized mechanism for one value that did not change.
  *
- * Symbols: ε_t = ln[(E₁E^t + k-1) / (E^t + E₁ + k-2)], E₁ = p₁/q₁, E = p₂/q₂. Bits: the value's bit, always reported as one, and
- * another bit, always reported as zero. The Python module `mechanisms.ledger.losses` derives both formulas.
+ * Symbols: ε_t = ln[(E₁E^t + n-1) / (E^t + E₁ + n-2)] for n symbols, E₁ = p₁/q₁, E = p₂/q₂. Bits: the loss is largest if every report
+ * has a one for one value and a zero for the other. The Python module `mechanisms.ledger.losses` derives both formulas.
  */
 export function lossOfReports(m: Mechanism, t: number): number {
   const report = matrix(m, m.report);
@@ -63,7 +63,7 @@ function requireAtMost(realised: number, stated: number, what: string): void {
   }
 }
 
-/** Probabilities of the two outcomes that differ most between two values; what they mean depends on the family. */
+/** Probabilities of the two outcomes that differ most between two values. Their meaning depends on the family. */
 interface Matrix {
   /** Symbols: the symbol, or one near it. Bits: a one from a one. Subset: a set that contains the value. */
   readonly p: number;

@@ -11,7 +11,7 @@
 /** Returns n uniform bytes. */
 export type RandomBytes = (n: number) => Uint8Array;
 
-const LARGEST_DRAW = 65536; // of one call of getRandomValues
+const LARGEST_DRAW = 65536; // limit of bytes in one call of getRandomValues
 
 /** Draws n bytes from Web Crypto. */
 export function systemBytes(n: number): Uint8Array {

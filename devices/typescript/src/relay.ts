@@ -38,7 +38,7 @@ export class Envoy {
    * @param keys the gateway's key configuration in base64.
    * @param url the gateway's URL, without a path.
    * @param token bearer token, if the gateway needs one.
-   * @throws RangeError if `keys` is no key configuration that this version knows, or the URL is malformed.
+   * @throws RangeError if `keys` is not a key configuration that this version knows, or the URL is malformed.
    */
   constructor(
     survey: Survey,
@@ -175,7 +175,7 @@ function responseOf(message: Bytes): Response {
     if (at > message.length) throw new RangeError("the message ends too early");
     return message.slice(at - size, at);
   };
-  if (number() !== 1) throw new RangeError("the message is no response of known length");
+  if (number() !== 1) throw new RangeError("the message is not a response of known length");
   const status = number();
   const [end, headers] = [number() + at, new Headers()];
   const latin1 = (raw: Bytes) => String.fromCharCode(...raw);

@@ -33,9 +33,9 @@ export interface GatewayOptions {
 
 /** The outcome of one attempt. */
 export interface Attempt {
-  readonly accepted: number;
-  readonly refused: number; // never count
-  readonly waiting: number; // may count later
+  readonly accepted: number; // number of reports that are in the log
+  readonly refused: number; // number of reports that never count
+  readonly waiting: number; // number of reports that may count later
   /** Time to the next attempt: the shortest Retry-After of the reports that wait, 0 if one of them got none. With a relay: the time to
    * the next moment of a report. */
   readonly retryAfterMs: number;
@@ -45,11 +45,11 @@ export interface Attempt {
 /**
  * Returns a survey that a gateway serves.
  *
- * @param pin the fingerprint that the application expects: see `openSurvey`. A gateway with several surveys needs it.
- * This request reaches the gateway directly. If the gateway must not learn the device's address, ship the survey with the application,
+ * The request reaches the gateway directly. If the gateway must not learn the device's address, ship the survey with the application,
  * and use `openSurvey`.
  *
- * @param options what else the application requires of the survey.
+ * @param pin the fingerprint that the application expects: see `openSurvey`. Needed if the gateway serves several surveys.
+ * @param options further conditions that the application sets for the survey.
  * @throws RangeError if `gateway` has a relay.
  * @throws DeviceError if the gateway does not answer with a survey; `UnknownSurvey` and others as in `openSurvey`.
  */
@@ -67,7 +67,7 @@ export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options
 /** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts once. */
 export class Sender {
   private readonly envoy: Envoy | null;
-  private readonly next = new Map<string, number>(); // with a relay: key -> the next moment of a report that was due
+  private readonly next = new Map<string, number>(); // with a relay: idempotency key -> the new moment of a report that was due
 
   /**
    * @throws RelayRequired if the survey requires a relay and `gateway` has none.
@@ -124,9 +124,10 @@ export class Sender {
   }
 
   /**
-   * Starts a last attempt for the known reports in random order while the page ends, with `fetch` and `keepalive`. If the page ends before an answer
-   * comes, the report stays in the store, and the next `attempt` posts it again with the same key. `sendBeacon` cannot be used: it
-   * sends neither a key nor a token, so a report could count twice. With a relay it does nothing: each report leaves at its own moment.
+   * Starts a last attempt for the known reports, in random order, while the page ends, with `fetch` and `keepalive`. If the page ends
+   * before an answer comes, the report stays in the store, and the next `attempt` posts it again with the same key. `sendBeacon` cannot
+   * be used: it sends neither a key nor a token, so a report could count twice. With a relay, `lastAttempt` sends nothing, because each
+   * report leaves at its own moment.
    */
   lastAttempt(): void {
     if (this.envoy) return;
@@ -147,7 +148,7 @@ export class Sender {
     return () => document.removeEventListener("visibilitychange", hidden);
   }
 
-  /** Sends one of the reports that are due. Each one that stays gets a new random moment, so that no two leave together. */
+  /** Sends one of the due reports. Each due report that stays gets a new random moment, so that no two reports leave together. */
   private async attemptOne(signal?: AbortSignal): Promise<Attempt> {
     const moment = ({ key, dueMs }: Waiting) => this.next.get(key) ?? dueMs;
     let waiting = await this.device.waiting();
@@ -172,7 +173,7 @@ export class Sender {
     return { ...totals, waiting: waiting.length, retryAfterMs };
   }
 
-  /** A uniformly random part of half of the time to the close of the report's step, so that more attempts fit. */
+  /** A uniformly random part of half of the time to the close of the report's step, so that several attempts fit. */
   private randomPart({ step }: Waiting): number {
     const { startMs, stepMs, latenessSteps } = this.device.survey;
     const left = startMs + (step + 1 + latenessSteps) * stepMs - this.device.clock();
@@ -188,7 +189,7 @@ export class Sender {
 
   /** Posts a report once, and settles it if the answer is final. */
   private async deliver(report: Waiting, { signal, keepalive = false }: { signal?: AbortSignal; keepalive?: boolean }) {
-    const sealed = this.envoy && (await this.envoy.seal(this.envoy.message(report.envelope, report.key))); // no pause without a relay: a page may end
+    const sealed = this.envoy && (await this.envoy.seal(this.envoy.message(report.envelope, report.key))); // without a relay no `await`: the page may end
     const timeout = AbortSignal.timeout(ANSWER_MS);
     const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;
     let answer: Response;
@@ -211,7 +212,7 @@ export class Sender {
     const never = final && answer.status === NEVER_COUNTS;
     const accepted = final && answer.status === 202;
     if (accepted || never) await this.device.settle(report);
-    const problem = await problemOf(answer); // also ends the answer of an accepted report
+    const problem = await problemOf(answer); // reads the body also for an accepted report, which frees the connection
     const outcome = accepted ? ("accepted" as const) : never ? ("refused" as const) : ("waiting" as const);
     return { outcome, problem: accepted ? null : problem, retryAfterMs: retryAfterMs(answer) };
   }
@@ -234,7 +235,7 @@ function send(gateway: GatewayOptions, url: string, headers: Headers, options: R
   return fetch(url, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options, headers });
 }
 
-/** The error of a request as text, without the URL. Node names a code; browsers tell the reason only on their console. */
+/** The error of a request as text, without the URL. Node names a code; browsers show the reason only on their console. */
 function noAnswer(error: unknown): string {
   const { name, cause } = error as { name?: unknown; cause?: { code?: unknown } };
   const code = name === "TimeoutError" ? name : cause?.code;

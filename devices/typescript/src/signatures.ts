@@ -41,7 +41,7 @@ async function verifies(key: Uint8Array<ArrayBuffer>, signature: Uint8Array<Arra
     const imported = await crypto.subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
     return await crypto.subtle.verify("Ed25519", imported, signature, message);
   } catch (error) {
-    if ((error as Error).name !== "NotSupportedError") return false; // the bytes are no public key
+    if ((error as Error).name !== "NotSupportedError") return false; // the bytes are not a public key
     throw new DeviceError("this browser cannot check signatures: its Web Crypto has no Ed25519");
   }
 }

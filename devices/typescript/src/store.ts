@@ -26,7 +26,7 @@ export interface Store {
   transaction<T>(work: (records: Transaction) => Promise<T>): Promise<T>;
 }
 
-/** Records in memory; `changed` tells whether a transaction has changed them. */
+/** Records in memory; `changed` is true once a transaction has changed them. */
 export class Records implements Transaction {
   changed = false;
 

@@ -9,11 +9,11 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT] = [3, 4, 5]; // of the canonical text: else, with `relay`, with a pair
+export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT] = [3, 4, 5]; // formats of the canonical text: 5 with a pair, else 4 with `relay`, else 3
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
-const MAX_HASHED_K = 2 ** 24; // also keeps the numbers of functions below 2^32
+const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
 const MAX_ROW_BYTES = 900_000;
 
@@ -25,8 +25,8 @@ export interface Attribute {
   readonly name: string;
   readonly k: number; // number of values
   readonly values: readonly string[] | null;
-  readonly edges: readonly number[] | null; // of the bins
-  readonly pair: readonly [Attribute, Attribute] | null;
+  readonly edges: readonly number[] | null; // edges of the bins
+  readonly pair: readonly [Attribute, Attribute] | null; // the two attributes of a pair
   readonly unlisted: string | null; // the value that the device reports for a text that is not listed; null: it refuses the text
   readonly nearest: boolean; // true: for a number outside, the device reports the nearest value; false: it refuses the number
   readonly levels: readonly Level[];
@@ -35,7 +35,7 @@ export interface Attribute {
 /** A privacy level that a person may choose. */
 export interface Level {
   readonly name: string;
-  readonly losses: Losses; // that the survey states; the mechanism loses no more
+  readonly losses: Losses; // the losses that the survey states; the mechanism loses no more
   readonly mechanism: Mechanism;
 }
 
@@ -87,7 +87,7 @@ export function cohortIndex(survey: Survey, cohort: string | undefined): number 
   throw new RangeError(`${allowed}, got ${JSON.stringify(cohort)}`);
 }
 
-/** What an application may require of a survey. */
+/** The conditions that an application may set for a survey. */
 export interface OpenOptions {
   /** The public key that must have signed the survey, or several of which one is enough: see `ldpstream sign`. Default: no check. */
   readonly signedBy?: string | readonly string[];
@@ -101,9 +101,9 @@ export interface OpenOptions {
  *
  * @param document the parsed JSON of the device survey.
  * @param pin the fingerprint that the application expects, as 16 hexadecimal digits; by default any survey is accepted.
- * @param options what else the application requires.
+ * @param options further conditions of the application.
  * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
- * @throws UnknownSurvey if this device does not know how to answer the survey.
+ * @throws UnknownSurvey if this device cannot answer the survey.
  * @throws UnsafeSurvey if the hash is wrong or a mechanism would lose more privacy than the canonical text states.
  * @throws WrongSurvey if the fingerprint differs from `pin`.
  */
@@ -244,7 +244,7 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
   return { name: text(level["name"], `${where}.name`), losses, mechanism };
 }
 
-/** Requires the coins of the canonical text, by which the service reads reports: it has six digits of each smaller probability. */
+/** Requires the coins that the canonical text states, with six digits of each smaller probability. The service reads reports by them. */
 function requireCoins(given: Fields, stated: Fields, where: string): void {
   for (const [part, coins] of Object.entries(given)) {
     for (const [name, raw] of Object.entries(object(coins, where))) {
@@ -339,7 +339,7 @@ function parseCoin(raw: unknown, where: string): Coin {
   const coin = object(raw, where);
   const digits = fromHex(text(coin["digits"], `${where}: digits`));
   if (!digits || typeof coin["inverted"] !== "boolean") throw new UnknownSurvey(`${where} must have hexadecimal digits and inverted`);
-  // one minus a probability near one, as a floating-point number, would hide a part of the loss
+  // digits of a probability near one would hide a part of the loss: as a floating-point number, one minus it is inexact
   if (digits[0]! > 0x80) throw new UnsafeSurvey(`${where}: digits must state the smaller probability`);
   return { digits, inverted: coin["inverted"] };
 }

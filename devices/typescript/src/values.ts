@@ -1,4 +1,4 @@
-/** From a person's value to its index. */
+/** Converts a person's value to its index. */
 
 import type { Attribute } from "./survey.js";
 

@@ -14,7 +14,7 @@ import { DeviceError, nats, StoreCleared, WalletFull } from "./errors.js";
 import type { Json, Store, Transaction } from "./store.js";
 import { stepAt, type Collection, type Survey } from "./survey.js";
 
-const FORMAT = 1; // of the record `wallet`
+const FORMAT = 1; // format of the record `wallet`
 const TOLERANCE = 1e-9; // relative; three claims of 0.1 fit a budget of 0.3
 const [MIN_BUDGET, MAX_BUDGET] = [1e-9, 1e9]; // nats
 const MAX_WINDOW_S = 1e12;
@@ -36,12 +36,12 @@ export interface WalletOptions {
   readonly clock?: () => number;
 }
 
-/** One enrolment in a survey: what the device has spent, and what the wallet charges. No number depends on the values. */
+/** One enrolment in a survey, with the device's loss so far and the wallet's charges. No number depends on the values. */
 export interface SurveySpent {
   readonly survey: string;
   readonly fingerprint: string; // 16 hexadecimal digits
   readonly left: boolean; // true if the device has left the survey
-  readonly reports: number; // of all attributes
+  readonly reports: number; // number of reports, over all attributes
   readonly spent: number; // bound of the loss of these reports between any two histories, in nats
   readonly perWindow: number; // charge for a window, in nats
   readonly forEver: number; // charge for ever, in nats; Infinity if the claim has no bound
@@ -49,9 +49,9 @@ export interface SurveySpent {
 
 /** The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values. */
 export interface WalletSpent {
-  readonly surveys: readonly SurveySpent[]; // in the order of their enrolments
+  readonly surveys: readonly SurveySpent[]; // one for each enrolment, in their order
   readonly spent: number;
-  readonly chargedPerWindow: number; // for the present window
+  readonly chargedPerWindow: number; // charges for the present window
   readonly chargedForEver: number;
   readonly limits: WalletLimits;
 }
@@ -65,7 +65,7 @@ type Row = {
   readonly stepMs: number;
   readonly perWindow: number;
   readonly forEver: number | null; // null: without bound
-  readonly losses: readonly number[]; // of one report of each attribute
+  readonly losses: readonly number[]; // loss of one report, by attribute
   readonly untilMs: number | null; // end of the last step, or of the last reported step after leaving; null: no end
   readonly reports: number | null; // null: enrolled
 };
@@ -111,7 +111,7 @@ export class Wallet {
 
   /**
    * Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls. The device reports
-   * no step before the present step of its enrolment.
+   * no step before the step at which it enrolled.
    *
    * @throws WalletFull if the claim does not fit the budget. The wallet is as before.
    * @throws RangeError, StoreCleared, DeviceError as for `Device.open`.
@@ -143,7 +143,7 @@ export class Wallet {
     });
   }
 
-  /** Returns what the person has spent and what the wallet charges. */
+  /** Returns the person's losses so far and the wallet's charges. */
   spent(): Promise<WalletSpent> {
     return this.store.transaction(async (records) => {
       const book = await readBook(records);

@@ -1,4 +1,4 @@
-/** A disk in memory that loses what is not synced, and processes that crash or sleep between any two operations. */
+/** A disk in memory that loses unsynced writes, and processes that crash or sleep between any two operations. */
 
 import type { TestContext } from "node:test";
 
@@ -41,7 +41,7 @@ export class Disk {
   }
 
   /**
-   * The disk as a process sees it.
+   * Returns the disk's operations for one process.
    *
    * @param before is called before each operation; it may throw or wait.
    */
@@ -113,10 +113,10 @@ export function crashing(disk: Disk, n: number): any {
 }
 
 /**
- * Runs three processes, of which one at a time makes some operations. The seed fixes the order: the processes sleep by simulated time.
+ * Runs three processes. One process at a time makes some operations. The seed determines the order, because time is simulated.
  *
- * @param live the life of the process with this number; it must await nothing but the disk.
- * @returns the results of the three lives.
+ * @param live runs the process with this number; it must await nothing but the disk.
+ * @returns the results of the three processes.
  */
 export async function takeTurns<T>(context: TestContext, disk: Disk, seed: number, live: (files: any, i: number) => Promise<T>): Promise<T[]> {
   context.mock.timers.enable({ apis: ["setTimeout"] });

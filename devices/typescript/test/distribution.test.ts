@@ -2,7 +2,7 @@
  * The draws follow the stated distributions.
  *
  * Every count is compared with its expectation in standard deviations. A correct device exceeds `LIMIT` with probability 2e-9 for a
- * count, and with probability 1e-6 in the whole file (less than 500 counts). The seeds are fixed. Each control draws with a loss that
+ * count, and with probability 1e-6 in the whole file (fewer than 500 counts). The seeds are fixed. Each control draws with a loss that
  * is larger than stated by 0.3 nats or more, or with another fault, and must exceed `LIMIT`.
  */
 
@@ -49,7 +49,7 @@ const grr = (eps: number, n: number) => Math.exp(eps) / (Math.exp(eps) + n - 1);
 /** The deviation of rows from the mechanism's distribution at loss eps. */
 function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
   if (m.family === "symbol") {
-    const p = m.near * Math.exp(eps) / (m.near * Math.exp(eps) + K - 1); // of a symbol near the value
+    const p = m.near * Math.exp(eps) / (m.near * Math.exp(eps) + K - 1); // probability of a symbol near the value
     const near = (s: number) => s >= VALUE && s < VALUE + m.near;
     const symbols = tally(made.map(([symbol]) => symbol!), m.symbols);
     return deviation(symbols, (s) => (near(s) ? p / m.near : (1 - p) / (K - 1)), N);
@@ -107,7 +107,7 @@ test("integers are uniform, coins exact; remainders of bytes would not be unifor
   }
 });
 
-test("all orders are equally likely; swaps with any place would prefer some", () => {
+test("all orders are equally likely; a shuffle that swaps each item with any place would prefer some orders", () => {
   const random = seeded("orders");
   const places = (order: number[]) => order[0]! * 9 + order[1]! * 3 + order[2]!; // 5, 7, 11, 15, 19, 21: the six orders of 0, 1, 2
   const orders = (draw: () => number[]) => {

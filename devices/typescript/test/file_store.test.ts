@@ -21,7 +21,7 @@ async function records(disk: Disk): Promise<Record<string, any>> {
   return number ? JSON.parse(await disk.process().readFile(`${FOLDER}/state.${number}`)) : {};
 }
 
-/** A life of a device: reports with the same value at steps 0, 1, 2, and one settled report. Returns the envelopes by step. */
+/** Runs a device: reports with the same value at steps 0, 1, 2, and one settled report. Adds the envelopes to `released`, by step. */
 async function live(files: any, released: Map<number, string>): Promise<void> {
   const device = await open(files);
   for (let step = 0; step < 3; step++) {
@@ -44,7 +44,7 @@ test("a crash between any two operations loses no report that was returned, and 
       );
       const left = disk.after(survival);
       const before = await records(left);
-      await live(left.process(), released); // compares the reports of both lives
+      await live(left.process(), released); // compares the reports before and after the crash
       const after = await records(left);
       assert.deepEqual([after["attribute/0"].reports, after["attribute/0"].memos], [3, 1]);
       assert.equal(after["memo/0/2"], before["memo/0/2"] ?? after["memo/0/2"]);
@@ -53,7 +53,7 @@ test("a crash between any two operations loses no report that was returned, and 
   }
 });
 
-test("forget erases what a crashed process left behind", async () => {
+test("forget erases the files that a crashed process has left", async () => {
   for (let [n, ended] = [0, false]; !ended; n++) {
     const disk = new Disk();
     await live(crashing(disk, n), new Map()).then(

@@ -118,7 +118,7 @@ for (const [name, answer] of Object.entries(OWN)) {
   });
 }
 
-test("while the relay is away, no request goes anywhere else, and the reports leave one by one later", async () => {
+test("while the relay is unreachable, no request goes anywhere else, and the reports are sent one by one later", async () => {
   const { sender, device, requests, state, pause, time } = await site(OWN["503 in clear"]!, [5, 6]);
   while (time.now < opens(7)) await pause((await sender.attempt()).retryAfterMs);
   assert.equal((await device.waiting()).length, 2);

@@ -1,4 +1,4 @@
-/** Sending through a gateway: the answers of docs/device.md, keys, retries, and the end of a page. */
+/** Sending through a gateway: the answers in docs/write_a_device.md, keys, retries, and the end of a page. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -172,7 +172,7 @@ test("run ends with its signal, and the report stays", async () => {
   assert.equal((await device.waiting()).length, 1);
 });
 
-test("a last attempt outlives the page, has the same key, and settles if the page lives on", async () => {
+test("a last attempt outlives the page, has the same key, and settles if the page stays open", async () => {
   const device = await deviceWith(3);
   const lost = gateway("");
   new Sender(device, lost).lastAttempt(); // sends before it returns: the page may end now

@@ -22,7 +22,7 @@ test("the survey's own text decides, not the server", async () => {
 for (const [name, head] of [
   ["a collection", { collection: "shuffle" }],
   ["a step of no length", { step_seconds: 0 }],
-  ["a start that is no integer", { start: "2026-01-05" }],
+  ["a start that is not an integer", { start: "2026-01-05" }],
 ] as const) {
   test(`unknown: ${name}`, () => assert.rejects(survey([{ k: 9, levels: [ONCE] }], head), UnknownSurvey));
 }
@@ -46,11 +46,11 @@ test("unknown: an attribute without a domain, or with a wrong one", async () => 
   }
 });
 
-test("unknown: text that is no survey at all", async () => {
+test("unknown: text that is not a survey at all", async () => {
   for (const document of [null, 7, [], {}, { fingerprint: "", canonical: 7 }]) await assert.rejects(openSurvey(document), UnknownSurvey);
 });
 
-/** Every way to name one coin of the survey: attribute, level, round, coin. */
+/** Every coin of the survey, as its round's coins and its name. */
 function* coins({ mechanisms }: Document): Generator<[any, string]> {
   for (const levels of mechanisms) {
     for (const { coins } of levels) {
@@ -113,7 +113,7 @@ test("unsafe: a report's coin that loses one millionth more; safe: a coin that l
   }
 });
 
-test("a width makes no wave of another mechanism", async () => {
+test("a width does not make another mechanism a Square Wave", async () => {
   const made = document([{ k: 9, levels: [{ ...LONG, width: 3 }] }]);
   made.mechanisms[0]![0]!["width"] = 3;
   assert.equal((await openSurvey(made)).attributes[0]!.levels[0]!.mechanism.near, 1);

@@ -18,12 +18,12 @@ import { scripted, surveyOf } from "./fixtures.js";
 
 const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
 
-/** The checked mechanism with these parameters: of a survey whose only level has the mechanism's own losses. */
+/** Returns a mechanism with these parameters. A survey checks it: its only level states the losses of the mechanism. */
 async function mechanism(parameters: any): Promise<Mechanism> {
   return (await surveyOf(parameters)).attributes[0]!.levels[0]!.mechanism;
 }
 
-test("formats: this device knows the formats of the vectors", () => {
+test("formats: this device has the formats of the vectors", () => {
   assert.deepEqual(read("formats"), [{ canonical: CANONICAL_FORMAT, envelope: 1 }]);
 });
 
@@ -56,7 +56,7 @@ test("signatures: a survey is refused unless one of the keys has signed its cano
   }
 });
 
-test("signatures: a key that is none is the application's mistake", async () => {
+test("signatures: a text that is not a key is the application's mistake", async () => {
   const { canonical, fingerprint, signature } = read("signatures")[0];
   const { mechanisms } = read("parameters").find((other: any) => other.canonical === canonical);
   for (const signedBy of ["", "AAAA", [], `${read("signatures")[0].signed_by[0]} `]) {
@@ -113,7 +113,7 @@ test("envelopes: all widths of integers and rows", () => {
   }
 });
 
-test("devices: whole lives, byte for byte", async () => {
+test("devices: all calls of a device, byte for byte", async () => {
   for (const { survey: document, levels, random, calls } of [...read("devices"), ...read("relay_lives")]) {
     const bytes = scripted(random);
     const [survey, store] = [await openSurvey(document), new MemoryStore()];

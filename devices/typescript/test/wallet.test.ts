@@ -22,7 +22,7 @@ import { crashing, Disk, SURVIVALS, takeTurns } from "./disk.js";
 import { LONG, ONCE, survey, type Level } from "./fixtures.js";
 
 const TWICE: Level = { ...ONCE, lifetime_reports: 2 };
-const START_MS = 1_767_571_200_000; // of the surveys in `fixtures`
+const START_MS = 1_767_571_200_000; // start of the surveys in `fixtures`
 const FOLDER = "/wallet";
 let seconds = 0;
 const clock = () => START_MS + 1000 * seconds;
@@ -94,7 +94,7 @@ test("a device reports no step before its enrolment", async () => {
 });
 
 for (const kind of ["memory", "IndexedDB", "folder"]) {
-  test(`${kind}: leaving charges what was spent and erases the rest`, async () => {
+  test(`${kind}: leaving charges the loss so far and erases the records`, async () => {
     const disk = new Disk();
     const store = { memory: new MemoryStore(), IndexedDB: new IndexedDBStore("wallet"), folder: new FileStore(FOLDER, disk.process()) }[kind]!;
     const wallet = await open(store, { forEver: 9 });
@@ -126,7 +126,7 @@ test("a survey left without a report costs nothing", async () => {
   assert.deepEqual((await wallet.spent()).surveys, []);
 });
 
-test("the limits are checked and permanent, and a wallet is no device", async () => {
+test("the limits are checked and permanent, and a wallet is not a device", async () => {
   for (const limits of [{}, { perWindow: 1 }, { windowSeconds: 1, forEver: 1 }, { forEver: 0 }, { forEver: NaN }, { perWindow: 1, windowSeconds: 1.5 }]) {
     await assert.rejects(open(new MemoryStore(), limits), RangeError);
   }

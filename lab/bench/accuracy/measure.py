@@ -26,8 +26,8 @@ from ldpstream.surveys.errors import UserError
 FAST, SLOW = (estimates,), (powered_estimates, ordered_estimates, exact_estimates)
 SLOW_RUNS = 50  # the slow estimators run on the first runs of a cell only
 PEER_RUNS = 20  # the same for other libraries
-IBU_RUNS, IBU_VALUES = 10, 20  # multi-freq-ldpy's IBU is slower still: at most so many runs and values
-FAST_PEOPLE, FAST_FUNCTIONS = 10_000, 1000  # pure-ldp's fast local hashing: most people, and its hash functions
+IBU_RUNS, IBU_VALUES = 10, 20  # multi-freq-ldpy's IBU is slower still: at most this many runs and values
+FAST_PEOPLE, FAST_FUNCTIONS = 10_000, 1000  # pure-ldp's fast local hashing: most people, and number of hash functions
 PEER_CELLS = 40  # cells in one run of the other libraries' process, which takes long to start
 DIGITS = 5  # significant digits of a stored error
 
@@ -62,7 +62,7 @@ def random_of(cell: Cell, seed: int, run: int) -> np.random.Generator:
 
 
 def errors(cell: Cell, truth: FloatArray, runs: int, seed: int) -> CellErrors:
-    """Measures one cell with our estimators. If an estimator has no estimate, it counts as the uniform distribution."""
+    """Measures one cell with our estimators. A missing estimate counts as the uniform distribution."""
     m = cell.build()
     squared: dict[str, list[float]] = {}
     moved: dict[str, list[float]] = {}
@@ -168,7 +168,7 @@ def read_lines(lines: Path | None, runs: int, seed: int) -> dict[Cell, CellError
             raise msgspec.DecodeError("the last line does not begin with a cell")
         rows = msgspec.json.Decoder(CellErrors).decode_lines(ended)
     except msgspec.DecodeError as error:
-        raise LinesError(f"--lines {lines}: is no file of this command: {error}") from None
+        raise LinesError(f"--lines {lines}: is not a file of this command: {error}") from None
     if ended != whole:
         lines.write_bytes(ended)
     for row in rows:

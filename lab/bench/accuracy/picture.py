@@ -10,7 +10,7 @@ from lab.bench.accuracy.compare import VIEWS, Result, summarise
 SHOWN = 14  # methods in a panel, the best ones
 LIMIT = 10.0  # larger ratios are drawn at this ratio
 COLUMNS = 2  # more panels side by side would be too small to read in a document
-COLOURS = 128  # of a PNG
+COLOURS = 128  # number of colours in a PNG
 
 
 def draw(result: Result, path: Path) -> None:

@@ -92,13 +92,13 @@ def _gaps(k: int) -> FloatArray:
 
 
 def _sawtooth(k: int) -> FloatArray:
-    """Three times, the density rises from zero in a straight line, and falls to zero at once."""
+    """The density has three teeth: each rises from zero in a straight line, and falls to zero at once."""
     x = 3 * _ends(k)
     return _between(np.floor(x) + (x - np.floor(x)) ** 2)
 
 
 def _cut_off(k: int) -> FloatArray:
-    """A normal hill that ends at 0.7 of the range, over a tenth of the people with equal shares."""
+    """Nine tenths of the people in a normal hill that ends at 0.7 of the range; the others spread evenly over the range."""
     x = _ends(k)
     return _between(0.9 * norm.cdf(np.minimum(x, 0.7), 0.6, 0.2) / norm.cdf(0.7, 0.6, 0.2) + 0.1 * x)
 

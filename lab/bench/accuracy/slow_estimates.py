@@ -23,7 +23,7 @@ def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterat
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `advice.methods.estimates` for the true likelihood, if it is not that of the support counts, as for local hashing.
+    """Like `advice.methods.estimates` for the true likelihood of local hashing, which the support counts do not determine.
 
     Yields nothing for more than `MOST_EXACT` values.
     """

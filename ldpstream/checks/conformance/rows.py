@@ -67,7 +67,7 @@ def _memos(m: Mechanism, reports: Rows) -> IntArray:
 
 
 def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """(k,) the probability for each value, from those for a device that encodes the value and for a uniform fake value."""
+    """(k,) for each value, the mean of the probabilities of true and fake answers, weighted by the numbers of these answers."""
     own, fake = chances
     return np.asarray((own + (m.fakes - 1) * fake) / m.fakes)
 

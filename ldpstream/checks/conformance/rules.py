@@ -77,7 +77,7 @@ class _Asked:
     """One device and attribute, in the course of the calls."""
 
     chosen: int  # the level that the program chose
-    value: int  # of the first call
+    value: int  # value of the first call
     level: int = -1
     steps: dict[int, tuple[bytes | None, str | None]] = field(default_factory=dict)
     reported: list[int] = field(default_factory=list)
@@ -96,7 +96,7 @@ class CheckedCalls:
         rows: the accepted reports, by attribute and level.
         keys: (n, 16) uint8, the keys of the envelopes.
         key_calls: (n, 3) device, attribute and value of each key's envelope.
-        sampled: (n, 2) device and the attribute that it answers, for devices that the calls show to answer one (smp).
+        sampled: (n, 2) device and the attribute that it answers, under smp, if the calls show this attribute.
         phases: for each attribute and level with `every_steps` > 1, the device and its phase, (n, 2).
         values: (devices, attributes) value of the first call; -1 without a call.
         twins: (n, 2) devices of the first two runs of one device.

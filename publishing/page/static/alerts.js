@@ -1,13 +1,13 @@
-// The banner: what speaks against the numbers below, in the order of importance.
+// The banner: warnings about the numbers below, the most important first.
 import { $, capital, element, grouped, plural, points, silence } from "./dom.js";
 import { state } from "./state.js";
 import { duration, periodOfStep } from "./times.js";
 
 const VISIBLE = 4;
-let rejectedBefore = null; // when the page was opened
+let rejectedBefore = null; // number of rejected envelopes when the page was opened
 let written = "";
 
-// Text of a jump: what moved, by how much, and when.
+// Text of a jump: the value, the size and the time.
 export function jumpText(label, change) {
   const at = (x) => points(x, change.size);
   return {
@@ -15,6 +15,12 @@ export function jumpText(label, change) {
     interval: `${at(change.low)} to ${at(change.high)}`,
     at: `at ${periodOfStep(change.changed_at)}`,
   };
+}
+
+// Text of a crowd that is too small: the level with the fewest reports.
+export function crowdText({ assumed, reports }) {
+  const [level, least] = Object.entries(reports).filter(([, n]) => n > 0).sort((a, b) => a[1] - b[1])[0];
+  return `level ${level} has ${plural(least, "report")}, fewer than the crowd of ${grouped(assumed)}: the promise behind the relay is not claimed`;
 }
 
 export const isLate = (status, now) => status.due_ms !== null && now > status.due_ms + state.survey.thresholds.overdue_ms;
@@ -46,6 +52,7 @@ function ofAttribute(overview, everybodySilent) {
     .map(([name, z]) => ["fit", `${name}: the counts do not fit the mechanism (z = ${z.toFixed(1)}). Reports are forged, or the survey is wrong.`]);
   if (overview.step_reports === 0 && !everybodySilent) said.push(["silent", `${silence(overview.step_complete)} in the latest step.`]);
   if (!overview.step_complete || !overview.complete) said.push(["incomplete", "incomplete: reports of the latest estimate may be missing."]);
+  if (overview.crowd !== null && !overview.crowd.reached) said.push(["crowd", `${crowdText(overview.crowd)} in the latest step.`]);
   if (overview.levels_p !== null && overview.levels_p < state.survey.thresholds.alarm_chance) {
     const [one, other] = overview.levels_pair;
     said.push(["levels", `${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both is biased.`]);
@@ -60,7 +67,7 @@ function ofAttribute(overview, everybodySilent) {
   return said;
 }
 
-const RANK = ["late", "rejected", "silent", "fit", "incomplete", "levels", "jump", "drift"];
+const RANK = ["late", "rejected", "silent", "fit", "incomplete", "crowd", "levels", "jump", "drift"];
 
 // Draws the banner. `choose` shows an attribute.
 export function drawAlerts(status, now, choose) {

@@ -232,7 +232,7 @@ export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
   }, data);
 }
 
-// Number of reports in every step. A bar reaches from the begin to the end of its step.
+// Number of reports in every step. A bar ends at the end of its step.
 export function stepsChart(box, s, { view, zoom }) {
   const zoomed = zooming(zoom);
   draw(box, {

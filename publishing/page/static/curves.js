@@ -21,8 +21,8 @@ function steps(s, seconds) {
   return to > from ? [from, to] : null;
 }
 
-// The series with the joined parts of the surveys that this survey replaces, as one series. A step without numbers separates the
-// parts, so that no line connects them. `part` has the index of each step's part; null for this survey.
+// The series and the joined parts of the surveys that this survey replaces, as one series. A step without numbers separates the
+// parts, so that no line connects them. `part` has the part of each step; null for a step of this survey.
 function whole(s) {
   const parts = state.period ? [] : s.earlier.filter((part) => part.steps.length);
   const all = { ...s, lines: s.lines.map((line) => ({ ...line, slot: state.slots.get(line.value) })), part: s.steps.map(() => null), seconds: s.end_ms.map((ms) => ms / 1000) };
@@ -136,7 +136,7 @@ function readCurves(i) {
   $("legend-period").textContent = periodOf({ start_ms: s.start_ms[i], end_ms: s.end_ms[i], step });
 }
 
-// The smallest jump that "no jump" rules out, nearly.
+// The size of a jump that the filter would most probably have found, as a sentence.
 function detectable(s) {
   if (s.detectable === null) return "";
   return ` At the noise of the latest step with reports, a jump of ${points(s.detectable).slice(1)} percentage points or more is found within five steps in about 9 of 10 cases.`;
@@ -166,7 +166,7 @@ export function drawRejected(rejected) {
   return table($("rejected"), [element("th", "Reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" })], rows);
 }
 
-// What the pictures of both charts share.
+// The part that the pictures of both charts share.
 function picture(hint) {
   const [first, last] = [shown.steps[shown.part.indexOf(null)], shown.steps.at(-1)];
   const earlier = [...$("earlier").children].map((item) => item.textContent);

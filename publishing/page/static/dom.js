@@ -14,7 +14,7 @@ export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
 export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
 
-// Why there is no estimate. While records wait in the log, reports may exist that no agent has counted.
+// The reason why there is no estimate. While records wait in the log, there may be reports that no agent has counted.
 export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");
 
 // Privacy loss as text. Large numbers have fewer digits.
@@ -47,8 +47,8 @@ export function points(x, size = x) {
   return `${x > 0 ? "+" : x < 0 ? "−" : ""}${Math.abs(100 * x).toFixed(digits)}`;
 }
 
-const answers = new Map(); // since the last publication
-let forgotten = 0; // how often `forget` was called
+const answers = new Map(); // the API's answers since the last publication, by path
+let forgotten = 0; // number of calls of `forget`
 
 export async function get(path) {
   if (answers.has(path)) return answers.get(path);
@@ -56,7 +56,7 @@ export async function get(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
-  if (begun !== forgotten) return body; // asked before the publication: not kept
+  if (begun !== forgotten) return body; // requested before the publication, so not kept
   if (answers.size >= 64) answers.delete(answers.keys().next().value);
   answers.set(path, body);
   return body;

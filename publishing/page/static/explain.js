@@ -31,7 +31,7 @@ const WHY = {
 let shown = null;
 const tip = element("div", "", { id: "tip", role: "tooltip", hidden: "" });
 
-// A button that explains itself. `why` is a key of the explanations.
+// A button with an explanation. `why` is a key of the explanations.
 export const explained = (text, why) => element("button", text, { type: "button", class: "why", "data-why": why });
 
 function place() {
@@ -62,7 +62,7 @@ function hide() {
 
 const button = (event) => (event.target instanceof Element ? event.target.closest("[data-why]") : null);
 
-// Draws, and keeps the keyboard's focus on a button that is drawn again: the button at the same place of the same box.
+// Draws. If a button with the keyboard's focus is drawn again, the button at the same place of the same box gets the focus.
 export function keepFocus(draw) {
   const focused = document.activeElement;
   const box = focused?.matches("button") ? focused.parentElement.closest("[id]") : null;

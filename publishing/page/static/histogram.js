@@ -1,4 +1,5 @@
 // The histogram: its values, order, zoom, and the table of its numbers.
+import { crowdText } from "./alerts.js";
 import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
@@ -9,9 +10,9 @@ const WITHHELD = {
   bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
-export const MOST_ROWS = 250; // of a table
+export const MOST_ROWS = 250; // largest number of rows of a table
 let shown = null; // the histogram last drawn
-let rows = null; // what of it is shown: indices, then the bars
+let rows = null; // the shown part of this histogram: indices of the values, and the bars
 let chosen = null; // attribute and value of the readout
 
 // ---- which values, in which order
@@ -54,7 +55,7 @@ function bars(h) {
 // ---- words
 
 
-// Fills the summary with sentences; the numbers explain themselves.
+// Fills the summary with sentences. The numbers in them are buttons with explanations.
 function summary(h, known) {
   const box = $("summary");
   const intervals = h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`;
@@ -89,6 +90,7 @@ function remarks(h, known) {
     box.append(` A step counts ${shares}; the intervals hold for all people.`);
   }
   if (!h.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
+  if (h.crowd !== null && !h.crowd.reached) box.append(" ", element("span", `${capital(crowdText(h.crowd))} in this step.`, { class: "late" }));
   if (h.truth) box.append(" ", element("span", "", { class: "ring" }), " is the ", explained("truth", "truth"), ".");
   if (!known) return;
   const { kept, others, left } = rows;

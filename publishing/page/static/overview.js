@@ -3,7 +3,7 @@ import { $, chance, element, grouped, guess, nats, percent, plural, silence, tab
 import { explained } from "./explain.js";
 import { asked, state } from "./state.js";
 
-// The chance of a right guess from the attribute's reports, below it the chance from the whole device and the loss.
+// A cell with the chance of a right guess from the attribute's reports. The chance from the whole device and the loss are below it.
 function privacyCell(chances, key, loss, exact, name) {
   const cell = element("td", "", { "data-name": name });
   cell.append(element("strong", guess(chances, key)), " ");
@@ -69,7 +69,12 @@ function sentences(overview) {
     else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
     if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
     return element("p", parts.join(" "));
-  });
+  }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd))]);
+}
+
+// The second promise, which never stands without the first one.
+function behindRelay(crowd) {
+  return `These promises hold against everybody. Reports come through a relay: whoever cannot see who sent a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.`;
 }
 
 // The privacy of an attribute in one line: the largest chances over all levels of a guesser who sees the whole device.

@@ -17,12 +17,12 @@ import {
 import { LOCAL, duration, fieldText, fieldTime, moment, nextZone, opens, periodOfStep, stepAt, useSurvey, zoneName } from "./times.js";
 
 const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null, table: null };
-let problem = null; // what the address asks for and the survey does not have
+let problem = null; // text about names in the address that the survey does not have
 let connected = true;
 let ahead = 0; // the server's clock minus ours, in ms
 const now = () => Date.now() + ahead;
 
-// ---- what the controls do
+// ---- actions of the controls
 
 const actions = {
   choose(name) {
@@ -115,7 +115,7 @@ function offerControls() {
 
 // ---- drawing
 
-// Draws what depends on the choice of values and their order.
+// Draws the charts that depend on the choice of values and their order.
 function drawValues() {
   if (shown.histogram) histogram.drawHistogram(shown.histogram, actions);
   if (shown.comparison && shown.histogram && (state.before !== null || state.against !== null)) comparison.drawComparison(shown.comparison, shown.histogram);
@@ -144,7 +144,7 @@ function notice(text) {
 
 let [busy, again] = [false, false];
 
-// Reads and draws what the state asks for. One refresh at a time; the last request wins.
+// Reads the estimates that the state names, and draws them. Only one refresh runs at a time; a call meanwhile causes one more.
 async function refresh() {
   again = busy;
   if (busy) return;
@@ -267,7 +267,7 @@ function startHeader() {
 
 // ---- controls
 
-// A slider: one entry in the history for a whole drag.
+// Starts a slider. A whole drag makes one entry in the history.
 function slide(id, act) {
   let dragged = false;
   $(id).addEventListener("input", () => {
@@ -375,7 +375,7 @@ async function start() {
   const events = new EventSource("api/v1/events");
   let first = true;
   events.addEventListener("published", ({ data }) => {
-    if (!first || Number(data) !== (state.latest ?? -1)) { forget(); refresh(); } // the first event repeats what we have read
+    if (!first || Number(data) !== (state.latest ?? -1)) { forget(); refresh(); } // the first event repeats the step that we have read
     first = false;
   });
   events.addEventListener("error", () => { connected = false; say("connection lost, retrying"); });

@@ -1,4 +1,4 @@
-// Downloads what a chart shows as a PNG file, with title, times and legend.
+// Downloads a chart as a PNG file, with title, times and legend.
 import { canvasOf, colour } from "./charts.js";
 
 function wrap(pen, text, width) {

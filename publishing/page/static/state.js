@@ -1,19 +1,19 @@
-// The state of the page, and its address: a link shows what the sender saw.
+// The state of the page, and its address: the reader of a link sees the same as its sender.
 //
-// The address names the step only if the reader chose one; without a step it shows the latest. "Copy link" names the step always.
+// The address names the step only if the reader chose one; without a step the page shows the latest. "Copy link" names the step.
 
 export const state = {
   survey: null, latest: null, first: 0, // from the API
   attribute: null, span: "window", estimator: null, post: "none", // null: the default
   cohort: null, // null: all people
   step: null, until: null, follow: true, // until: last step of the curves
-  order: null, show: null, find: "", zoom: null, // of the histogram; zoom: [first, last] position
-  values: null, last: 48, period: null, // of the curves; null: the five most frequent values; period: [first, last] step
+  order: null, show: null, find: "", zoom: null, // for the histogram; zoom: [first, last] position
+  values: null, last: 48, period: null, // for the curves; values null: the five most frequent; period: [first, last] step
   slots: new Map(), // value of each curve: its colour and dash, see charts.js
   before: null, // earlier step of the comparison; null: no comparison
   ago: null, // distance of `before`, in steps, that stays the same when the step changes; null: `before` stays
   table: "all", // the shares of the cross table: of "all" people, within its "rows" or within its "columns"
-  against: null, // cohort that is compared with this one at the same step; null: none
+  against: null, // cohort that is compared with `cohort` at the same step; null: none
 };
 
 export const ORDERS = { value: "as in the survey", frequency: "most frequent first", label: "by name" };
@@ -25,7 +25,7 @@ export const spans = () => asked().spans.filter((span) => state.cohort === null 
 const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.slice(0, 1));
 const filters = () => state.survey.estimators.filter(({ spans: has }) => has.includes("filtered")).map(({ name }) => name);
 export const estimators = () => (state.span === "filtered" ? filters() : ofCounts());
-// What the API says about an estimator. An earlier version may have published one that the API no longer lists.
+// The API's description of an estimator. An earlier version may have published one that the API no longer lists.
 export const about = (name) => state.survey.estimators.find((each) => each.name === name) ?? { name, label: name, meaning: "", post_processed: false };
 export const estimator = () => (estimators().includes(state.estimator) ? state.estimator : estimators()[0]);
 
@@ -41,9 +41,9 @@ function pair(text) {
   return from !== null && to !== null && to !== undefined && from <= to ? [from, to] : null;
 }
 
-// Reads the address. Returns what the page cannot show, as text, or null.
+// Reads the address. Returns a text about the parts that the page cannot show, or null.
 export function readAddress() {
-  waiting = null; // it belongs to another entry of the history
+  waiting = null; // a waiting change belongs to another entry of the history
   const query = new URLSearchParams(location.search);
   const names = state.survey.attributes.map((attribute) => attribute.name);
   const wanted = query.get("attribute");
@@ -80,7 +80,7 @@ export function readAddress() {
   ].filter(Boolean).join(" ") || null;
 }
 
-// The address of what the page shows now; with the step or, if not pinned, of the latest step.
+// The address of the present view: with its step if pinned, otherwise for the latest step.
 export function address(pinned = !state.follow) {
   const query = new URLSearchParams({ attribute: state.attribute, span: state.span });
   const set = (name, value) => { if (value !== null && value !== undefined && value !== "") query.set(name, value); };
@@ -169,7 +169,7 @@ export const order = () => state.order ?? (shownValues() < asked().k ? "frequenc
 
 export const path = (what, query) => `api/v1/attributes/${encodeURIComponent(state.attribute)}/${what}?${query}`;
 
-const MOST = 2000; // values that the page asks for
+const MOST = 2000; // largest number of values that the page requests
 
 function query(parameters = { estimator: estimator() }) {
   return new URLSearchParams({ span: state.span, ...parameters, ...(state.cohort === null ? {} : { cohort: state.cohort }) });

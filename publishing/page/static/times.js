@@ -23,7 +23,7 @@ export function nextZone() {
 export const opens = (step) => survey.start_ms + 1000 * survey.step_seconds * step;
 export const stepAt = (ms) => (ms - survey.start_ms) / (1000 * survey.step_seconds);
 
-// Text of a date field with this time, and the time of such a text; both in the chosen time zone.
+// `fieldText` returns the text of a date field for a time, `fieldTime` the time of such a text, both in the chosen time zone.
 export function fieldText(ms) {
   const shift = zoneName() === "UTC" ? 0 : 60_000 * new Date(ms).getTimezoneOffset();
   return new Date(ms - shift).toISOString().slice(0, survey.step_seconds % 60 ? 19 : 16);

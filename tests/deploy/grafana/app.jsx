@@ -109,7 +109,7 @@ async function transformed(panel, data, missing) {
 }
 
 function check(panel, data, missing) {
-  if (!KINDS[panel.type]) return; // the panel is an error
+  if (!KINDS[panel.type]) return; // drawing this panel fails, and its state becomes "error"
   const known = new Set([...STANDARD, ...Object.keys(CUSTOM[panel.type]).map((id) => `custom.${id}`)]);
   const custom = Object.keys(panel.fieldConfig.defaults.custom ?? {}).map((id) => `custom.${id}`);
   const standard = Object.keys(panel.fieldConfig.defaults).filter((id) => id !== 'custom');

@@ -30,7 +30,7 @@ from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 SURVEY = ROOT / "surveys" / "samples" / "demo.toml"
 DEV = "ldpstream-dev"
-LIMIT_S = 1200  # of each wait; only a fault reaches it, also on a busy machine
+LIMIT_S = 1200  # longest wait; only a fault takes so long, also on a busy machine
 WITHIN = f"--timeout={LIMIT_S}s"
 STRICT = ("apply", "--server-side", "--validate=strict")
 PRIVILEGED = """

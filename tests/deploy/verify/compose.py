@@ -30,7 +30,7 @@ SURVEY = ROOT / "surveys" / "samples" / "demo.toml"
 VERSION = "v2.40.3"
 MODULE = "github.com/docker/compose/v2"
 PROJECT = "ldpstream-verify"
-LIMIT_S = 1200  # of a wait; only a fault reaches it, also on a busy machine
+LIMIT_S = 1200  # longest wait; only a fault takes so long, also on a busy machine
 GRACE_S = 15  # `stop_grace_period` of our services
 SCRAPED = {"agent": 2, "estimate": 1, "gateway": 1}  # containers of each process
 
@@ -42,7 +42,7 @@ def plugin() -> Path:
     """Returns Docker Compose, built from its Go module. The first call takes some minutes.
 
     Raises:
-        VerifyError: if it cannot be built.
+        VerifyError: if Docker Compose cannot be built.
     """
     if (go := shutil.which("go")) is None:
         raise VerifyError("the engine's client has no `compose`, and there is no go to build it")

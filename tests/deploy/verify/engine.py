@@ -19,9 +19,9 @@ from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
-PACKAGES = ("docker.io", "containerd", "runc", "tini")  # of Debian
+PACKAGES = ("docker.io", "containerd", "runc", "tini")  # Debian's packages
 STAND_IN = "ldpstream-verify-python"  # image that replaces the Dockerfile's base where it cannot be pulled
-SUITE = "bookworm"  # of the stand-in, as of the base
+SUITE = "bookworm"  # Debian's release of the stand-in and of the base
 IN_BASE = "python3,python3-venv,python-is-python3,ca-certificates"
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")  # the builds must trust what this machine trusts
 START_S = 300

@@ -31,7 +31,7 @@ PACKAGES = "/opt/ldpstream/lib/python3.11/site-packages"
 GRACE_S = 15  # the least grace in compose.yaml and in the manifests
 HEALTHY_S = 1200  # only a fault reaches this limit, also on a busy machine
 LARGEST = 8  # packages named in the report
-LINES = 40  # of a container's log in an error
+LINES = 40  # lines of a container's log that an error shows
 TOOLS = ("cyclonedx-bom==7.5.0", "pip-licenses==5.5.5", "pip-audit==2.10.1")
 COPYLEFT = re.compile(r"GPL|General Public|Affero|Mozilla|MPL|SSPL|BUSL|proprietary", re.IGNORECASE)
 

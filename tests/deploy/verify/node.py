@@ -13,9 +13,9 @@ from pathlib import Path
 from tests.deploy.verify.engine import VerifyError, debian, run
 from tests.deploy.verify.programs import kubernetes
 
-PACKAGES = ("containerd", "runc", "etcd-server", "containernetworking-plugins", "dnsmasq-base")  # of Debian
+PACKAGES = ("containerd", "runc", "etcd-server", "containernetworking-plugins", "dnsmasq-base")  # Debian's packages
 NODE = "verify"
-NODE_IP = "10.99.0.1"  # of an interface that only the cluster's network namespace has
+NODE_IP = "10.99.0.1"  # address of an interface that only the cluster's network namespace has
 API = "https://127.0.0.1:6443"
 USERS = {  # user: group
     "admin": "system:masters",

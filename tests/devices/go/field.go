@@ -7,7 +7,7 @@ type Field struct {
 	Polynomial     []int64 `json:"polynomial"`
 }
 
-// has tells whether the field's elements are 0 ... g-1, so that each sum and product is one of them.
+// has tells whether the field has the g elements 0 ... g-1.
 func (f Field) has(g int64) bool {
 	if f.Characteristic < 2 || f.Degree < 1 || !isPower(f.Characteristic, f.Degree, g) {
 		return false

@@ -18,7 +18,7 @@ var ErrUnknownSurvey = errors.New("UnknownSurvey")
 // maxLoss in nats: the check of the coins is not accurate for larger losses.
 const maxLoss = 700
 
-// Level is what a level of the canonical text promises.
+// Level has the mechanism, the losses and the parameters of a level, as the canonical text states them.
 type Level struct {
 	Name            string   `json:"name"`
 	Mechanism       string   `json:"mechanism"`
@@ -95,7 +95,8 @@ type Survey struct {
 	Mechanisms  [][]Parameters
 }
 
-// Index returns the index that a device reports for a value of an attribute; the value is a string, an int64 or a float64, or a [2]any of these for a pair. An error never tells the value.
+// Index returns the index that a device reports for a value of an attribute; the value is a string, an int64 or a float64, or a
+// [2]any of these for a pair. An error never contains the value.
 func (a *Attribute) Index(value any) (int64, error) {
 	switch v := value.(type) {
 	case [2]any:

@@ -60,7 +60,7 @@ func TestParameters(t *testing.T) {
 		if _, err := newSurvey(c.Canonical, c.Mechanisms); err != nil {
 			t.Errorf("%s: %v", c.Canonical, err)
 		}
-		// A coin that says yes with almost certainty loses more than any level promises.
+		// Coins with an almost certain answer lose more than any level promises.
 		for _, coins := range c.Mechanisms[0][0].Coins {
 			for name := range coins {
 				coins[name] = Coin{[]byte{0, 0, 0, 0, 1}, name != "zero"}

@@ -1,4 +1,4 @@
-/** The page of the browser tests: a device in IndexedDB, and what the tests ask of it. */
+/** The page of the browser tests: a device in IndexedDB, and the functions that the tests call. */
 
 import * as library from "/build/ldpstream-device.js";
 
@@ -12,7 +12,7 @@ const failure = (error) => ({ error: named(error), message: error.message });
 /** Opens a survey with options, as an application would. */
 window.open_survey = (document, options) => openSurvey(document, undefined, options).then(() => null, failure);
 
-/** Opens the device. `kind` is "indexeddb", or "memory" for a store that ends with the page. */
+/** Opens the device. `kind` is "indexeddb", "memory" for a store that ends with the page, or "meeting" for a `MeetingStore`. */
 window.open_device = async (document, kind = "indexeddb", options = {}, startMs = undefined) => {
   if (startMs !== undefined) {
     window.now = startMs;
@@ -68,7 +68,7 @@ window.memos = () =>
 
 window.spent = () => device.spent(ATTRIBUTE);
 
-/** Opens the wallet, and enrolls in a survey: each returns null or the error. */
+/** Opens the wallet. Returns null or the error. */
 window.open_wallet = async (limits, options = {}) => {
   try {
     window.wallet = await Wallet.open(new IndexedDBStore(NAME), limits, options);
@@ -78,6 +78,7 @@ window.open_wallet = async (limits, options = {}) => {
   }
 };
 
+/** Opens the device of the wallet for a survey. Returns null or the error. */
 window.enroll = async (document) => {
   try {
     window.device = await wallet.device(await openSurvey(document));

@@ -1,4 +1,5 @@
-// Command life writes the calls of many devices for `ldpstream conformance`, or posts one report of many devices to a gateway.
+// Command life writes the calls of many devices for `ldpstream conformance`, or posts the reports of many devices for one step
+// to a gateway.
 package main
 
 import (
