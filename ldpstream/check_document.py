@@ -12,6 +12,7 @@ from ldpstream.behind_relay import BehindRelay, behind_relay, second_promise
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
+from ldpstream.pair_costs import people_factor
 from ldpstream.promise import device_loss, device_window_loss, promise, survey_loss
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import device_chance
@@ -117,11 +118,17 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute. `domain` is in words, `n_values` its number of values."""
+    """An attribute. `domain` is in words, `n_values` its number of values.
+
+    `pair`: the names of a pair's two attributes. `people_factor`: with the pair, every other attribute needs at most this
+    number of times the people for the same precision. Both are None for an attribute that is no pair.
+    """
 
     name: str
     domain: str
     n_values: int
+    pair: list[str] | None
+    people_factor: float | None
     levels: list[CheckedLevel]
 
 
@@ -207,6 +214,8 @@ def check_document(survey: Survey) -> CheckedSurvey:
         attributes=[
             CheckedAttribute(
                 name=attribute.name, domain=attribute.domain, n_values=attribute.k,
+                pair=None if attribute.pair is None else list(attribute.pair),
+                people_factor=None if attribute.pair is None else people_factor(survey, i),
                 levels=[_level(survey, i, level.name, m) for level, m in zip(attribute.levels, mechanisms, strict=True)],
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))

@@ -23,9 +23,11 @@ from scipy.optimize import brentq
 
 from ldpstream.behind_relay import BehindRelay
 from ldpstream.estimators.changes import detectable
+from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
+from ldpstream.pair_costs import people_factor
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
@@ -33,6 +35,7 @@ INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, a
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width
+TEST_SIZE, TEST_POWER = 0.05, 0.8  # of the test of independence
 
 Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
@@ -74,6 +77,27 @@ class Forecast(Struct, frozen=True, kw_only=True):
     least_jump: float
 
 
+class PairForecast(Struct, frozen=True, kw_only=True):
+    """Forecast for a pair, if all its people choose this level.
+
+    Attributes:
+        attribute, level: names of the pair and of its level.
+        first, second: names of its two attributes.
+        people_factor: with the pair, every other attribute needs at most this number of times the people for the same
+            precision.
+        step_association, window_association: the smallest association, as Cramér's V from 0 to 1, that the test of independence
+            (of size 0.05) finds in 8 of 10 cases, if all values of each attribute are equally frequent. None if it finds none.
+    """
+
+    attribute: str
+    level: str
+    first: str
+    second: str
+    people_factor: float
+    step_association: float | None
+    window_association: float | None
+
+
 class PeopleDocument(Struct, frozen=True, kw_only=True):
     """The document of `check --people --json`; `docs/people.schema.json` is its schema.
 
@@ -81,6 +105,7 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
         people: number of people of the whole survey.
         width: the wished half-width of a 95 % interval.
         forecast: accuracy, by attribute and level.
+        pairs: cost and test of every pair of attributes, by level.
         reader: what a reader of the published histograms learns, by attribute and level.
         colluding: number of these people who forge reports or tell what they sent; `reader` and `behind_relay` do without them.
         relay_required: true if devices send only through a relay. If false, `behind_relay` says what a relay would give.
@@ -92,6 +117,7 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     people: int
     width: float
     forecast: list[Forecast]
+    pairs: list[PairForecast]
     reader: list[Reader]
     colluding: int
     relay_required: bool
@@ -166,3 +192,41 @@ def _least_share(variance: Variance, n: float) -> float | None:
     if limit + POWER * error(1) >= 1:
         return None
     return float(brentq(lambda f: f - limit - POWER * error(f), 0, 1))
+
+
+def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
+    """The forecasts of all pairs and their levels.
+
+    Args:
+        survey: the survey.
+        rows: the forecast of all attributes and levels, from `forecast`.
+    """
+    found = []
+    levels = [(i, level, m) for i, a in enumerate(survey.attributes) for level, m in zip(a.levels, survey.mechanisms[i])]
+    for row, (i, level, m) in zip(rows, levels, strict=True):
+        members = survey.members(i)
+        if members is None:
+            continue
+        first, second = (survey.attributes[member] for member in members)
+        step, window = (
+            _association(m, row.spans[span].half_width, reports, (first.k, second.k))
+            for span, reports in (("step", 1), ("window", m.reports_in(survey.window_steps)))
+        )
+        found.append(
+            PairForecast(
+                attribute=row.attribute, level=level.name, first=first.name, second=second.name,
+                people_factor=people_factor(survey, i), step_association=step, window_association=window,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _association(m: Mechanism, half_width: float, reports: int, shape: tuple[int, int]) -> float | None:
+    """The smallest association that the test finds; None if it is above 1.
+
+    The variance of a cell has a part that all contrasts of the test cancel; the diagonal of the covariance does not have it.
+    """
+    own, x = m.support_covariance(np.full(m.k, 1 / m.k), reports)
+    variance = (half_width / INTERVAL) ** 2 * float(((own + (x**2).sum(axis=0)) / own)[0])
+    found = detectable_association(variance, shape, TEST_SIZE, TEST_POWER)
+    return found if found <= 1 else None

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from ldpstream.estimators.changes import RUN_LENGTH
-from ldpstream.forecast import FILTER_STEPS, Forecast, forecast
+from ldpstream.forecast import FILTER_STEPS, Forecast, PairForecast, forecast
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 from ldpstream.terminal import table
@@ -67,3 +67,20 @@ def points(share: float | None) -> str:
     if share is None:
         return "–"
     return "> 100 %" if share > 1 else f"{float(f'{100 * share:.2g}'):g} %"
+
+
+def pair_lines(pairs: list[PairForecast]) -> list[str]:
+    """A line for each pair and level: the associations that its test finds."""
+
+    def at_least(association: float | None) -> str:
+        return "none" if association is None else f"{association:.2g} or more"
+
+    lines = [
+        f"{p.attribute}, {p.level}: the test of independence finds, in 8 of 10 cases, an association of {p.first} and "
+        f"{p.second} of {at_least(p.window_association)} in the window, {at_least(p.step_association)} in one step. Every "
+        f"other attribute needs up to {p.people_factor:.2g} times the people."
+        for p in pairs
+    ]
+    if lines:
+        lines.append("Associations are Cramér's V: 0 for independent attributes, 1 if one attribute determines the other.")
+    return lines

@@ -8,6 +8,7 @@ from ldpstream.false_reports import weight_line
 from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import percent
 from ldpstream.mechanisms.wording import plural
+from ldpstream.pair_costs import cost_lines
 from ldpstream.surveys import Cohort, Survey
 from ldpstream.surveys.device_chance import device_chance
 from ldpstream.terminal import number
@@ -133,6 +134,7 @@ def promise(survey: Survey) -> list[str]:
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
     ]
+    lines += cost_lines(survey)
     lines += [f"{attribute.name}: {attribute.rest}" for attribute in survey.attributes]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [

@@ -81,7 +81,7 @@ def _second_promise(survey: Survey, people: int | None, relay: bool, colluding: 
 
 def _print_forecast(survey: Survey, people: int, width: float | None, relay: bool, colluding: int, json: Path | None) -> None:
     from ldpstream import forecast_tables
-    from ldpstream.forecast import WIDTH, PeopleDocument, forecast
+    from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
 
     wished = WIDTH if width is None else width
     try:
@@ -94,6 +94,9 @@ def _print_forecast(survey: Survey, people: int, width: float | None, relay: boo
     console.print(forecast_tables.forecast_table(survey, rows, wished))
     for line in forecast_tables.LEGEND:
         console.print(line, markup=False, highlight=False)
+    pairs = pair_forecasts(survey, rows)
+    for line in forecast_tables.pair_lines(pairs):
+        console.print(line, markup=False, highlight=False)
     console.print(READERS)
     for line in (*map(reader_line, learnt), *([] if hidden else colluding_lines(survey, people, colluding))):
         console.print(line, markup=False, highlight=False)
@@ -103,7 +106,7 @@ def _print_forecast(survey: Survey, people: int, width: float | None, relay: boo
             console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
         survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
-        forecast=rows, reader=learnt, relay_required=survey.relay is not None, behind_relay=hidden,
+        forecast=rows, pairs=pairs, reader=learnt, relay_required=survey.relay is not None, behind_relay=hidden,
     )  # fmt: skip
     write_json(json, document)
 

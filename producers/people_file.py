@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from ldpstream.mechanisms.arguments import IntArray, integer
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.cohort_column import with_cohorts
@@ -104,8 +106,9 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
     rows = table.rows()
     header = next(rows)
     require_names(table, header)
+    asked = [attribute for attribute in survey.attributes if attribute.pair is None]  # `WithPairs` derives the pairs' values
     try:
-        columns = [_Column(attribute, find_column(table, header, attribute.name)) for attribute in survey.attributes]
+        columns = [_Column(attribute, find_column(table, header, attribute.name)) for attribute in asked]
     except DataError as error:
         raise DataError(f"{error}; if the second column is a step, give --first-step") from None
     n_people = 0
@@ -123,7 +126,9 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
         for how, (one, many, said) in CHANGED.items():
             if n := column.changed[how]:
                 tell(f"{name}: {plural(n, one, many)} {said.format(domain=domain, rest=column.attribute.catch_all)}")
-    return UnchangingValues(n_people, n_steps, [(int64(column.people), int64(column.values)) for column in columns])
+    nothing = np.zeros(0, np.int64)
+    found = {column.attribute.name: (int64(column.people), int64(column.values)) for column in columns}
+    return UnchangingValues(n_people, n_steps, [found.get(a.name, (nothing, nothing)) for a in survey.attributes])
 
 
 class _Column:

@@ -11,7 +11,7 @@ from ldpstream.mechanisms.arguments import IntArray, integer
 from ldpstream.producers.cohort_column import PeopleInCohorts
 from ldpstream.producers.memos import Memos
 from ldpstream.producers.randomness import Purpose, stream
-from ldpstream.producers.values import ValueSource
+from ldpstream.producers.values import ValueSource, WithPairs
 from ldpstream.surveys import Survey
 
 
@@ -60,9 +60,9 @@ class Population:
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
         seed = integer("seed", seed, 0, 2**63)
         self.n_steps = source.n_steps
-        cohorts = _cohorts(survey, source, seed)
+        cohorts, values = _cohorts(survey, source, seed), WithPairs(survey, source)
         self._groups = [
-            _Group(source, survey.mechanisms[attribute][level].device, members, fakes, cohorts[members], seed, attribute, level)
+            _Group(values, survey.mechanisms[attribute][level].device, members, fakes, cohorts[members], seed, attribute, level)
             for attribute, level, members, fakes in _enroll(survey, source.n_people, seed)
         ]
 

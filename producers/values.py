@@ -62,12 +62,36 @@ class ValueSource(Protocol):
         """
 
 
+class WithPairs:
+    """The values of a source, and the values of pairs, which follow from the values of their two attributes.
+
+    A person has a value of a pair at a step if the person has values of both attributes.
+    """
+
+    def __init__(self, survey: Survey, source: ValueSource) -> None:
+        self.n_people, self.n_steps = source.n_people, source.n_steps
+        self._survey, self._source = survey, source
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        """See `ValueSource.at`."""
+        members = self._survey.members(attribute)
+        if members is None:
+            return self._source.at(step, attribute)
+        (people, first), (others, second) = (self._source.at(step, member) for member in members)
+        k = self._survey.attributes[members[1]].k
+        if people is others:
+            return people, first * k + second
+        both, i, j = np.intersect1d(people, others, assume_unique=True, return_indices=True)
+        return both, first[i] * k + second[j]
+
+
 class MarkovValues:
     """Simulated values: an independent Markov chain for every person and attribute.
 
     At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
     value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
-    every attribute at every step.
+    every attribute at every step. The two attributes of a pair depend on each other: half of the people draw both values from
+    one random number.
 
     Args:
         survey: the survey with the attributes.
@@ -81,6 +105,8 @@ class MarkovValues:
         self.n_steps = integer("n_steps", n_steps, 1, MAX_STEPS)
         self._seed = integer("seed", seed, 0, 2**63)
         self._sizes = [attribute.k for attribute in survey.attributes]
+        pairs = [pair for a in range(len(survey.attributes)) if (pair := survey.members(a)) is not None]
+        self._followed = {second: first for first, second in reversed(pairs)}  # the first pair of an attribute counts
         self._people = np.arange(self.n_people)
         self._reached: dict[int, tuple[int, IntArray]] = {}
 
@@ -97,13 +123,24 @@ class MarkovValues:
 
     def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
         """Returns the values at a step, given the values of the previous step; draws all values at step 0."""
-        rng = stream(self._seed, Purpose.VALUES, attribute, step)
-        redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
+        redrawn, ranks = self._draws(attribute, step)
+        if attribute in self._followed:
+            theirs, their_ranks = self._draws(self._followed[attribute], step)
+            follows = self._people % 2 == 0
+            redrawn, ranks = np.where(follows, theirs, redrawn), np.where(follows, their_ranks, ranks)
         cumulated = np.cumsum(popularity(self._sizes[attribute], step))
-        drawn = np.searchsorted(cumulated, rng.random(np.count_nonzero(redrawn)) * cumulated[-1], side="right")
+        drawn = np.searchsorted(cumulated, ranks[redrawn] * cumulated[-1], side="right")
         values = values.copy()
         values[redrawn] = drawn
         return values
+
+    def _draws(self, attribute: int, step: int) -> tuple[npt.NDArray[np.bool_], FloatArray]:
+        """Returns who draws a new value at a step, and these people's random numbers in [0, 1); 0 for all others."""
+        rng = stream(self._seed, Purpose.VALUES, attribute, step)
+        redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
+        ranks = np.zeros(self.n_people)
+        ranks[redrawn] = rng.random(np.count_nonzero(redrawn))
+        return redrawn, ranks
 
 
 def popularity(k: int, step: int) -> FloatArray:
@@ -179,10 +216,14 @@ class _Reader:
         self._read_rows(self._table.rows())
         people, steps = int64(self._people), int64(self._steps)
         self._require_one_row_a_step(people, steps)
-        columns = []
-        for values in map(int64, self._values):
-            given = values >= 0
-            columns.append((people[given], steps[given], values[given]))
+        columns, nothing = [], np.zeros(0, np.int64)
+        for attribute, values in zip(self._attributes, self._values, strict=True):
+            if attribute.pair is not None:  # `WithPairs` derives its values
+                columns.append((nothing, nothing, nothing))
+                continue
+            numbers = int64(values)
+            given = numbers >= 0
+            columns.append((people[given], steps[given], numbers[given]))
         if not any(len(values) for _, _, values in columns):
             raise DataError(f"{self._table.path}: holds no values")
         return _RecordedValues(len(self._person_ids), int(steps.max()) + 1, columns)
@@ -190,8 +231,9 @@ class _Reader:
     def _read_rows(self, rows: Iterator[list[str]]) -> None:
         header = next(rows)
         one = len(self._attributes) == 1 and len(header) == 3
-        where = [2] if one else [find_column(self._table, header, attribute.name, first=2) for attribute in self._attributes]
-        cells = list(zip(where, range(len(self._attributes)), self._value_of, self._values))
+        asked = [a for a, attribute in enumerate(self._attributes) if attribute.pair is None]
+        where = [2] if one else [find_column(self._table, header, self._attributes[a].name, first=2) for a in asked]
+        cells = [(column, a, self._value_of[a], self._values[a]) for column, a in zip(where, asked, strict=True)]
         for row in rows:
             person, step = row[0], self._step_of.get(row[1])
             if not person:

@@ -10,8 +10,10 @@ from ldpstream.estimators.diagnostics import Fit, drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.pairs import Counted
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
+from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
 from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
@@ -31,6 +33,7 @@ def conclude(
     before: list[CountTable] | None = None,
     research: bool = True,
     crowd: Crowd | UnsetType = UNSET,
+    of_members: Sequence[list[list[CountTable]]] = (),
 ) -> Publication:
     """Estimates one attribute over the panes of a span.
 
@@ -44,6 +47,7 @@ def conclude(
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
         research: False to leave out all estimators but the default and the raw matrix inversion.
         crowd: the crowd at the step (`cohorts.crowd_of`), for the span ``"step"``.
+        of_members: for a pair, the panes of its two attributes, for the cross table; none to leave it out.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
@@ -64,6 +68,9 @@ def conclude(
     }
     edges, numbers = edges_of(asked, mechanisms), dict[str, NumberEstimate]()
     numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
+    table: CrossTable | UnsetType | None = UNSET
+    if of_members:
+        table = attempts.of("table", partial(_table, survey, attribute, Counted(groups, reports), of_members), None)
     made = Publication(
         survey=survey.name,
         fingerprint=survey.fingerprint.hex(),
@@ -94,8 +101,18 @@ def conclude(
         ),
         levels=_levels([level.name for level in asked.levels], groups, reports),
         crowd=crowd,
+        table=table,
     )
     return finite(made, attempts.failed)
+
+
+def _table(survey: Survey, pair: int, counted: Counted, of_members: Sequence[list[list[CountTable]]]) -> CrossTable | None:
+    members = survey.members(pair)
+    assert members is not None
+    first, second = (survey.attributes[member] for member in members)
+    of_each = [Counted(*pooled(survey.mechanisms[m], panes)) for m, panes in zip(members, of_members, strict=True)]
+    same_people = survey.collection == "spl"
+    return cross_table((first.name, second.name), [counted, *of_each], (first.k, second.k), same_people)
 
 
 def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:

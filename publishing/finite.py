@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import structlog
 
+from ldpstream.publishing.cross_table import CrossTable
 from ldpstream.publishing.frequencies import Frequencies, with_nan
 from ldpstream.publishing.publication import Diagnostics, LevelEstimate, Publication
 
@@ -56,17 +57,26 @@ def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
     lost += [f"level {name}" for name, found in levels.items() if found is not p.levels[name]]
     lost += [] if numbers else ["numbers"]
     lost += [] if change else ["change"]
+    table = not isinstance(p.table, CrossTable) or _is_finite_table(p.table)
+    lost += [] if table else ["table"]
     if not lost:
         return p
     log.error("estimate failed", survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, parts=lost)
     return msgspec.structs.replace(
         p, estimators=shares, numbers=p.numbers if numbers else {}, levels=levels, change=p.change if change else None,
+        table=p.table if table else None,
         diagnostics=msgspec.structs.replace(diagnostics, failed=tuple(dict.fromkeys(lost))),
     )  # fmt: skip
 
 
 def _is_finite(numbers: Sequence[Any]) -> bool:
     return all(math.isfinite(x) for x in numbers if isinstance(x, float))
+
+
+def _is_finite_table(table: CrossTable) -> bool:
+    parts = (table.cells, table.rows, table.columns, table.within_rows, table.within_columns)
+    tested = () if table.independence is None else msgspec.structs.astuple(table.independence)
+    return _is_finite(tested) and all(_is_finite(numbers) for part in parts for numbers in msgspec.structs.astuple(part))
 
 
 def _finite_shares(found: Frequencies) -> Frequencies:

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
+from ldpstream.publishing.cross_table import CrossTable
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Attribute, Survey
@@ -160,6 +161,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise unset: the JSON has no such key.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
+        table: the cross table of a pair of attributes, for all people and the spans "step" and "window"; None without reports
+            of the pair. Otherwise unset: the JSON has no such key.
     """
 
     survey: str
@@ -179,6 +182,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     levels: dict[str, LevelEstimate] = {}
     crowd: Crowd | UnsetType = UNSET
     change: Jump | None = None
+    table: CrossTable | UnsetType | None = UNSET
     format: int = FORMAT
 
     @property

@@ -361,13 +361,26 @@ class Schedule:
                 return None
             steps = range(first, step + 1)
             panes = [tables_of(survey, everybody, attribute, s) for s in steps]
+            members = survey.members(attribute) or ()
+            parts = [[tables_of(survey, everybody, member, s) for s in steps] for member in members]
             before = tables_of(survey, everybody, attribute, step - 1) if pruned < step else None
             crowd = crowd_of(
                 survey, attribute, [tables_of(survey, tables, attribute, step, c) for c in range(survey.n_cohorts)]
             )
             made = [
-                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before, research, crowd),
-                conclude(survey, attribute, step, "window", panes, complete(first), research=research),
+                conclude(
+                    survey,
+                    attribute,
+                    step,
+                    "step",
+                    panes[-1:],
+                    complete(step),
+                    before,
+                    research,
+                    crowd,
+                    [p[-1:] for p in parts],
+                ),
+                conclude(survey, attribute, step, "window", panes, complete(first), research=research, of_members=parts),
             ]
             asked = survey.attributes[attribute]
             if "filtered" in spans(asked):

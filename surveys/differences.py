@@ -43,7 +43,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any], fingerprint: bool) -
 def _canonical(survey: Survey) -> dict[str, Any]:
     """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
     keys = json.loads(survey.canonical)
-    del keys["format"]  # the format follows from `relay`
+    del keys["format"]  # the format follows from the other keys
     keys["start"] = survey.start.astimezone(UTC).isoformat()
     keys |= {f"cohort.{key}": value for key, value in keys.pop("cohort", {}).items()}
     attributes = keys.pop("attribute")
@@ -61,5 +61,7 @@ def _canonical(survey: Survey) -> dict[str, Any]:
 def _others(survey: Survey) -> dict[str, Any]:
     keys = {key: getattr(survey, key) for key in FOR_PEOPLE}
     for attribute in survey.attributes:
+        if attribute.pair is not None:
+            continue  # its aliases follow from those of its two attributes
         keys |= {f"attribute.{attribute.name}.{key}": getattr(attribute, key) or None for key in FOR_ESTIMATES}
     return keys

@@ -7,12 +7,14 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from ldpstream.mechanisms import Mechanism, mechanism
 
 MAX_LABELS = 2**24
 MAX_COHORTS = 64
+MAX_PAIR_VALUES = 1024  # cells of a cross table, such as 32 × 32
+PAIRED = "{} × {}"  # the text of a combination of two values
 NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would execute them
 Name = Annotated[str, Meta(pattern=NAME)]
@@ -102,7 +104,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     Attributes:
         name: unique within the survey.
-        values, size, bins: the domain, by one of three keys.
+        values, size, bins, pair: the domain, by one of four keys. `pair` names two other attributes, and has a value for each
+            combination of their values: see `of_pair`.
         unlisted: for `values`, the value that a device reports for a text that is not listed; ``"refuse"`` to report nothing.
             Default: ``"other"`` if it is listed, else ``"refuse"``.
         outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
@@ -116,6 +119,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     values: tuple[Label, ...] | None = None
     size: Annotated[int, Meta(ge=2, le=MAX_LABELS)] | None = None
     bins: tuple[float, ...] | None = None
+    pair: tuple[Name, Name] | None = None
     unlisted: Label | None = None
     outside: Outside | None = None
     ordered: bool = False
@@ -123,9 +127,11 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     levels: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=32)] = field(name="level")
 
     def __post_init__(self) -> None:
-        given = [key for key in ("values", "size", "bins") if getattr(self, key) is not None]
-        if len(given) != 1:
-            raise ValueError(f"needs exactly one of values, size and bins, got {' and '.join(given) or 'none'}")
+        given = [key for key in ("values", "size", "bins", "pair") if getattr(self, key) is not None]
+        if len(given) != 1 and given != ["values", "pair"]:  # `of_pair` gives a pair its values
+            raise ValueError(f"needs exactly one of values, size, bins and pair, got {' and '.join(given) or 'none'}")
+        if self.pair is not None:
+            self._check_pair()
         if self.values is not None and len(self.values) < 2:
             raise ValueError("values must be at least 2 different texts")
         if self.values is not None and len(set(self.values)) < len(self.values):
@@ -141,9 +147,38 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
                 raise ValueError(f"aliases: {new!r} must be one of the values")
             if old in self.values:
                 raise ValueError(f"aliases: {old!r} is one of the values, so it has no other name here")
-        if len(set(self.aliases.values())) < len(self.aliases):
+        if self.pair is None and len(set(self.aliases.values())) < len(self.aliases):
             raise ValueError("aliases must rename different values: two values cannot become one")
         distinct("level", [level.name for level in self.levels])
+
+    def _check_pair(self) -> None:
+        given = [key for key in ("unlisted", "outside", "ordered") if getattr(self, key)]
+        given += ["aliases"] if self.aliases and self.values is None else []
+        if given:
+            raise ValueError(f"{given[0]} is not for a pair: its two attributes decide this")
+
+    def of_pair(self, first: "Attribute", second: "Attribute") -> "Attribute":
+        """This pair with its values: all combinations of the two attributes' values.
+
+        The combination of the values i and j has the index i k₂ + j, and the text "label × label". Its aliases follow from
+        those of the two attributes.
+
+        Raises:
+            ValueError: if there are more than `MAX_PAIR_VALUES` combinations, two of them have the same text, or the pair has
+                other values.
+        """
+        if (k := first.k * second.k) > MAX_PAIR_VALUES:
+            raise ValueError(
+                f"pair: {first.k} values of {first.name} times {second.k} values of {second.name} must be at most "
+                f"{MAX_PAIR_VALUES}, got {k}: use fewer values or wider bins"
+            )
+        values = tuple(PAIRED.format(one, other) for one in first.labels for other in second.labels)
+        if len(set(values)) < k:
+            twice = next(text for i, text in enumerate(values) if text in values[:i])
+            raise ValueError(f"pair: two combinations of values have the text {twice!r}; rename a value that contains ×")
+        if self.values not in (None, values):
+            raise ValueError("values must not be given for a pair: they follow from its two attributes")
+        return structs.replace(self, values=values, aliases=_paired_aliases(first, second))
 
     def _check_rest(self) -> None:
         if self.values is not None and self.outside is not None:
@@ -170,6 +205,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     @property
     def rest(self) -> str:
         """A sentence about what a device does with a value outside the domain."""
+        if self.pair is not None:
+            return f"A device makes this report only if it has a value of {self.pair[0]} and of {self.pair[1]}."
         if self.nearest:
             return f"For a number outside {self.domain.split(' ', 1)[1]}, a device reports the nearest value."
         if self.catch_all is not None:
@@ -255,6 +292,13 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if self.bins is None:
             return f"integers 0 … {self.k - 1}"
         return f"numbers {_short(self.bins[0])} … {_short(self.bins[-1])}"
+
+
+def _paired_aliases(first: Attribute, second: Attribute) -> dict[str, str]:
+    """The earlier texts of the combinations of which a value was renamed -> their texts now."""
+    one, other = ([*((label, label) for label in a.labels), *a.aliases.items()] for a in (first, second))
+    names = {PAIRED.format(i, j): PAIRED.format(now_i, now_j) for i, now_i in one for j, now_j in other}
+    return {was: now for was, now in names.items() if was != now}
 
 
 def _short(number: float) -> str:

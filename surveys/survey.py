@@ -45,6 +45,15 @@
     every_steps = 24                    # a device makes one report in 24 consecutive steps (default: 1)
     lifetime_reports = 365              # a device stops after this number of reports (default: no limit)
 
+    [[attribute]]                       # two attributes together: the device derives the value from theirs (docs/pairs.md)
+    name = "mode_by_zone"
+    pair = ["mode", "zone"]             # names of two other attributes, with at most 1024 combinations of their values
+    [[attribute.level]]                 # levels as for every attribute
+    name = "standard"
+    mechanism = "auto"
+    eps_inf = 2.0
+    eps_1 = 1.0
+
 Unknown keys are rejected. The whole file is checked once, when it is read. A `SurveyError` names the key, the given value and
 the allowed values.
 """
@@ -55,7 +64,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from ldpstream.mechanisms import NUMERIC, Mechanism
 from ldpstream.surveys.canonical import attribute_keys, text
@@ -95,6 +104,16 @@ def _table_bytes(m: Mechanism) -> int:
             f"for {m.signature}: use fewer values or another mechanism"
         )
     return table_bytes
+
+
+def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
+    """The attribute of a pair with this name. Raises ValueError if there is none, or if it is a pair itself."""
+    attribute = named.get(name)
+    if attribute is None or attribute.pair is not None:
+        single = [other.name for other in named.values() if other.pair is None]
+        why = " (a pair)" if attribute is not None else did_you_mean(name, single)
+        raise ValueError(f"pair must name two of the attributes {', '.join(single)}, got {name!r}{why}")
+    return attribute
 
 
 def _unix_ms(time: datetime) -> int:
@@ -147,6 +166,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         if self.crowd is not None and self.relay is None:
             raise ValueError(f'crowd needs relay = "required", got crowd = {self.crowd} without a relay')
         distinct("attribute", [attribute.name for attribute in self.attributes])
+        structs.force_setattr(self, "attributes", self._with_pairs())
         tables_bytes = 0
         for i, attribute in enumerate(self.attributes):
             for j, level in enumerate(attribute.levels):
@@ -169,6 +189,25 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                 f"{MAX_OPEN_BYTES >> 20} MiB, got {open_bytes / 2**20:.0f} MiB: use fewer attributes, "
                 f"values{'' if self.cohort is None else ', cohorts'} or lateness_steps"
             )
+
+    def _with_pairs(self) -> tuple[Attribute, ...]:
+        """The attributes, the pairs with their values."""
+        named = {attribute.name: attribute for attribute in self.attributes}
+        asked: dict[frozenset[str], str] = {}
+        found = []
+        for i, attribute in enumerate(self.attributes):
+            if attribute.pair is not None:
+                try:
+                    first, second = (_of_pair(name, named) for name in attribute.pair)
+                    if first is second:
+                        raise ValueError(f"pair must name two different attributes, got {first.name} twice")
+                    if (other := asked.setdefault(frozenset(attribute.pair), attribute.name)) != attribute.name:
+                        raise ValueError(f"pair: {first.name} and {second.name} are already the pair of {other}")
+                    attribute = attribute.of_pair(first, second)
+                except ValueError as error:
+                    raise ValueError(f"attribute[{i}] ({attribute.name}): {error}") from error
+            found.append(attribute)
+        return tuple(found)
 
     def _check_cohort(self) -> None:
         if self.cohort is None:
@@ -198,6 +237,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             suggestion = did_you_mean(attribute, self._indices)
             raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}{suggestion}")
         return self._indices[attribute]
+
+    def members(self, attribute: int) -> tuple[int, int] | None:
+        """The indices of a pair's two attributes; None for an attribute that is no pair."""
+        pair = self.attributes[attribute].pair
+        return None if pair is None else (self.index(pair[0]), self.index(pair[1]))
 
     @property
     def share(self) -> int:

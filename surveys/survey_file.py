@@ -94,7 +94,7 @@ def _explain(message: str, document: dict[str, Any]) -> str:
     message = message.replace("Expected", "must be").replace(" | null", "")
     message = re.sub("`(.*?)`", lambda word: " or ".join(_WORDS.get(part, part) for part in word[1].split(" | ")), message)
     table = ".".join(str(part) for part in path if isinstance(part, str))
-    if isinstance(given, dict) and "list" in message:
+    if isinstance(given, dict) and re.search(r"\blist\b", message):
         message += f"; write [[{table}]] in place of [{table}]"
     elif isinstance(given, list) and message.startswith("must be a table"):
         message += f"; write [{table}] in place of [[{table}]]"

@@ -134,6 +134,22 @@ def numbers_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="pairs")
+def pairs_command(
+    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions of each setting")] = 400,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Measure pairs of attributes: errors beside the product of two reports, coverage, size and power of the test."""
+    from lab.bench.pairs import coverage_table, error_table, measure
+
+    with activity() as progress:
+        rows = measure(runs, seed, progress)
+    console.print(error_table(rows))
+    console.print(coverage_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
 @app.command(name="advice")
 def advice_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,

@@ -1,7 +1,7 @@
 """The device: one person's client, which an application embeds. The device turns true values into reports.
 
     device = Device(load_survey("commute.toml"), "answers.device")  # the first use enrolls the device permanently
-    device.report("mode", "bicycle")                          # None if this device does not answer "mode"
+    device.answer({"mode": "bicycle", "zone": 17})            # also pairs; a device does not answer every attribute
     for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
@@ -180,7 +180,33 @@ class Device:
     def __repr__(self) -> str:
         return "<Device>"
 
-    def report(self, attribute: str, value: str | float, step: int | None = None) -> bytes | None:
+    def answer(self, values: Mapping[str, str | float], step: int | None = None) -> dict[str, bytes]:
+        """Reports several attributes at a step, and all pairs of these attributes; returns the envelopes by attribute.
+
+        The device derives the value of a pair. It makes no report of a pair if one of its two attributes is missing. Each
+        report is as from `report`, and an attribute of which the device makes no report has no entry. All values are checked
+        before the first report.
+
+        Args:
+            values: attribute name -> value, as for `report`; no pair.
+            step: as for `report`.
+
+        Raises:
+            ValueError: as for `report`; also if a name is that of a pair.
+            StepForgotten, ClockWentBack, DeviceError: as for `report`.
+        """
+        attributes = self.survey.attributes
+        for name in values:
+            if (pair := attributes[self.survey.index(name)].pair) is not None:
+                raise ValueError(f"{name} is a pair: give the values of {pair[0]} and {pair[1]}, and the device derives it")
+        given: dict[str, Any] = {a.name: values[a.name] for a in attributes if a.name in values}
+        given |= {a.name: [values[x] for x in a.pair] for a in attributes if a.pair and all(x in values for x in a.pair)}
+        indices = {self.survey.index(name): index_of(self.survey, name, value) for name, value in given.items()}
+        too_old, step = self._at(step)
+        made = {attributes[a].name: self._report(a, index, step, too_old) for a, index in sorted(indices.items())}
+        return {name: envelope for name, envelope in made.items() if envelope is not None}
+
+    def report(self, attribute: str, value: str | float | Sequence[str | float], step: int | None = None) -> bytes | None:
         """Returns the envelope with this device's report of a value at a step; None if the device makes no report.
 
         A device makes no report of an attribute that it does not answer. At a level with `every_steps` the device reports only
@@ -200,6 +226,7 @@ class Device:
             value: a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a
                 `size`, or a number for `bins`. The survey decides about other values: the device reports the nearest value for
                 a number outside (`outside`) and one fixed value for a text that is not listed (`unlisted`), or refuses them.
+                For a pair: a list with the values of its two attributes.
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
@@ -209,11 +236,18 @@ class Device:
             StoreCleared: if the file is missing or has no enrolment.
             StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
         """
-        a = self.survey.index(attribute)
+        index = index_of(self.survey, attribute, value)
+        too_old, step = self._at(step)
+        return self._report(self.survey.index(attribute), index, step, too_old)
+
+    def _at(self, step: int | None) -> tuple[type[StepForgotten], int]:
+        """Returns the step, by default the present one, and the error for a step that is too old."""
         too_old = ClockWentBack if step is None else StepForgotten
         step = self.survey.step_at(time.time_ns() // 1_000_000) if step is None else step
-        integer("step", step, 0, MAX_STEP)
-        index = value_index(self.survey.attributes[a], value)
+        return too_old, integer("step", step, 0, MAX_STEP)
+
+    def _report(self, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes | None:
+        """Returns the envelope of an attribute's value at a step; see `report`."""
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             enrolment = memory.enrolment(a)
@@ -229,7 +263,7 @@ class Device:
             if _finished(memory, a, p):
                 return None
             if envelope is not None or step <= memory.forgotten(a):
-                raise too_old(attribute, step, memory.earliest(a, step, p.every_steps))
+                raise too_old(self.survey.attributes[a].name, step, memory.earliest(a, step, p.every_steps))
             return self._first_report(memory, a, randomizer, enrolment, index, step)
 
     def waiting(self) -> list[Waiting]:
@@ -394,12 +428,23 @@ def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
     return p.lifetime_reports is not None and memory.counts(a)[0] >= p.lifetime_reports
 
 
-def value_index(attribute: Attribute, value: Any) -> int:
-    """Returns the index of a value given as a text or a number; see `Device.report`.
+def index_of(survey: Survey, attribute: str, value: Any) -> int:
+    """Returns the index of a value given as a text, a number, or a list of two of these for a pair; see `Device.report`.
 
     Raises:
-        ValueError: if the value is not in the domain. The message names only the attribute and the domain.
+        ValueError: if the attribute does not exist, or the value is not in the domain. The message hides the value.
     """
+    members = survey.members(a := survey.index(attribute))
+    if members is None:
+        return value_index(survey.attributes[a], value)
+    first, second = (survey.attributes[member] for member in members)
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(f"{attribute} is a pair: its value must be a list with the values of {first.name} and {second.name}")
+    return value_index(first, value[0]) * second.k + value_index(second, value[1])
+
+
+def value_index(attribute: Attribute, value: Any) -> int:
+    """Returns the index of a value of an attribute that is no pair; see `index_of`."""
     try:
         if isinstance(value, str):
             return attribute.index(value)

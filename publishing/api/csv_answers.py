@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from fastapi.responses import Response
 
 from ldpstream.publishing.api.responses import NotAllowed
-from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series
+from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Table
 
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",
@@ -25,12 +25,17 @@ COMPARISON_COLUMNS = (
     "value", "label", "before", "after", "difference", "standard_error", "low", "high", "clear", "truth",
     "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld", "before_cohort", "cohort",
 )  # fmt: skip
+TABLE_COLUMNS = (
+    "row", "column", "row_label", "column_label", "share", "low", "high", "within_row", "within_row_low", "within_row_high",
+    "within_column", "within_column_low", "within_column_high", "truth", "step", "start", "end", "reports", "complete",
+    "interval_withheld", "independence_p",
+)  # fmt: skip
 NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end", "cohort")
 
 
 SOURCE_COLUMNS = ("survey", "attribute", "span", "estimator")  # the last columns of every table
 
-Estimates = Histogram | Series | NumberSeries | Comparison
+Estimates = Histogram | Series | NumberSeries | Comparison | Table
 
 
 class Csv(Response):
@@ -41,15 +46,16 @@ def file_name(of: Estimates, kind: str) -> str:
     """Returns a name with survey, attribute, cohort, span, estimator, post-processing and steps, in ASCII."""
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
     subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
-    cohort = of.cohort if subtracted is None else f"{of.cohort} minus {subtracted}"
-    what = {Histogram: "", Series: "series", NumberSeries: "numbers", Comparison: "comparison"}[type(of)]
+    own = None if isinstance(of, Table) else of.cohort
+    cohort = own if subtracted is None else f"{own} minus {subtracted}"
+    what = {Histogram: "", Series: "series", NumberSeries: "numbers", Comparison: "comparison", Table: "table"}[type(of)]
     post = of.post if isinstance(of, Histogram) and of.post != "none" else ""
     parts = (of.survey, of.attribute, cohort, what, of.span, of.estimator, post, "step", *steps)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", str(part)) for part in parts if part not in (None, "")) + f".{kind}"
 
 
-def _steps(of: Histogram | Series | NumberSeries) -> list[int]:
-    return [of.step] if isinstance(of, Histogram) else [of.steps[0], of.steps[-1]]
+def _steps(of: Histogram | Series | NumberSeries | Table) -> list[int]:
+    return [of.step] if isinstance(of, Histogram | Table) else [of.steps[0], of.steps[-1]]
 
 
 def time_zone(name: str | None) -> ZoneInfo | None:
@@ -96,6 +102,19 @@ def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
     times = _local(zone, c.before.end_ms, c.after.end_ms)
     rows = ((*row, *same, *times) for row in zip(*columns, strict=True))
     return _csv(c, COMPARISON_COLUMNS, zone, ("before_end", "after_end"), rows)
+
+
+def table_csv(t: Table, zone: ZoneInfo | None) -> Response:
+    """Returns one line per cell, row by row."""
+    places = [(i, j, one, other) for i, one in enumerate(t.rows.labels) for j, other in enumerate(t.columns.labels)]
+    truth: Sequence[float | None] = t.truth or [None] * len(places)
+    parts = (part for of in (t.cells, t.within_rows, t.within_columns) for part in (of.shares, of.low, of.high))
+    numbers = zip(*parts, truth, strict=True)
+    tested = None if t.independence is None else t.independence.p
+    same = (t.step, utc(t.start_ms), utc(t.end_ms), t.reports, t.complete, t.interval_withheld, tested)
+    times = _local(zone, t.start_ms, t.end_ms)
+    rows = ((*place, *of, *same, *times) for place, of in zip(places, numbers, strict=True))
+    return _csv(t, TABLE_COLUMNS, zone, ("start", "end"), rows)
 
 
 def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:

@@ -26,8 +26,10 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Share,
     Side,
     Status,
+    Table,
 )
 from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
+from ldpstream.publishing.api.tables import by_cohort, of_pair
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import NUMBERS, Frequencies
 from ldpstream.publishing.publication import (
@@ -175,6 +177,37 @@ class ApiResponses:
             numbers=p.numbers, crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
+
+    def table(self, name: str, step: int | None, span: Span) -> Table:
+        attribute = self._known(name, span, None)
+        if attribute.pair is None and self._survey.cohort is None:
+            raise NotFound(f"attribute {name} has no cross table: it is not a pair, and the survey has no cohorts")
+        if span not in COHORT_SPANS:
+            raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cross table, got {span!r}")
+        p = self._published(name, span, step, None)
+        truth = self._truth(p) if self._truth else None
+        if attribute.pair is not None:
+            first, second = attribute.pair
+            parts = of_pair(self._attributes[first], self._attributes[second], p.table or None)
+        else:
+            assert self._survey.cohort is not None
+            cohorts = self._survey.cohort.values
+            found = self._source.get([publication_key(name, span, p.step, cohort) for cohort in cohorts])
+            parts = by_cohort(self._survey.cohort, attribute, p, found)
+            truth = self._truth_by_cohort(found)
+        return Table(
+            survey=p.survey, attribute=name, step=p.step, span=p.span, start_ms=self._start_ms(p), end_ms=self._end_ms(p),
+            panes=p.panes, reports=p.reports, people_at_least=math.ceil(self.people(p)), complete=p.complete, truth=truth,
+            **parts._asdict(),
+        )  # fmt: skip
+
+    def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
+        """Returns the true shares of the cells of a table by cohort, row by row; None if a cohort's are unknown."""
+        total = sum(p.reports for p in found if p is not None)
+        truths = [(p.reports / total, self._truth(p)) for p in found if p is not None and total] if self._truth else []
+        if len(truths) < len(found) or any(of is None for _, of in truths):
+            return None
+        return [weight * share for weight, of in truths for share in of or ()]
 
     def comparison(
         self, name: str, before: int | None, after: int | None, span: Span, estimator: str | None, confidence: float,

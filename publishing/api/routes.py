@@ -20,12 +20,13 @@ from ldpstream.publishing.api.csv_answers import (
     histogram_csv,
     numbers_csv,
     series_csv,
+    table_csv,
     time_zone,
 )
 from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.api.responses import ApiResponses, Truths
-from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status
+from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status, Table
 from ldpstream.publishing.api.survey_info import SurveyInfo
 from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION
 from ldpstream.publishing.page.table import page_table, with_query
@@ -169,6 +170,18 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     ) -> Response:  # fmt: skip
         """Mean and percentiles of an attribute with numbers, one line per step and number."""
         return numbers_csv(of.responses.numbers(attribute, span, last, step, cohort), time_zone(zone))
+
+    @api.get("/api/v1/attributes/{attribute}/table", responses=describe(Table))
+    def get_table(attribute: Attribute, step: AtStep = None, span: SpanOf = "window", of: Served = found) -> Response:
+        """The cross table of a pair of attributes, or of the cohorts and an attribute's values."""
+        return _named(of.responses.table(attribute, step, span))
+
+    @api.get("/api/v1/attributes/{attribute}/table.csv", response_class=Csv, responses=FAILURES)
+    def get_table_csv(
+        attribute: Attribute, step: AtStep = None, span: SpanOf = "window", zone: Zone = None, of: Served = found
+    ) -> Response:
+        """A cross table, one line per cell."""
+        return table_csv(of.responses.table(attribute, step, span), time_zone(zone))
 
     @api.get("/api/v1/attributes/{attribute}/comparison", responses=describe(Comparison))
     def get_comparison(

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from ldpstream.publishing.cross_table import IndependenceTest, TableShares
 from ldpstream.publishing.frequencies import NumberEstimate, Withheld
 from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, LevelEstimate, Privacy, Span
 from ldpstream.surveys import Reason
@@ -308,3 +309,54 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     reports: list[int]
     complete: list[bool]
     lines: list[NumberLine]
+
+
+class TableSide(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows or the columns of a cross table: an attribute or the survey's cohort, its values, and their shares.
+
+    `reports`: number of reports of this attribute alone, which count for its shares; 0 for cohorts and for the attribute of a
+    table by cohort. The share of a cohort is its share of the reports, without an interval. A cohort below its least size has
+    no other numbers.
+    """
+
+    name: str
+    kind: Literal["attribute", "cohort"]
+    labels: list[str]
+    reports: int
+    shares: TableShares
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A cross table: of the two attributes of a pair, or of the cohorts (rows) and an attribute's values (columns).
+
+    The lists of cells go row by row. `cells`: of all people, the shares with the row and the column. `within_rows`: of the
+    people in the row, the shares with the column. `within_columns`: of the people with the column, the shares in the row. The
+    intervals have a confidence of 0.95. `independence` and `interval_withheld`: see `publishing.cross_table`.
+
+    A pair is estimated from its own reports and from those of its two attributes (`estimator` "joint"), without bias, so a
+    share can be negative by chance. A table by cohort comes from the cohorts' histograms. The intervals of its `within_columns`
+    hold however the errors of the cohorts depend on each other, and are often wider than necessary. It has no test.
+
+    Without reports all numbers are None. `truth` has the true shares of the cells in a simulation. Other fields are as in
+    `Histogram`.
+    """
+
+    survey: str
+    attribute: str
+    step: int
+    span: Span
+    start_ms: int
+    end_ms: int
+    panes: int
+    reports: int
+    people_at_least: int
+    complete: bool
+    estimator: str
+    interval_withheld: Withheld | None
+    rows: TableSide
+    columns: TableSide
+    cells: TableShares
+    within_rows: TableShares
+    within_columns: TableShares
+    independence: IndependenceTest | None
+    truth: list[float] | None

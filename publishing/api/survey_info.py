@@ -48,7 +48,8 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered".
-    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers.
+    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers. `pair`: the
+    names of a pair's two attributes; None for an attribute that is no pair.
     """
 
     name: str
@@ -57,6 +58,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     estimators: list[str]
     spans: list[Span]
     numbers: list[str]
+    pair: list[str] | None
 
 
 class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +147,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             estimators=[row.name for row in estimators(mechanisms)],
             spans=list(spans(a)),
             numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
+            pair=None if a.pair is None else list(a.pair),
         )
         for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
     ]  # fmt: skip

@@ -108,7 +108,8 @@ def check(survey: Json) -> Json:
     if hashlib.sha256(survey["canonical"].encode()).hexdigest()[:16] != survey["fingerprint"]:
         raise Refused(1, "the fingerprint is not the canonical text's")
     canonical: Json = json.loads(survey["canonical"])
-    if canonical.get("format") != (4 if "relay" in canonical else 3):
+    paired = any("pair" in attribute for attribute in canonical["attribute"])
+    if canonical.get("format") != (5 if paired else 4 if "relay" in canonical else 3):
         raise Refused(1, "another format of the canonical text")
     if "relay" in canonical and (canonical["relay"] != "required" or canonical["lateness_steps"] < 2):
         raise Refused(1, "an unknown rule for relays")
@@ -117,15 +118,22 @@ def check(survey: Json) -> Json:
     for attribute in canonical["attribute"]:
         if attribute.get("unlisted") not in (None, *attribute.get("values", ())):
             raise Refused(1, "the value for texts that are not listed is not listed")
-        if attribute.get("outside") not in (None, "nearest") or ("outside" in attribute and "values" in attribute):
+        if attribute.get("outside") not in (None, "nearest") or (
+            "outside" in attribute and not {"size", "bins"} & set(attribute)
+        ):
             raise Refused(1, "unknown rule for numbers outside")
+        single = [other["name"] for other in canonical["attribute"] if "pair" not in other]
+        if "pair" in attribute and not (len(set(attribute["pair"])) == len(attribute["pair"]) == 2 <= len(single)):
+            raise Refused(1, "a pair of other than two attributes")
+        if "pair" in attribute and not set(attribute["pair"]) <= set(single):
+            raise Refused(1, "a pair of unknown attributes")
     share = len(canonical["attribute"]) if canonical["collection"] == "spl" else 1
     if list(map(len, survey["mechanisms"])) != [len(a["level"]) for a in canonical["attribute"]]:
         raise Refused(2, "other attributes or levels")
     if canonical["step_seconds"] < 1 or canonical["lateness_steps"] < 0 or canonical.get("ends", 1) < 1:
         raise Refused(2, "impossible steps")
     pairs = [
-        (size(attribute), level, p)
+        (size(canonical["attribute"], attribute), level, p)
         for attribute, levels in zip(canonical["attribute"], survey["mechanisms"], strict=True)
         for level, p in zip(attribute["level"], levels, strict=True)
     ]
@@ -193,7 +201,10 @@ def _check_losses(level: Json, p: Json, share: int) -> None:
         raise Refused(5, "the coins lose more than the survey promises")
 
 
-def size(attribute: Json) -> int:
+def size(attributes: list[Json], attribute: Json) -> int:
+    if "pair" in attribute:
+        first, second = (next(a for a in attributes if a["name"] == name) for name in attribute["pair"])
+        return size(attributes, first) * size(attributes, second)
     if "values" in attribute:
         return len(attribute["values"])
     return attribute["size"] if "size" in attribute else len(attribute["bins"]) - 1

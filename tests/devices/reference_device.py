@@ -20,9 +20,16 @@ class StepForgotten(Exception):
     """The device can no longer report the step."""
 
 
-def index_of(attribute: Json, value: Any) -> int:
+def index_of(attributes: list[Json], attribute: Json, value: Any) -> int:
     """Returns the value's index. Raises ValueError, whose message does not contain the value, for any other value."""
-    k = size(attribute)
+    k = size(attributes, attribute)
+    if "pair" in attribute:
+        if not isinstance(value, list) or len(value) != 2:
+            raise ValueError(f"{attribute['name']} is a pair")
+        first, second = (next(a for a in attributes if a["name"] == name) for name in attribute["pair"])
+        return index_of(attributes, first, value[0]) * size(attributes, second) + index_of(attributes, second, value[1])
+    if isinstance(value, list):
+        raise ValueError(f"{attribute['name']} is not a pair")
     if "values" in attribute:
         listed = value if value in attribute["values"] else attribute.get("unlisted")
         if isinstance(value, str) and listed is not None:
@@ -69,7 +76,7 @@ class ReferenceDevice:
         """Returns the envelope and its key, or None."""
         cohort_index = self.canonical["cohort"]["values"].index(cohort) if "cohort" in self.canonical else None
         a = [attribute["name"] for attribute in self.attributes].index(name)
-        v, p, sent = index_of(self.attributes[a], value), self.parameters[a], self.sent[a]
+        v, p, sent = index_of(self.attributes, self.attributes[a], value), self.parameters[a], self.sent[a]
         if not self.answers[a] or step % p["every_steps"] != self.phases[a] or step >= self.canonical.get("ends", math.inf):
             return None
         if step in sent:

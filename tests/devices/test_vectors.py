@@ -132,15 +132,13 @@ def test_a_forged_survey_fails_every_check() -> None:
 
 
 def test_the_documented_rules_give_the_indices_of_values() -> None:
-    attributes = {
-        (case["fingerprint"], attribute["name"]): attribute
-        for case in read("surveys.json")
-        for attribute in json.loads(case["canonical"])["attribute"]
-    }
+    surveys = {case["fingerprint"]: json.loads(case["canonical"])["attribute"] for case in read("surveys.json")}
     for group in read("values.json"):
+        attributes = surveys[group["fingerprint"]]
+        asked = next(attribute for attribute in attributes if attribute["name"] == group["attribute"])
         for value, index in group["cases"]:
             try:
-                found = reference_device.index_of(attributes[group["fingerprint"], group["attribute"]], value)
+                found = reference_device.index_of(attributes, asked, value)
             except ValueError:
                 found = None
             assert found == index, (group["attribute"], value)
@@ -352,16 +350,17 @@ def canonical(toml: str, resolved: Json) -> str:
         document.pop(key, None)
     if isinstance(document.get("ends"), datetime):
         document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])
-    document["format"] = 4 if "relay" in document else 3
+    paired = any("pair" in attribute for attribute in document["attribute"])
+    document["format"] = 5 if paired else 4 if "relay" in document else 3
     document["start"] = round(document["start"].timestamp() * 1000)
     if document.get("skew_seconds") == min(60, document["step_seconds"]):
         del document["skew_seconds"]
     for attribute, chosen in zip(document["attribute"], resolved["attribute"], strict=True):
         for key in ("ordered", "aliases"):
             attribute.pop(key, None)
-        if "values" not in attribute:
+        if "pair" not in attribute and "values" not in attribute:
             attribute["outside"] = attribute.get("outside", "nearest")
-        elif "other" in attribute["values"]:
+        elif "other" in attribute.get("values", ()):
             attribute["unlisted"] = attribute.get("unlisted", "other")
         for key in ("outside", "unlisted"):
             if attribute.get(key) == "refuse":

@@ -22,9 +22,9 @@ from ldpstream.mechanisms.devices import BitArray, Coin, Randomizer
 from ldpstream.mechanisms.finite_field import prime_powers
 from ldpstream.mechanisms.hash_randomizer import hashed
 from ldpstream.producers.device.claims import claim
-from ldpstream.producers.device.device import value_index
+from ldpstream.producers.device.device import index_of
 from ldpstream.producers.device.secure_random import SecureRandom
-from ldpstream.surveys import Attribute, Survey, load_survey
+from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.envelope import VERSION, seal_rows
 from tests.devices.forgeries import forged
@@ -213,10 +213,12 @@ LIVES: dict[str, list[dict[str, str]]] = {
     "ending": [{}, {}],
     "cohorts": [{}],
     "rest": [{}],
+    "pairs": [{}, {"fruit_by_weight": "spaced"}],
     "refusing": [],
     "relayed": [{}, {"place": "large"}],
 }
-VALUES: dict[str, list[str | float]] = {
+Given = str | float | list[str | float]  # a list of two values for a pair
+VALUES: dict[str, list[Given]] = {
     "city": ["😀 emoji", "Zürich", "😀 emoji", 2, " "], "many": [69_999, "0", 69_999, 300, 5],
     "latency": [0.1, 1.5e300, -1e300, "0", -0.25], "colour": ["red", "blue", "red", 1, "green"],
     "hashed": [999, 0, 999, 12, 500], "set": [19, 0, 7, "19", 3], "bits": [8, 0, 8, 1, "4"],
@@ -225,12 +227,16 @@ VALUES: dict[str, list[str | float]] = {
     "strict": ["A", "C", "other", "a", 1],
     "age": [103, -0.5, "1e3", 100, 64], "height": [99.5, 200, 200.5, 150, "1e3"], "rooms": [7, -1, "99", 4, "-3"],
     "code": [5, -1, "4", 0, "99"], "mode": ["bus", "car", 2, "bus", "bicycle"], "place": [0, 299, "7", 7, 128],
+    "fruit": ["apple", "kiwi", 1, "other", "apple"], "weight": [120.5, 0, 999, "1e2", 120.5], "shelf": [3, "0", 2, 1, 3],
+    "fruit_by_weight": [["apple", 120.5], ["kiwi", 0], [1, 999], ["other", "1e2"], ["apple", 120.5]],
+    "shelf_by_weight": [[3, 120.5], ["0", 0], [2, 999], [1, "1e2"], [3, 120.5]],
 }  # fmt: skip
-WRONG: dict[str, str | float] = {  # values that a device refuses
+WRONG: dict[str, Given] = {  # values that a device refuses
     "city": "Zurich", "many": "x", "latency": "x", "colour": 3, "hashed": "", "set": "x", "bits": "-", "screen": "Home",
     "page": "x",
     "language": 3, "shop": -1, "strict": "refuse", "age": "old", "height": 250, "rooms": "many", "code": 999,
     "mode": "walk", "place": "x",
+    "fruit": 3, "weight": "x", "shelf": 4, "fruit_by_weight": "apple", "shelf_by_weight": [4, 120.5],
 }  # fmt: skip
 STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, and with gaps
 
@@ -283,9 +289,8 @@ def clock_lives(survey: Survey, a: int) -> Iterator[Case]:
         yield {"survey": survey.device_survey, "levels": {}, "random": random.drawn.hex(), "calls": calls}
 
 
-def _call(device: _Scripted, attribute: str, value: str | float, step: int, settle: bool = False) -> Case:
-    asked = device.survey.attributes[device.survey.index(attribute)]
-    called: Case = {"attribute": attribute, "value": value, "index": _index(asked, value), "step": step}
+def _call(device: _Scripted, attribute: str, value: Given, step: int, settle: bool = False) -> Case:
+    called: Case = {"attribute": attribute, "value": value, "index": _index(device.survey, attribute, value), "step": step}
     called |= {"cohort": device.cohort, "settle": False}
     try:
         envelope = device.report(attribute, value, step)
@@ -303,9 +308,9 @@ def _call(device: _Scripted, attribute: str, value: str | float, step: int, sett
     return called | {"settle": bool(waiting) and settle, "envelope": envelope.hex(), "key": key} | due
 
 
-def _index(attribute: Attribute, value: str | float) -> int | None:
+def _index(survey: Survey, attribute: str, value: Given) -> int | None:
     try:
-        return value_index(attribute, value)
+        return index_of(survey, attribute, value)
     except ValueError:
         return None
 
@@ -317,11 +322,17 @@ NUMBERS: list[str | float] = [
 ]  # fmt: skip
 
 
+FEW: list[str | float] = ["apple", "kiwi", 0, 2, 3, 4, 99.5, 500, "1e400", "x", "nan"]  # both values of a pair
+
+
 def values() -> Iterator[Case]:
-    """The index of each of `NUMBERS` for every attribute, or null if a device refuses the value."""
+    """The index of each of `NUMBERS` for every attribute, or null if a device refuses the value; for a pair, of lists, too."""
     for _, survey in surveys():
         for attribute in survey.attributes:
-            cases = [[value, _index(attribute, value)] for value in NUMBERS]
+            given: list[Given] = [*NUMBERS]
+            if attribute.pair is not None:
+                given += [[one, other] for one in FEW for other in FEW] + [[], ["apple"], ["apple", 1, 1]]
+            cases = [[value, _index(survey, attribute.name, value)] for value in given]
             yield {"fingerprint": survey.fingerprint.hex(), "attribute": attribute.name, "cases": cases}
 
 

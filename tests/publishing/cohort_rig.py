@@ -6,6 +6,7 @@ single step only the first cohort has one, and of a window of two steps all but 
 
 import tomllib
 from functools import cache
+from itertools import product
 
 import msgspec
 import polars as pl
@@ -110,5 +111,9 @@ def everything_shown() -> dict[str, str]:
                     if what != "numbers" or attribute == "latency_ms":
                         assert answer.status_code == 200, answer.text
                     shown[f"{what} {attribute} {span} {cohort}"] = answer.text
+        for what, span in product(("table", "table.csv"), COHORT_SPANS):
+            answer = client().get(f"/api/v1/attributes/{attribute}/{what}", params={"span": span})
+            assert answer.status_code == 200, answer.text
+            shown[f"{what} {attribute} {span}"] = answer.text
     shown["status"] = client().get("/api/v1/status").text
     return shown

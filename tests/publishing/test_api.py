@@ -380,7 +380,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
 def test_the_api_conforms_to_its_description(demo: Demo) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # never ends
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
-    assert len(operations) == 10
+    assert len(operations) == 12
     for operation in operations:
 
         @settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -25,8 +25,8 @@ import { drawFunction, drawMemo, isMemo, memoKey, reportMemo, reportOnce, type M
 import { lossOfReports } from "./promise.js";
 import { below, systemBytes, type RandomBytes } from "./random.js";
 import type { Store, Transaction } from "./store.js";
-import { attributeIndex, cohortIndex, stepAt, type Survey } from "./survey.js";
-import { valueIndex } from "./values.js";
+import { attributeIndex, cohortIndex, stepAt, type Attribute, type Survey } from "./survey.js";
+import { valueIndex, type Value } from "./values.js";
 
 const FORMAT = 1; // format of the records
 const KEY_BYTES = 16;
@@ -139,6 +139,36 @@ export class Device {
   }
 
   /**
+   * Reports values of several attributes at a step, and all pairs of these attributes. Returns the envelopes by attribute.
+   *
+   * The device derives the value of a pair. It makes no report of a pair if one of its two attributes is missing. Each report is as
+   * from `report`, and an attribute of which the device makes no report has no entry. All values are checked before the first report.
+   *
+   * @param values value by attribute name, as for `report`; no pair.
+   * @param step as for `report`.
+   * @throws RangeError as `report`; also if a name is that of a pair.
+   * @throws StepForgotten, ClockWentBack, DeviceError as `report`.
+   */
+  async answer(values: Readonly<Record<string, Value>>, step?: number): Promise<Record<string, Uint8Array>> {
+    const { attributes } = this.survey;
+    for (const name of Object.keys(values)) {
+      const { pair } = attributes[attributeIndex(this.survey, name)]!;
+      if (pair) throw new RangeError(`${name} is a pair: give the values of ${pair[0].name} and ${pair[1].name}, and the device derives it`);
+    }
+    const given = (name: string) => Object.hasOwn(values, name);
+    const asked = attributes.filter(({ name, pair }) => (pair ? pair.every((one) => given(one.name)) : given(name)));
+    const valueOf = ({ name, pair }: Attribute) => (pair ? pair.map((one) => values[one.name]!) : values[name]!);
+    for (const attribute of asked) valueIndex(attribute, valueOf(attribute));
+    const t = step ?? stepAt(this.survey, this.clock());
+    const made: Record<string, Uint8Array> = {};
+    for (const attribute of asked) {
+      const envelope = await this.reportAt(attribute.name, valueOf(attribute), t, step === undefined);
+      if (envelope) made[attribute.name] = envelope;
+    }
+    return made;
+  }
+
+  /**
    * Returns the envelope with this device's report of a value; null if the device makes no report at this step.
    *
    * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports, and
@@ -149,15 +179,19 @@ export class Device {
    * @param attribute name of the attribute.
    * @param value a text as the survey writes it, or a number: an index into `values`, an integer for `size`, or a number for `bins`.
    *   Other texts and numbers become one of the values if the survey says so: `Attribute.unlisted` and `Attribute.nearest`.
+   *   For a pair: an array with the values of its two attributes.
    * @param step time step; by default the present step of the device's clock.
    * @throws RangeError if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
    * @throws StepForgotten if the step can no longer be reported: its envelope was dropped, or later steps are settled.
    * @throws ClockWentBack for the present step, for the same reason.
    * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is returned.
    */
-  async report(attribute: string, value: string | number, step?: number): Promise<Uint8Array | null> {
+  async report(attribute: string, value: Value | readonly Value[], step?: number): Promise<Uint8Array | null> {
+    return this.reportAt(attribute, value, step ?? stepAt(this.survey, this.clock()), step === undefined);
+  }
+
+  private async reportAt(attribute: string, value: Value | readonly Value[], t: number, present: boolean): Promise<Uint8Array | null> {
     const a = attributeIndex(this.survey, attribute);
-    const t = step ?? stepAt(this.survey, this.clock());
     if (!Number.isSafeInteger(t) || t < 0) throw new RangeError(`step must be an integer of at least 0, got ${t}`);
     const index = valueIndex(this.survey.attributes[a]!, value);
     const sent = await this.transaction(async (records) => {
@@ -168,7 +202,7 @@ export class Device {
       if (before?.envelope) return before;
       if (enrolment.reports >= m.lifetimeReports) return null;
       if (before || t <= enrolment.forgotten) {
-        throw new (step === undefined ? ClockWentBack : StepForgotten)(attribute, t, earliest(enrolment, t, m.everySteps));
+        throw new (present ? ClockWentBack : StepForgotten)(attribute, t, earliest(enrolment, t, m.everySteps));
       }
       return this.firstReport(records, a, m, enrolment, enrolment.fake ?? index, t);
     });

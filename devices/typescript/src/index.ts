@@ -23,3 +23,4 @@ export type { Losses } from "./promise.js";
 export { MemoryStore, type Json, type Store, type Transaction } from "./store.js";
 export { Wallet, type SurveySpent, type WalletLimits, type WalletOptions, type WalletSpent } from "./wallet.js";
 export { openSurvey, stepAt, type Attribute, type Cohort, type Level, type OpenOptions, type Survey } from "./survey.js";
+export type { Value } from "./values.js";

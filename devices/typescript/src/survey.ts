@@ -9,7 +9,7 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const [CANONICAL_FORMAT, RELAY_FORMAT] = [3, 4]; // formats of the canonical text, without and with the key `relay`
+export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT] = [3, 4, 5]; // formats of the canonical text: 5 with a pair, else 4 with `relay`, else 3
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_FIELD = 1024;
@@ -17,12 +17,16 @@ const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
 const MAX_ROW_BYTES = 900_000;
 
-/** One question of the survey. It has `values` or `edges`, or neither: then its values are the integers below `k`. */
+/**
+ * One question of the survey. It has `values`, `edges` or `pair`, or none of them: then its values are the integers below `k`. A
+ * pair has a value for each combination of the values of two other attributes, and the device derives it from theirs.
+ */
 export interface Attribute {
   readonly name: string;
   readonly k: number; // number of values
   readonly values: readonly string[] | null;
   readonly edges: readonly number[] | null; // edges of the bins
+  readonly pair: readonly [Attribute, Attribute] | null; // the two attributes of a pair
   readonly unlisted: string | null; // the value that the device reports for a text that is not listed; null: it refuses the text
   readonly nearest: boolean; // true: for a number outside, the device reports the nearest value; false: it refuses the number
   readonly levels: readonly Level[];
@@ -135,16 +139,19 @@ function parseJson(canonical: string): unknown {
 function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: Uint8Array): Survey {
   const survey = object(canonical, "canonical");
   const relay = survey["relay"] === undefined ? null : "required";
-  const format = relay ? RELAY_FORMAT : CANONICAL_FORMAT;
+  const attributes = list(survey["attribute"], "attribute").map((raw, a) => object(raw, `attribute[${a}]`));
+  const isPair = (attribute: Fields) => attribute["pair"] !== undefined;
+  const format = attributes.some(isPair) ? PAIR_FORMAT : relay ? RELAY_FORMAT : CANONICAL_FORMAT;
   if (survey["format"] !== format) {
     throw new UnknownSurvey(`the canonical text has format ${shown(survey["format"] ?? 1)}, this device needs format ${format}`);
   }
   if (relay && survey["relay"] !== relay) throw new UnknownSurvey(`relay must be ${relay}, got ${shown(survey["relay"])}`);
   const collection = COLLECTIONS.find((known) => known === survey["collection"]);
   if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
-  const attributes = list(survey["attribute"], "attribute");
   if (parameters.length !== attributes.length) throw new UnknownSurvey("mechanisms must have one entry for each attribute");
   const share = collection === "spl" ? attributes.length : 1;
+  const parsed = (raw: Fields, a: number, others: readonly (Attribute | null)[]) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share, others);
+  const single = attributes.map((raw, a) => (isPair(raw) ? null : parsed(raw, a, [])));
   return {
     name: text(survey["name"], "name"),
     fingerprint,
@@ -155,7 +162,7 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
     collection,
     relay,
     cohort: survey["cohort"] === undefined ? null : parseCohort(object(survey["cohort"], "cohort")),
-    attributes: attributes.map((raw, a) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share)),
+    attributes: attributes.map((raw, a) => single[a] ?? parsed(raw, a, single)),
   };
 }
 
@@ -167,19 +174,20 @@ function parseCohort(cohort: Fields): Cohort {
   };
 }
 
-function parseAttribute(raw: unknown, parameters: unknown, where: string, share: number): Attribute {
-  const attribute = object(raw, where);
-  const given = ["values", "size", "bins"].filter((key) => attribute[key] !== undefined);
-  if (given.length !== 1) throw new UnknownSurvey(`${where} must have one of values, size and bins, got ${given.length}`);
+/** Parses an attribute. `others` are the attributes that a pair may name; null stands for a pair. */
+function parseAttribute(attribute: Fields, parameters: unknown, where: string, share: number, others: readonly (Attribute | null)[]): Attribute {
+  const given = ["values", "size", "bins", "pair"].filter((key) => attribute[key] !== undefined);
+  if (given.length !== 1) throw new UnknownSurvey(`${where} must have one of values, size, bins and pair, got ${given.length}`);
+  const pair = attribute["pair"] === undefined ? null : parsePair(list(attribute["pair"], `${where}.pair`), where, others);
   const values = attribute["values"] === undefined ? null : list(attribute["values"], `${where}.values`);
   const edges = attribute["bins"] === undefined ? null : list(attribute["bins"], `${where}.bins`);
   const unlisted = attribute["unlisted"] === undefined ? null : text(attribute["unlisted"], `${where}.unlisted`);
   const outside = attribute["outside"];
-  if (outside !== undefined && (values || outside !== "nearest")) {
+  if (outside !== undefined && (values || pair || outside !== "nearest")) {
     throw new UnknownSurvey(`${where}.outside must be absent, or "nearest" for numbers, got ${shown(outside)}`);
   }
   if (unlisted !== null && !values?.includes(unlisted)) throw new UnknownSurvey(`${where}.unlisted must be one of the values`);
-  const k = values?.length ?? (edges ? edges.length - 1 : integer(attribute["size"], `${where}.size`, 2, MAX_K));
+  const k = values?.length ?? (edges ? edges.length - 1 : pair ? pair[0].k * pair[1].k : integer(attribute["size"], `${where}.size`, 2, MAX_K));
   if (k < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
   const levels = list(attribute["level"], `${where}.level`);
   const ofLevels = list(parameters, `mechanisms of ${where}`);
@@ -189,10 +197,17 @@ function parseAttribute(raw: unknown, parameters: unknown, where: string, share:
     k,
     values: values && values.map((value) => text(value, `${where}.values`)),
     edges: edges && edges.map((edge) => number(edge, `${where}.bins`)),
+    pair,
     unlisted,
     nearest: outside === "nearest",
     levels: levels.map((level, i) => parseLevel(level, ofLevels[i], `${where}.level[${i}]`, k, share)),
   };
+}
+
+function parsePair(names: readonly unknown[], where: string, others: readonly (Attribute | null)[]): readonly [Attribute, Attribute] {
+  const [first, second, ...more] = names.map((name) => others.find((other) => other?.name === name));
+  if (!first || !second || more.length || first === second) throw new UnknownSurvey(`${where}.pair must name two other attributes, got ${shown(names)}`);
+  return [first, second];
 }
 
 function parseLevel(raw: unknown, parameters: unknown, where: string, k: number, share: number): Level {

@@ -4,20 +4,33 @@ import type { Attribute } from "./survey.js";
 
 const NUMBER = /^ *[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)? *$/i;
 
+/** A person's value of one attribute. */
+export type Value = string | number;
+
 /**
  * Returns the index that the device reports for a value.
  *
  * @param value a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a `size`, or a
  *   number for `bins`. The survey decides whether other texts and numbers become one of its values: `unlisted` and `nearest`.
+ *   For a pair: an array with the values of its two attributes.
  * @throws RangeError if the survey refuses the value. The message hides the value.
  */
-export function valueIndex(attribute: Attribute, value: string | number): number {
-  const { values, edges, k } = attribute;
+export function valueIndex(attribute: Attribute, value: Value | readonly Value[]): number {
+  const { values, edges, k, pair } = attribute;
+  if (pair) return combination(attribute, pair, value);
+  if (typeof value === "object") value = NaN;
   const index = values ? listed(attribute, value) : edges ? bin(attribute, edges, numeric(value)) : size(attribute, numeric(value));
   if (!(Number.isInteger(index) && index >= 0 && index < k)) {
     throw new RangeError(`not a value of the attribute ${attribute.name} (${domain(attribute)})`);
   }
   return index + 0; // never -0
+}
+
+function combination({ name }: Attribute, [first, second]: readonly [Attribute, Attribute], value: Value | readonly Value[]): number {
+  if (!Array.isArray(value) || value.length !== 2) {
+    throw new RangeError(`${name} is a pair: its value must be an array with the values of ${first.name} and ${second.name}`);
+  }
+  return valueIndex(first, value[0]) * second.k + valueIndex(second, value[1]);
 }
 
 function listed({ values, unlisted }: Attribute, value: string | number): number {

@@ -29,6 +29,23 @@ for (const level of [LONG, BITS, HASHED, ONCE, SUBSET]) {
   });
 }
 
+test("a device answers several attributes, and derives the value of their pair", async () => {
+  const levels: Level[] = [{ mechanism: "GRR", eps: 45 }]; // with a third of it, a report is almost always the value
+  const domains = [[3, { values: ["a", "b", "c"] }], [4, { size: 4 }], [12, { pair: ["q0", "q1"] }]] as const;
+  const asked = await survey(domains.map(([k, domain]) => ({ k, domain, levels })), { collection: "spl" });
+  const device = await Device.open(asked, new MemoryStore(), { random: seeded("pair") });
+  const made = await device.answer({ q1: 3, q0: "c" }, 5);
+  assert.deepEqual(Object.entries(made).map(([name, envelope]) => [name, envelope.at(-1)]), [["q0", 2], ["q1", 3], ["q2", 11]]);
+  assert.deepEqual(await device.answer({ q0: "a", q1: 0 }, 5), made);
+  assert.deepEqual(await device.report("q2", ["a", 0], 5), made["q2"]);
+  assert.deepEqual(Object.keys(await device.answer({ q1: 3 }, 6)), ["q1"]); // without q0 there is no pair
+  assert.equal((await device.spent("q2")).reports, 1);
+  for (const wrong of [{ q0: "a", q2: "x" }, { q0: "secret", q1: 3 }, { q0: "a", q1: 4 }, { other: 1 }]) {
+    await assert.rejects(device.answer(wrong, 7), (error: Error) => error instanceof RangeError && !error.message.includes("secret"));
+  }
+  assert.deepEqual(Object.keys(await device.answer({ q0: "a", q1: 1 }, 7)), ["q0", "q1", "q2"]); // nothing was reported before
+});
+
 test("a step before the latest settled ones is refused", async () => {
   const asked = await survey([{ k: 5, levels: [LONG] }], { lateness_steps: 2 });
   let now = asked.startMs;

@@ -28,9 +28,9 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
     if (!run) values = survey.attributes.map(({ k }) => [below(k, random), below(k, random)]);
     for (let step = 0; step < STEPS; step++) {
       for (let repeat = step % 4 === 3 ? 1 : 0; repeat >= 0; repeat--) {
-        for (const [a, { name }] of survey.attributes.entries()) {
+        for (const [a, { name, pair }] of survey.attributes.entries()) {
           const value = values[a]![Number(step >= STEPS / 2 && step < STEPS - 2)]!;
-          const envelope = await device.report(name, value, step);
+          const envelope = await device.report(name, pair ? [Math.floor(value / pair[1].k), value % pair[1].k] : value, step);
           const kept = device.known().find((report) => report.attribute === name && report.step === step);
           const chosen = { level: levels[name], ...cohort, run };
           const call = { device: identity, attribute: name, value, step, envelope: envelope && toHex(envelope), ...chosen };

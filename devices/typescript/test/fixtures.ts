@@ -34,7 +34,7 @@ export function document(questions: Question[], head: Record<string, unknown> = 
   const share = head["collection"] === "spl" ? questions.length : 1;
   const mechanisms = given ?? questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
   const canonical = JSON.stringify({
-    format: 3,
+    format: questions.some(({ domain }) => domain?.["pair"] !== undefined) ? 5 : 3,
     name: "study",
     start: 1_767_571_200_000,
     step_seconds: 60,

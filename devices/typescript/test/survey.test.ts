@@ -164,6 +164,29 @@ test("values: texts, indices, integers and bins", async () => {
   }
 });
 
+const FRUIT = { k: 3, domain: { values: ["apple", "pear", "other"], unlisted: "other" }, levels: [ONCE] };
+const WEIGHT = { k: 2, domain: { bins: [0, 100, 500] }, levels: [ONCE] };
+
+test("values: a pair has a value for each combination of its attributes' values", async () => {
+  const [pair, fruit, weight] = (await survey([{ k: 6, domain: { pair: ["q1", "q2"] }, levels: [ONCE] }, FRUIT, WEIGHT])).attributes;
+  assert.deepEqual([pair!.k, pair!.pair![0], pair!.pair![1]], [6, fruit, weight]);
+  for (const [value, index] of [[["apple", 7], 0], [["pear", 100], 3], [["kiwi", "5e2"], 5], [[1, 0], 2]] as const) assert.equal(valueIndex(pair!, value), index);
+  for (const wrong of ["apple × [0, 100)", 3, [], ["apple"], ["apple", 7, 7], [3, 7], ["apple", 501], ["apple", NaN], [["apple"], 7], null, undefined]) {
+    assert.throws(() => valueIndex(pair!, wrong as never), RangeError);
+  }
+});
+
+test("unknown: a pair of other than two different attributes that are no pairs, and a pair in another format", async () => {
+  const asked = (pair: unknown, k = 6, head = {}) => survey([FRUIT, WEIGHT, { k, domain: { pair }, levels: [ONCE] }], head);
+  await asked(["q0", "q1"]);
+  for (const pair of [["q0"], ["q0", "q0"], ["q0", "q2"], ["q0", "q3"], ["q0", "q1", "q1"], [], "q0", null, [0, 1]]) {
+    await assert.rejects(asked(pair), UnknownSurvey, JSON.stringify(pair));
+  }
+  await assert.rejects(asked(["q0", "q1"], 5), UnsafeSurvey); // another number of values
+  for (const format of [3, 4]) await assert.rejects(asked(["q0", "q1"], 6, { format }), UnknownSurvey);
+  await assert.rejects(survey([FRUIT], { format: 5 }), UnknownSurvey);
+});
+
 test("values: a text may have very many digits", async () => {
   const [asked] = (await survey([{ k: 10, domain: { size: 10, outside: "nearest" }, levels: [ONCE] }])).attributes;
   const n = 1_000_000; // for so many digits, a pattern that tries every division of them would take hours

@@ -2,6 +2,7 @@
 import { drawAlerts, isLate } from "./alerts.js";
 import { fits } from "./charts.js";
 import * as comparison from "./comparison.js";
+import { choices, drawTable } from "./crosstable.js";
 import * as curves from "./curves.js";
 import { $, capital, element, forget, get, plural } from "./dom.js";
 import { keepFocus, startExplaining } from "./explain.js";
@@ -10,12 +11,12 @@ import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
 import * as quantiles from "./quantiles.js";
 import {
-  ORDERS, SPANS, aDay, about, address, asked, chooseStep, compareWith, comparisonQuery, estimator, estimators, followLatest, histogramQuery, numbersQuery, order, path, readAddress, seriesQuery,
-  shownValues, spans, state, writeAddress,
+  ORDERS, SPANS, aDay, about, address, asked, chooseStep, compareWith, comparisonQuery, estimator, estimators, followLatest, hasTable, histogramQuery, numbersQuery, order, path, readAddress, seriesQuery,
+  shownValues, spans, state, tableQuery, writeAddress,
 } from "./state.js";
 import { LOCAL, duration, fieldText, fieldTime, moment, nextZone, opens, periodOfStep, stepAt, useSurvey, zoneName } from "./times.js";
 
-const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null };
+const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null, table: null };
 let problem = null; // text about names in the address that the survey does not have
 let connected = true;
 let ahead = 0; // the server's clock minus ours, in ms
@@ -120,7 +121,14 @@ function drawValues() {
   if (shown.comparison && shown.histogram && (state.before !== null || state.against !== null)) comparison.drawComparison(shown.comparison, shown.histogram);
 }
 
+function drawCross() {
+  if (!shown.table) return;
+  offer($("cross-part"), choices(shown.table), state.table);
+  drawTable(shown.table);
+}
+
 function drawCharts() {
+  drawCross();
   if (shown.series) curves.drawCurves(shown.series, actions);
   if (shown.numbers) quantiles.drawQuantiles(shown.numbers, state.period, actions.period);
   drawValues();
@@ -166,9 +174,9 @@ async function update() {
   [state.latest, state.first] = [status.latest_step, status.first_step ?? 0];
   followLatest();
   const compares = state.against !== null || (state.before !== null && state.before !== state.step && kept(state.before));
-  const numbers = asked().numbers.length > 0;
+  const [numbers, crossed] = [asked().numbers.length > 0, hasTable()];
   const wanted = status.latest_step === null || !kept(state.step) ? [] : [path("histogram", histogramQuery()), path("series", seriesQuery()),
-    ...(numbers ? [path("numbers", numbersQuery())] : []), ...(compares ? [path("comparison", comparisonQuery())] : [])];
+    ...(numbers ? [path("numbers", numbersQuery())] : []), ...(compares ? [path("comparison", comparisonQuery())] : []), ...(crossed ? [path("table", tableQuery())] : [])];
   const answers = await Promise.allSettled(wanted.map(get));
   if (again && answers[0]?.value?.attribute !== state.attribute) return;
   const failed = answers.find((answer) => answer.status === "rejected")?.reason;
@@ -176,9 +184,12 @@ async function update() {
   notice([problem, failed?.message, ...[state.step, state.before].map(missing)].filter(Boolean).join(" "));
   shown.status = status;
   [shown.histogram, shown.series, shown.numbers, shown.comparison] = [0, 1, numbers ? 2 : -1, numbers ? 3 : 2].map((i) => answers[i]?.value ?? null);
+  if (!compares) shown.comparison = null;
+  shown.table = (crossed && answers.at(-1)?.value) || null;
   writeAddress(false);
   offerControls();
   $("comparison").hidden = !shown.comparison;
+  $("cross").hidden = !shown.table;
   $("estimate").hidden = !shown.histogram; // never the numbers of another step
   $("over-time").hidden = !shown.series;
   $("quantiles-card").hidden = !shown.numbers;
@@ -292,6 +303,7 @@ function startControls() {
   on("against", "change", () => { compareWith({ against: state.survey.cohort.values[$("against").value] ?? null }); change(true); });
   on("estimator", "change", () => { state.estimator = $("estimator").value; change(true); });
   on("post", "change", () => { state.post = $("post").value; change(true); });
+  on("cross-part", "change", () => { state.table = $("cross-part").value; change(true, () => keepFocus(drawCross)); });
   on("order", "change", () => actions.order($("order").value));
   on("show", "change", () => { Object.assign(state, { show: $("show").value === "all" ? Infinity : Number($("show").value), zoom: null }); change(true, redrawValues); });
   on("find", "input", () => { Object.assign(state, { find: $("find").value, zoom: null }); change(false, redrawValues); });

@@ -12,6 +12,7 @@ export const state = {
   slots: new Map(), // value of each curve: its colour and dash, see charts.js
   before: null, // earlier step of the comparison; null: no comparison
   ago: null, // distance of `before`, in steps, that stays the same when the step changes; null: `before` stays
+  table: "all", // the shares of the cross table: of "all" people, within its "rows" or within its "columns"
   against: null, // cohort that is compared with `cohort` at the same step; null: none
 };
 
@@ -63,6 +64,7 @@ export function readAddress() {
   state.values = values.length && values.length <= 20 && values.every((v) => v !== null && v < asked().k) ? values : null;
   state.last = Math.min(100_000, whole(query.get("last")) || 48);
   state.period = pair(query.get("period"));
+  state.table = ["rows", "columns"].includes(query.get("table")) ? query.get("table") : "all";
   const against = query.get("against");
   state.against = against !== cohort && state.cohort !== null && state.survey.cohort.values.includes(against) ? against : null;
   state.ago = whole(query.get("before")?.match(/^-(\d+)$/)?.[1]) || null;
@@ -100,6 +102,7 @@ export function address(pinned = !state.follow) {
   set("period", state.period?.join("-"));
   set("before", state.ago === null ? state.before : -state.ago);
   set("against", state.against);
+  if (state.table !== "all" && hasTable()) set("table", state.table);
   return `?${query}`;
 }
 
@@ -191,6 +194,21 @@ export function seriesQuery() {
 export function numbersQuery() {
   const made = query({ last: state.last });
   if (state.until !== null) made.set("step", state.until);
+  return made;
+}
+
+const MOST_CELLS = 1024; // of a cross table on the page
+
+// True for a pair, and for an attribute of a survey with cohorts. Cross tables are of all people, and not filtered.
+export function hasTable() {
+  const { cohort } = state.survey;
+  const cells = asked().pair ? asked().k : (cohort?.values.length ?? Infinity) * asked().k;
+  return state.cohort === null && state.span !== "filtered" && cells <= MOST_CELLS;
+}
+
+export function tableQuery() {
+  const made = new URLSearchParams({ span: state.span });
+  if (state.step !== null) made.set("step", state.step);
   return made;
 }
 

@@ -39,15 +39,18 @@ type Level struct {
 	Coins     map[string]map[string]map[string]float64 `json:"coins"`
 }
 
-// Attribute has exactly one of Values, Size and Bins.
+// Attribute has exactly one of Values, Size, Bins and Pair.
 type Attribute struct {
 	Name     string    `json:"name"`
 	Values   []string  `json:"values"`
 	Size     int64     `json:"size"`
 	Bins     []float64 `json:"bins"`
+	Pair     []string  `json:"pair"`
 	Unlisted *string   `json:"unlisted"`
 	Outside  *string   `json:"outside"`
 	Level    []Level   `json:"level"`
+
+	first, second *Attribute // of a pair
 }
 
 // Cohort is a public fact about a device, such as its version.
@@ -92,10 +95,18 @@ type Survey struct {
 	Mechanisms  [][]Parameters
 }
 
-// Index returns the index that a device reports for a value of an attribute; the value is a string, an int64 or a float64. An
-// error never contains the value.
+// Index returns the index that a device reports for a value of an attribute; the value is a string, an int64 or a float64, or a
+// [2]any of these for a pair. An error never contains the value.
 func (a *Attribute) Index(value any) (int64, error) {
 	switch v := value.(type) {
+	case [2]any:
+		if a.first != nil {
+			i, wrong := a.first.Index(v[0])
+			j, alsoWrong := a.second.Index(v[1])
+			if err := errors.Join(wrong, alsoWrong); err == nil {
+				return i*a.second.K() + j, nil
+			}
+		}
 	case string:
 		for i, text := range a.Values {
 			if text == v {
@@ -128,6 +139,9 @@ func (a *Attribute) Index(value any) (int64, error) {
 
 // K returns the number of the attribute's values.
 func (a *Attribute) K() int64 {
+	if a.first != nil {
+		return a.first.K() * a.second.K()
+	}
 	if a.Values != nil {
 		return int64(len(a.Values))
 	}
@@ -161,7 +175,11 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 		return nil, fmt.Errorf("%w: %v", ErrUnknownSurvey, err)
 	}
 	c := &survey.Canonical
-	if c.Format != 3 {
+	paired, err := c.findPairs()
+	if err != nil {
+		return nil, err
+	}
+	if format := map[bool]int64{false: 3, true: 5}[paired]; c.Format != format {
 		return nil, fmt.Errorf("%w: canonical text of format %d", ErrUnknownSurvey, c.Format)
 	}
 	if c.Collection != "smp" && c.Collection != "spl" && c.Collection != "rs+fd" {
@@ -189,6 +207,35 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 		}
 	}
 	return survey, nil
+}
+
+// findPairs finds the two attributes of every pair, and returns whether there is a pair.
+func (c *Canonical) findPairs() (bool, error) {
+	single, paired := map[string]*Attribute{}, false
+	for i := range c.Attribute {
+		if c.Attribute[i].Pair == nil {
+			single[c.Attribute[i].Name] = &c.Attribute[i]
+		}
+	}
+	for i := range c.Attribute {
+		a := &c.Attribute[i]
+		if a.Pair == nil {
+			continue
+		}
+		if len(a.Pair) == 2 {
+			a.first, a.second = single[a.Pair[0]], single[a.Pair[1]]
+		}
+		if a.first == nil || a.second == nil || a.first == a.second {
+			return false, fmt.Errorf("%w: attribute %q: pair", ErrUnknownSurvey, a.Name)
+		}
+		paired = true
+	}
+	return paired, nil
+}
+
+// Parts returns the two attributes of a pair, or nil.
+func (a *Attribute) Parts() (first, second *Attribute) {
+	return a.first, a.second
 }
 
 func check(a *Attribute, l *Level, p *Parameters, share float64) error {

@@ -166,6 +166,13 @@ func TestEnvelopes(t *testing.T) {
 
 // given turns a vector's value into the text or number that a person's program would give.
 func given(a *Attribute, raw json.RawMessage) any {
+	var both []json.RawMessage
+	if json.Unmarshal(raw, &both) == nil {
+		if first, second := a.Parts(); first != nil && len(both) == 2 {
+			return [2]any{given(first, both[0]), given(second, both[1])}
+		}
+		return nil
+	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		if a.Values != nil {

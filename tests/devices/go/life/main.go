@@ -65,6 +65,11 @@ func main() {
 // value returns the i-th value of an attribute as its index and as what the device gets.
 func value(a *ldpdevice.Attribute, i int64) (int64, any) {
 	i %= a.K()
+	if first, second := a.Parts(); first != nil {
+		_, one := value(first, i/second.K())
+		_, other := value(second, i%second.K())
+		return i, [2]any{one, other}
+	}
 	if a.Values != nil {
 		return i, a.Values[i]
 	}

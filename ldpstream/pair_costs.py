@@ -1,0 +1,40 @@
+"""What a pair of attributes costs, in people.
+
+A pair takes people (smp), budget (spl) or room among the fake values (rs+fd) from all other attributes.
+"""
+
+import numpy as np
+from msgspec import structs
+
+from ldpstream.mechanisms import Mechanism
+from ldpstream.surveys import Survey
+
+
+def people_factor(survey: Survey, pair: int) -> float:
+    """With this pair, every other attribute needs at most this number of times the people for the same precision.
+
+    The precision is that of the unbiased estimate of a share of 1/k from one step.
+    """
+    kept = [i for i in range(len(survey.attributes)) if i != pair]
+    without = structs.replace(survey, attributes=tuple(survey.attributes[i] for i in kept))
+    more_people = len(survey.attributes) / len(kept) if survey.collection == "smp" else 1.0
+    ratios = [
+        _variance(m) / _variance(before)
+        for i, levels in zip(kept, without.mechanisms, strict=True)
+        for m, before in zip(survey.mechanisms[i], levels, strict=True)
+    ]
+    return more_people * max(ratios)
+
+
+def _variance(m: Mechanism) -> float:
+    return float(m.inversion_variances(np.full(m.k, 1 / m.k), 1).max())
+
+
+def cost_lines(survey: Survey) -> list[str]:
+    """A line for each pair: what it costs all other attributes."""
+    return [
+        f"{a.name} is the pair of {a.pair[0]} and {a.pair[1]}, asked as one attribute of {a.k} values. With it, every other "
+        f"attribute needs up to {people_factor(survey, i):.2g} times the people for the same precision."
+        for i, a in enumerate(survey.attributes)
+        if a.pair is not None
+    ]

@@ -1,0 +1,117 @@
+"""The cross table of a pair of attributes, as it is published: `estimators.pairs` in numbers for JSON.
+
+All lists of cells go row by row: the cell of the values i of the first attribute and j of the second has the index i k₂ + j, as
+in the pair's own values.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ldpstream.estimators.levels import levels_difference
+from ldpstream.estimators.pairs import Counted, Independence, PairEstimate, Shares, independence, pair_estimate
+from ldpstream.publishing.frequencies import PUBLISHED_LEVEL, Withheld, plain
+from ldpstream.publishing.thresholds import ALARM_CHANCE
+
+
+class TableShares(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares, and the ends of their 95 % intervals. None: unknown; `low` and `high` are all None if intervals are withheld.
+
+    A share is unbiased and can be negative by chance. If a row or column may have no people, the shares within it are None, and
+    their intervals reach from 0 to 1.
+    """
+
+    shares: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+    @classmethod
+    def of(cls, found: Shares, withheld: bool) -> "TableShares":
+        """Converts shares; leaves out the intervals if they are withheld."""
+        shares, low, high = (plain(numbers.ravel()) for numbers in (found.shares, found.low, found.high))
+        nothing: list[float | None] = [None] * len(shares)
+        return cls(shares=shares, low=nothing if withheld else low, high=nothing if withheld else high)
+
+
+class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
+    """A χ² test of the hypothesis that the two attributes are independent.
+
+    `p` is the probability of a statistic at least this large if they are. A p below 0.05 occurs in about 5 of 100 spans without
+    any dependence.
+    """
+
+    statistic: float
+    degrees: int
+    p: float
+
+
+class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The joint shares of two attributes; see `estimators.pairs`.
+
+    Attributes:
+        first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.
+        first_reports, second_reports: number of reports of these attributes, which also count for the margins.
+        cells: of all people, the shares with both values.
+        rows, columns: the shares of the values of each attribute: the sums of the cells.
+        within_rows: of the people with the row's value, the shares with the column's value.
+        within_columns: of the people with the column's value, the shares with the row's value.
+        independence: None if the reports are too few for the test, and if the intervals are withheld.
+        interval_withheld: "levels" if the levels of the pair, or of one of its attributes, have different histograms: then all
+            estimates over all levels are biased. Otherwise None.
+    """
+
+    first: str
+    second: str
+    first_reports: int
+    second_reports: int
+    cells: TableShares
+    rows: TableShares
+    columns: TableShares
+    within_rows: TableShares
+    within_columns: TableShares
+    independence: IndependenceTest | None
+    interval_withheld: Withheld | None
+
+
+def cross_table(
+    names: tuple[str, str], counts: Sequence[Counted], shape: tuple[int, int], same_people: bool
+) -> CrossTable | None:
+    """Estimates the cross table of a pair.
+
+    Args:
+        names: the names of its two attributes.
+        counts: the counts of the pair, of the first and of the second attribute.
+        shape: (k₁, k₂).
+        same_people: true if the same people answer all three questions.
+
+    Returns:
+        None if the pair's counts carry no information.
+    """
+    found = pair_estimate(counts, shape, same_people)
+    if found is None:
+        return None
+    differences = [levels_difference(list(of.groups), of.steps) for of in counts]
+    withheld = any(one is not None and one.p < ALARM_CHANCE for one in differences)
+    tested = None if withheld else independence(counts, shape, same_people)
+    return _published(names, found, tested, withheld, (_reports(counts[1]), _reports(counts[2])))
+
+
+def _published(
+    names: tuple[str, str], found: PairEstimate, tested: Independence | None, withheld: bool, reports: tuple[int, int]
+) -> CrossTable:
+    shares = [
+        found.cells(PUBLISHED_LEVEL),
+        *(of(axis, PUBLISHED_LEVEL) for of in (found.margin, found.within) for axis in (0, 1)),
+    ]
+    cells, rows, columns, within_rows, within_columns = (TableShares.of(part, withheld) for part in shares)
+    return CrossTable(
+        first=names[0], second=names[1], first_reports=reports[0], second_reports=reports[1],
+        cells=cells, rows=rows, columns=columns, within_rows=within_rows, within_columns=within_columns,
+        independence=None if tested is None
+        else IndependenceTest(statistic=tested.statistic, degrees=tested.degrees, p=tested.p),
+        interval_withheld="levels" if withheld else None,
+    )  # fmt: skip
+
+
+def _reports(counted: Counted) -> int:
+    return sum(table.n for _, table in counted.groups)

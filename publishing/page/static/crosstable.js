@@ -1,0 +1,94 @@
+// The cross table of a pair of attributes, or of cohorts and values: a table whose cells are coloured by their share.
+import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
+import { explained } from "./explain.js";
+import { path, state, tableQuery } from "./state.js";
+import { periodOf, withZone } from "./times.js";
+
+const STRONGEST = 45; // per cent of the accent colour: the text stays readable in both themes
+const DIGITS = 1;
+
+// What the cells show, by the name in the address: the numbers of the answer, and words.
+const PARTS = {
+  all: { of: (t) => t.cells, words: () => "of all people" },
+  rows: { of: (t) => t.within_rows, words: (t) => `within each ${t.rows.name}` },
+  columns: { of: (t) => t.within_columns, words: (t) => `within each ${t.columns.name}` },
+};
+
+// The choices for the select, once a table is known.
+export const choices = (t) => Object.entries(PARTS).map(([name, part]) => [name, part.words(t)]);
+
+// The true share of a cell, in the chosen part; null if it is unknown.
+function truth(t, i, j) {
+  if (!t.truth) return null;
+  const n = t.columns.labels.length;
+  const cell = t.truth[i * n + j];
+  const whole = {
+    all: () => 1,
+    rows: () => t.columns.labels.reduce((sum, _, other) => sum + t.truth[i * n + other], 0),
+    columns: () => t.rows.labels.reduce((sum, _, other) => sum + t.truth[other * n + j], 0),
+  }[state.table]();
+  return whole ? cell / whole : null;
+}
+
+function cell(share, low, high, strongest, true_) {
+  const made = element("td", percent(share, DIGITS), { class: "number" });
+  const known = share !== null && strongest > 0;
+  if (known) made.style.background = `color-mix(in srgb, var(--accent) ${Math.round((STRONGEST * Math.max(0, Math.min(share, strongest))) / strongest)}%, var(--card))`;
+  if (low !== null) made.append(element("span", `${percent(low, DIGITS)} to ${percent(high, DIGITS)}`.replaceAll(" %", ""), { class: "ends" }));
+  if (true_ !== null) made.append(element("span", `truth ${percent(true_, DIGITS)}`, { class: "ends" }));
+  return made;
+}
+
+function sum(side, i) {
+  const { shares, low, high } = side.shares;
+  const made = element("td", percent(shares[i], DIGITS), { class: "number sum" });
+  if (low[i] !== null) made.append(element("span", `${percent(low[i], DIGITS)} to ${percent(high[i], DIGITS)}`.replaceAll(" %", ""), { class: "ends" }));
+  return made;
+}
+
+function tested(t) {
+  const box = $("cross-test");
+  if (t.rows.kind === "cohort" || !t.reports) return box.replaceChildren();
+  if (t.interval_withheld) return box.replaceChildren(element("span", "No intervals and no test: the levels' histograms differ, so an estimate over all levels is biased.", { class: "late" }));
+  if (!t.independence) return box.replaceChildren("Too few reports for the ", explained("test of independence", "independence"), ".");
+  const { p } = t.independence;
+  const chance = p < 1e-4 ? "less than 1 in 10,000" : percent(p, p < 0.1 ? 2 : 0);
+  const said = p < 0.05 ? `${capital(t.rows.name)} and ${t.columns.name} depend on each other` : "No clear dependence";
+  return box.replaceChildren(`${said}: `, explained("the chance", "independence"), ` of a table at least this uneven, if the two were independent, is ${chance}.`);
+}
+
+export function drawTable(t) {
+  const { shares, low, high } = PARTS[state.table].of(t);
+  const n = t.columns.labels.length;
+  const known = shares.some((x) => x !== null);
+  const strongest = Math.max(0, ...shares.filter((x) => x !== null));
+  $("cross-title").textContent = `${capital(t.rows.name)} and ${t.columns.name} together`;
+  $("cross-when").textContent = periodOf(t);
+  const box = $("cross-summary");
+  if (!known) box.replaceChildren(t.reports ? "There is no estimate from these counts." : `${capital(silence(t.complete))} in this ${t.span}: there is no estimate.`);
+  else {
+    const own = t.rows.kind === "cohort" ? plural(t.reports, "report")
+      : `${plural(t.reports, "report")} of both together, ${grouped(t.rows.reports)} of ${t.rows.name} and ${grouped(t.columns.reports)} of ${t.columns.name}`;
+    box.replaceChildren(`Shares ${PARTS[state.table].words(t)}, from `, explained(own, "together"), ". Under each share its ", explained("95 % interval", "cell"), ". The colour grows with the share.");
+    if (t.truth) box.append(" The ", explained("truth", "truth"), " is below.");
+  }
+  if (!t.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
+  tested(t);
+  const head = [element("th", `${t.rows.name} ↓ ${t.columns.name} →`, { scope: "col" }), ...t.columns.labels.map((label) => element("th", label, { scope: "col", class: "number" })),
+    element("th", "all", { scope: "col", class: "number" })];
+  const rows = t.rows.labels.map((label, i) => {
+    const row = element("tr");
+    row.append(element("th", label, { scope: "row" }), ...t.columns.labels.map((_, j) => {
+      const at = i * n + j;
+      return cell(shares[at], low[at], high[at], strongest, truth(t, i, j));
+    }), sum(t.rows, i));
+    return row;
+  });
+  const last = element("tr");
+  last.append(element("th", "all", { scope: "row" }), ...t.columns.labels.map((_, j) => sum(t.columns, j)), element("td", ""));
+  table($("cross-table"), head, [...rows, last]);
+  const query = tableQuery();
+  query.set("step", t.step);
+  $("cross-csv").href = path("table.csv", withZone(query));
+  $("cross-json").href = path("table", query);
+}

@@ -1,0 +1,79 @@
+"""What `check` says about pairs: their cost in people, and the associations that the test finds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lab.bench.pairs import associated
+from ldpstream.cli import app
+from ldpstream.estimators.pairs import Counted, independence
+from ldpstream.forecast import forecast, pair_forecasts
+from ldpstream.pair_costs import cost_lines, people_factor
+from tests.pair_survey import BOTH, MODE, ONCE, ZONE, pair_survey
+from tests.small_survey import small_survey
+
+TOML = "\n".join(
+    [
+        'name = "trips"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 3600\nwindow_steps = 24\nlateness_steps = 1',
+        'collection = "smp"\n[[attribute]]\nname = "mode"\nvalues = ["car", "bus"]',
+        '[[attribute.level]]\nname = "standard"\nmechanism = "GRR"\neps = 1.0\n[[attribute]]\nname = "zone"\nsize = 3',
+        '[[attribute.level]]\nname = "standard"\nmechanism = "GRR"\neps = 1.0\n[[attribute]]\nname = "both"',
+        'pair = ["mode", "zone"]\n[[attribute.level]]\nname = "standard"\nmechanism = "GRR"\neps = 1.0\n',
+    ]
+)
+
+
+def test_the_cost_is_the_ratio_of_the_variances() -> None:
+    assert people_factor(pair_survey(), 2) == pytest.approx(1.5)
+    wider = small_survey(MODE, ZONE, MODE | {"name": "extra"}, BOTH)
+    assert people_factor(wider, 3) == pytest.approx(4 / 3)
+    split = small_survey(*(a | {"level": [ONCE]} for a in (MODE, ZONE, BOTH)), collection="spl")
+    before = small_survey(*(a | {"level": [ONCE]} for a in (MODE, ZONE)), collection="spl")
+    variances = [s.mechanisms[0][0].variance(1 / 3) for s in (split, before)]
+    assert people_factor(split, 2) == pytest.approx(variances[0] / variances[1])
+    assert people_factor(split, 2) > 2
+    [line] = cost_lines(pair_survey())
+    assert "mode_by_zone is the pair of mode and zone, asked as one attribute of 9 values" in line
+    assert "needs up to 1.5 times the people" in line
+    assert cost_lines(small_survey(MODE, ZONE)) == []
+
+
+def test_the_test_finds_the_stated_association_in_8_of_10_steps() -> None:
+    """False alarm: five standard errors. Control: half of the association is found far less often."""
+    survey, people, runs = small_survey(*(a | {"level": [ONCE]} for a in (MODE, ZONE, BOTH))), 6000, 300
+    [found] = pair_forecasts(survey, forecast(survey, people))
+    assert found.step_association is not None
+    assert (found.first, found.second, found.level) == ("mode", "zone", "standard")
+    rng, nothing, [m] = np.random.default_rng(3), Counted([]), survey.mechanisms[2]
+    alarms = []
+    for share in (1.0, 0.5):
+        truth = associated(3, 3, share * found.step_association)
+        assert truth is not None
+        tables = [m.tabulate(m.report(rng.choice(9, people // 3, p=truth.ravel()), rng)) for _ in range(runs)]
+        tested = [independence([Counted([(m, table)]), nothing, nothing], (3, 3)) for table in tables]
+        alarms.append(float(np.mean([one is not None and one.p < 0.05 for one in tested])))
+    assert abs(alarms[0] - 0.8) < 5 * (0.8 * 0.2 / runs) ** 0.5
+    assert alarms[1] < 0.5
+
+
+def test_check_prints_the_cost_and_what_the_test_finds(tmp_path: Path) -> None:
+    survey, out = tmp_path / "trips.toml", tmp_path / "out.json"
+    survey.write_text(TOML)
+    told = CliRunner().invoke(app, ["check", str(survey), "--json", str(out)])
+    assert told.exit_code == 0, told.output
+    assert "both is the pair of mode and zone" in told.output
+    document = json.loads(out.read_text())
+    assert [(a["pair"], a["people_factor"]) for a in document["attributes"]] == [
+        (None, None), (None, None), (["mode", "zone"], 1.5)
+    ]  # fmt: skip
+    told = CliRunner().invoke(app, ["check", str(survey), "--people", "30000", "--json", str(out)])
+    assert told.exit_code == 0, told.output
+    assert "Cramér's V" in told.output
+    [pair] = json.loads(out.read_text())["pairs"]
+    assert pair["window_association"] < pair["step_association"] < 1
+    told = CliRunner().invoke(app, ["check", str(survey), "--people", "30", "--json", str(out)])
+    assert json.loads(out.read_text())["pairs"][0]["step_association"] is None
+    assert "of none in" in " ".join(told.output.split())

@@ -1,0 +1,223 @@
+"""The published cross tables: of a pair, by cohort, in the API and as CSV."""
+
+import csv
+import io
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ldpstream.demo import Demo
+from ldpstream.estimators.pairs import Counted, independence, pair_estimate
+from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.conclusions import conclude, pooled
+from ldpstream.publishing.cross_table import CrossTable
+from ldpstream.publishing.finite import finite
+from ldpstream.publishing.publication import Publication
+from ldpstream.stores.checkpoint import tables_of
+from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
+from tests.publishing import cohort_rig as rig
+from tests.small_survey import small_survey
+
+SURVEY, STEPS = pair_survey(lateness_steps=1), 3
+PATH = "/api/v1/attributes/mode_by_zone/table"
+PARTS = ("cells", "rows", "columns", "within_rows", "within_columns")
+
+
+@cache
+def demo() -> Demo:
+    found = Demo(SURVEY, MarkovValues(SURVEY, 6000, STEPS, 4), 4)
+    found.run(lambda step, made: None)
+    return found
+
+
+@cache
+def client() -> TestClient:
+    service = demo().service
+    return TestClient(create_api(SURVEY, service.results, service.rejected, truth=lambda p: demo().truth.of(SURVEY, p)))
+
+
+def published(span: str, step: int = STEPS - 1) -> Publication:
+    history = demo().service.results.history()
+    [found] = [p for p in history if (p.attribute, p.span, p.step) == ("mode_by_zone", span, step)]
+    return found
+
+
+def panes_of(attribute: int, steps: range) -> list[Any]:
+    tables = demo().service.store.tables(range(STEPS))
+    return [tables_of(SURVEY, tables, attribute, s) for s in steps]
+
+
+@pytest.mark.parametrize(("span", "steps"), [("step", range(2, 3)), ("window", range(1, 3))])
+def test_the_table_is_the_estimate_from_the_three_questions(span: str, steps: range) -> None:
+    counts = [Counted(*pooled(SURVEY.mechanisms[a], panes_of(a, steps))) for a in (2, 0, 1)]
+    expected, table = pair_estimate(counts, (3, 3)), published(span).table
+    assert expected is not None
+    assert isinstance(table, CrossTable)
+    assert (table.first, table.second, table.interval_withheld) == ("mode", "zone", None)
+    assert table.first_reports == sum(t.n for _, t in counts[1].groups)
+    assert table.second_reports == sum(t.n for _, t in counts[2].groups)
+    parts = [expected.cells(), expected.margin(0), expected.margin(1), expected.within(0), expected.within(1)]
+    for name, part in zip(PARTS, parts, strict=True):
+        for key in ("shares", "low", "high"):
+            np.testing.assert_array_equal(np.array(getattr(getattr(table, name), key), float), getattr(part, key).ravel())
+    tested = independence(counts, (3, 3))
+    assert tested is not None
+    assert table.independence is not None
+    assert (table.independence.p, table.independence.degrees) == (tested.p, 4)
+    assert tested.p < 1e-6  # the simulated values of a pair depend on each other
+
+
+def test_the_truth_lies_in_most_intervals_of_the_demo() -> None:
+    inside = []
+    for step in range(STEPS):
+        table, truth = published("step", step).table, demo().truth.of(SURVEY, published("step", step))
+        assert isinstance(table, CrossTable)
+        assert truth is not None
+        ends = zip(table.cells.low, truth, table.cells.high, strict=True)
+        inside += [low <= x <= high for low, x, high in ends if low is not None and high is not None]
+    assert np.mean(inside) > 0.8
+
+
+def test_only_steps_and_windows_of_pairs_have_a_table() -> None:
+    history = demo().service.results.history()
+    assert all(("table" in msgspec.to_builtins(p)) == bool(p.table) for p in history)
+    assert {(p.attribute, p.span) for p in history if p.table} == {
+        ("mode_by_zone", "step"), ("mode_by_zone", "window")
+    }  # fmt: skip
+
+
+def test_the_api_shows_the_table_and_the_truth() -> None:
+    found = client().get(PATH).json()
+    p = published("window")
+    assert isinstance(p.table, CrossTable)
+    stored = msgspec.to_builtins(p.table)
+    assert (found["estimator"], found["reports"], found["step"], found["span"]) == ("joint", p.reports, STEPS - 1, "window")
+    assert {name: found[name] for name in ("cells", "within_rows", "within_columns")} == {
+        name: stored[name] for name in ("cells", "within_rows", "within_columns")
+    }
+    assert found["rows"] == {
+        "name": "mode", "kind": "attribute", "labels": ["car", "bus", "bicycle"], "reports": p.table.first_reports,
+        "shares": stored["rows"],
+    }  # fmt: skip
+    assert found["columns"]["labels"] == ["[0, 2)", "[2, 5)", "[5, 50]"]
+    assert found["independence"] == stored["independence"]
+    assert found["truth"] == demo().truth.of(SURVEY, p)
+    info = client().get("/api/v1/survey").json()["attributes"]
+    assert [attribute["pair"] for attribute in info] == [None, None, ["mode", "zone"]]
+
+
+def test_the_csv_file_has_a_line_for_each_cell() -> None:
+    answer = client().get(f"{PATH}.csv", params={"span": "step", "zone": "Europe/Berlin"})
+    assert 'filename="small-mode_by_zone-table-step-joint-step-2.csv"' in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    found = client().get(PATH, params={"span": "step"}).json()
+    assert [(row["row_label"], row["column_label"]) for row in rows[:4]] == [
+        ("car", "[0, 2)"), ("car", "[2, 5)"), ("car", "[5, 50]"), ("bus", "[0, 2)")
+    ]  # fmt: skip
+    assert [float(row["share"]) for row in rows] == found["cells"]["shares"]
+    assert [float(row["within_column_high"]) for row in rows] == found["within_columns"]["high"]
+    assert {float(row["independence_p"]) for row in rows} == {found["independence"]["p"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status", "told"),
+    [
+        ("/api/v1/attributes/mode/table", {}, 404, "no cross table: it is not a pair, and the survey has no cohorts"),
+        (PATH, {"span": "filtered"}, 422, "span must be step or window"),
+        (PATH, {"step": "77"}, 404, "no estimate of mode_by_zone for step 77"),
+        (PATH, {"cohort": "x"}, 422, "cohort"),
+        ("/api/v1/attributes/nothing/table", {}, 404, "no attribute 'nothing'"),
+    ],
+)
+def test_a_wrong_request_is_refused(path: str, query: dict[str, str], status: int, told: str) -> None:
+    answer = client().get(path, params=query)
+    assert (answer.status_code, told in answer.json()["detail"]) == (status, True), answer.text
+
+
+def test_without_reports_all_numbers_are_unknown() -> None:
+    empty = [[m.empty_table() for m in levels] for levels in SURVEY.mechanisms]
+    made = conclude(SURVEY, 2, 0, "step", [empty[2]], True, of_members=[[empty[0]], [empty[1]]])
+    assert (made.table, made.diagnostics.failed) == (None, ())
+
+
+def test_a_table_that_is_not_finite_is_left_out() -> None:
+    p = published("step")
+    assert isinstance(p.table, CrossTable)
+    broken = msgspec.structs.replace(p.table.cells, shares=[float("inf"), *p.table.cells.shares[1:]])
+    made = finite(msgspec.structs.replace(p, table=msgspec.structs.replace(p.table, cells=broken)))
+    assert (made.table, made.diagnostics.failed) == (None, ("table",))
+    assert made.estimators == p.estimators
+    assert finite(p) is p
+
+
+def test_levels_that_differ_take_the_intervals_and_the_test_away() -> None:
+    levels = [LEVEL, LEVEL | {"name": "other"}]
+    survey, rng = small_survey(*(a | {"level": levels} for a in (MODE, ZONE, BOTH))), np.random.default_rng(5)
+
+    def tables(attribute: int, *values: int) -> list[Any]:
+        return [
+            m.tabulate(m.simulate(np.full(3000, v), rng)) for m, v in zip(survey.mechanisms[attribute], values, strict=True)
+        ]
+
+    def made(*modes: int) -> CrossTable:
+        p = conclude(survey, 2, 0, "step", [tables(2, 4, 4)], True, of_members=[[tables(0, *modes)], [tables(1, 1, 1)]])
+        assert isinstance(p.table, CrossTable)
+        return p.table
+
+    alike, apart = made(1, 1), made(0, 2)
+    assert alike.interval_withheld is None
+    assert alike.cells.low[4] is not None
+    assert (apart.interval_withheld, apart.independence) == ("levels", None)
+    assert set(apart.cells.low + apart.within_rows.high) == {None}
+    assert apart.cells.shares[4] is not None
+
+
+# ---- cohorts
+
+
+def test_the_table_by_cohort_has_the_histograms_of_the_cohorts() -> None:
+    found = rig.client().get("/api/v1/attributes/screen/table", params={"span": "window"}).json()
+    assert found["rows"]["kind"] == "cohort"
+    assert found["rows"]["labels"] == list(rig.COHORT.values)
+    step, k = rig.STEPS - 1, 4
+    cohorts = [rig.published("screen", "window", step, cohort) for cohort in rig.COHORT.values]
+    total = sum(p.reports for p in cohorts)
+    for i, p in enumerate(cohorts):
+        row = slice(i * k, (i + 1) * k)
+        if p.below_least:
+            for part in ("cells", "within_rows", "within_columns"):
+                assert set(found[part]["shares"][row] + found[part]["low"][row] + found[part]["high"][row]) == {None}
+            continue
+        frequencies = p.estimators["eb"]
+        assert found["within_rows"]["shares"][row] == frequencies.frequencies
+        assert found["within_rows"]["low"][row] == frequencies.low
+        np.testing.assert_allclose(
+            found["cells"]["shares"][row], np.array(frequencies.frequencies, float) * p.reports / total, rtol=1e-12
+        )
+    shown = [i for i, p in enumerate(cohorts) if not p.below_least]
+    assert len(shown) == 3
+    for j in range(k):
+        column = [found["within_columns"]["shares"][i * k + j] for i in shown]
+        assert sum(column) == pytest.approx(1)
+        for i in shown:
+            low, share, high = (found["within_columns"][key][i * k + j] for key in ("low", "shares", "high"))
+            assert 0 <= low <= share <= high <= 1
+    assert found["independence"] is None
+    truth = np.array(found["truth"]).reshape(4, k)
+    assert truth.sum() == pytest.approx(1)
+
+
+def test_the_share_of_a_cohort_within_a_value_lies_in_its_interval() -> None:
+    inside = []
+    for attribute, k in (("screen", 4), ("latency_ms", 4)):
+        found = rig.client().get(f"/api/v1/attributes/{attribute}/table", params={"span": "window"}).json()
+        truth = np.array(found["truth"]).reshape(4, k)[:3]
+        truth = truth / truth.sum(axis=0)
+        low, high = (np.array(found["within_columns"][end], float).reshape(4, k)[:3] for end in ("low", "high"))
+        inside += ((low <= truth + 0.02) & (truth - 0.02 <= high)).ravel().tolist()
+    assert np.mean(inside) > 0.9
