@@ -150,7 +150,7 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
     """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
     The calculation starts from independent Poisson counts: from the definition for μ < 30, otherwise from χ² with the mean 1 +
-    1/(6μ). The fixed sum of the counts reduces the mean by 1. It also reduces the variance by the factor 1 - 1/k, and by the
+    1/(6μ). The fixed sum of the counts reduces the mean by 1. It also multiplies the variance by 1 - 1/k, and removes the
     part that varies with the sum.
     """
     small = means[means < 30]
@@ -184,7 +184,7 @@ class Drift:
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
-    """Returns the largest change of a frequency; None if one of the two estimates has no reports.
+    """Returns the largest change of a frequency; None if an estimate has NaN, for example without reports.
 
     `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
     have a common part, which cancels. `sigma` is then conservative: without drift, the score of each value has a standard

@@ -33,14 +33,14 @@ class Estimate:
     Attributes:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
         standard_errors: (k,) standard error of each share, if the participants are a random sample of the population; NaN if
-            the counts carry no information or do not distinguish all values.
+            the counts carry no information or do not distinguish all values, and for estimators without standard errors.
         n: number of reports used.
         iterations: number of iterations; 0 for an estimator without iterations.
         converged: true if an estimate exists and the iteration met the tolerance.
-        log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion). Compare two log-likelihoods only if
-            they are of the same counts and the same likelihood function.
-        gap: a bound proven by duality, in nats per report (NaN for matrix inversion). No distribution's log-likelihood exceeds
-            this estimate's log-likelihood by more than n times `gap`.
+        log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN). Compare two log-likelihoods
+            only if they are of the same counts and the same likelihood function.
+        gap: a bound proven by duality, in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood
+            exceeds this estimate's log-likelihood by more than n times `gap`.
         posterior: posterior distribution of the shares; None if the intervals are normal.
     """
 

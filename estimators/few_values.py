@@ -34,7 +34,7 @@ from ldpstream.estimators.posterior import SHARP, Posterior
 from ldpstream.estimators.value_likelihood import Observation, integrals
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-FEW_VALUES = 9  # most values for this estimate
+FEW_VALUES = 9  # largest number of values for this estimate
 SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # shapes of the gamma distributions with mean 1/k
 SMALLER = np.array([0.03, 0.1, 0.2, 0.32, 0.45, 0.6, 0.8])  # means of nearly equal small shares, in units of 1/k
 NARROW = 60.0  # shape of the gamma distribution of nearly equal small shares

@@ -1,9 +1,9 @@
 """Bias of an estimate. With a large bias, the estimate's normal intervals do not cover the truth.
 
-Standard errors describe noise, not bias. Matrix inversion has no bias, so its intervals cover the truth. A likelihood's
-maximum, the iterative Bayesian update (IBU) and most post-processings of the inversion keep every frequency at zero or above.
-This limit raises rare values that noise would make negative. Since the sum is 1, frequent values fall. With many values and few
-reports, they fall by several standard errors. IBU has more bias if it stops before convergence.
+Standard errors describe noise, not bias. For a pure mechanism, matrix inversion has no bias, so its intervals cover the truth.
+A likelihood's maximum, the iterative Bayesian update (IBU) and most post-processings of the inversion keep every frequency at
+zero or above. This limit raises rare values that noise would make negative. Since the sum is 1, frequent values fall. With many
+values and few reports, they fall by several standard errors. IBU has more bias if it stops before convergence.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
     approaches the maximum.
 
     Args:
-        groups: mechanisms with their tables; no location mechanisms.
+        groups: pure mechanisms with their tables.
         raw: the matrix inversion of the groups.
 
     Returns:
@@ -54,8 +54,8 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
         free: (k,) the `free_maximum` of the same counts.
 
     Returns:
-        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors. The most
-        frequent value counts, and each value at least 2 standard errors above zero. NaN if the counts carry no information.
+        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors, over
+        the most frequent value and all values at least 2 standard errors above zero. NaN if the counts carry no information.
     """
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")

@@ -127,7 +127,7 @@ class LocalLevel:
                 4 reports per value and step, only 5 % of the 95 % intervals then covered the truth, instead of 97 %.
             lasting: (k,) variance s² of the lasting noise; None for 0.
             skewness: (k,) skewness of the fresh noise, for the detection of jumps; None for 0. The skewness matters if few
-                reports support a value: with 0 in place of it, at 4 reports, false alarms were 5 times as frequent as stated.
+                reports support a value: with 0 in its place, for 4 reports, false alarms were 5 times as frequent as stated.
 
         Raises:
             ValueError: if an array has a wrong shape, a number is not finite, or a variance is negative.

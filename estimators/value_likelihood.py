@@ -37,7 +37,7 @@ SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is certainly more than noise
 REACH = 7.0  # a value's points lie within this many standard errors of its inversion
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
-FORGED = 10.0  # distance of the shares' sum from 1, in standard errors, that honest reports do not reach
+FORGED = 10.0  # largest distance of the shares' sum from 1 with honest reports, in standard errors
 NEARLY, ALIKE = 0.125, 0.02  # widths of the classes of nearly equal kinds: in standard errors, and in ln(noise variance)
 _TABLE = 2000  # entries of the table from shares to positions on the grid
 

@@ -29,7 +29,7 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
-INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for 9 of 10 cases
+INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width

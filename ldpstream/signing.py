@@ -169,7 +169,7 @@ def entries(lines: Sequence[SignedLine]) -> Iterator[Entry]:
 
 
 def signers(lines: Sequence[SignedLine], keys: Sequence[bytes]) -> list[bytes | None]:
-    """Returns for each line the key that has signed it; None if none of the keys has.
+    """Returns for each line the key that signed it; None if none of the keys signed it.
 
     Raises:
         SigningError: if the package cryptography is missing.

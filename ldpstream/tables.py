@@ -144,7 +144,7 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
 def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
     """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked.
 
-    An exact largest chance is rounded up beside an upper bound of the same number: else it would look smaller.
+    An exact largest chance is rounded up beside an upper bound of the same number: otherwise it would look smaller.
     """
     right, largest = row[f"guess{values}"], row[f"largest_chance{values}"]
     exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]

@@ -1,4 +1,4 @@
-"""Packed bit rows: draws and counts the reports of unary encodings and subsets.
+"""Packed bit rows: draws the reports of unary encodings, and counts the reports of unary encodings and subsets.
 
 A row of k bits has ⌈k/8⌉ bytes. Bit v of the row is bit v mod 8 (least significant first) of byte ⌊v/8⌋. Padding bits are zero.
 """

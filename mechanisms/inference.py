@@ -60,7 +60,7 @@ class Inference(ABC):
 
     @property
     def supported(self) -> tuple[int, int]:
-        """The least and the largest number of values that one report can support. The default holds for every mechanism."""
+        """The least and the largest number of values that one report can support. The default is valid for every mechanism."""
         return 0, self.k
 
     def outweighs(self, values: int = 1) -> float:

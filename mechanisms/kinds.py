@@ -31,8 +31,7 @@ class OneTime(Mechanism):
         """The same mechanism on devices that report only at one of `every_steps` consecutive time steps.
 
         A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
-        steps t ≡ φ (mod w), at most B reports in all, and no report at all other steps. The device never makes up for a missed
-        step.
+        steps t ≡ φ (mod w), at most B reports in all, and no report at other steps. It never makes up for a missed step.
 
         Guarantee: the bounds below hold with ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own
         step. Reports at different steps are independent given the values. So the likelihood of all reports is a product with

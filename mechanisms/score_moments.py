@@ -15,7 +15,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.linear_pool import LinearPool
 
 MAX_DENSE_K = 128
-LEAST_CHANCE = 1e-9  # limits the weight of rarer outputs: one such output nearly proves that somebody has a value
+LEAST_CHANCE = 1e-9  # limits the weight of rarer outputs, which nearly prove that somebody has a value
 
 
 class HashingScore(NamedTuple):

@@ -36,7 +36,7 @@ class Shokri(StoredChannel):
     """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. ε is not a parameter.
 
     If the optimum is not unique, the channel depends on the solver. The signature therefore contains a digest of the channel:
-    only tables of the same channel can be added. Solve the programme once and distribute the mechanism to the devices.
+    only tables of the same channel can be added. Solve the programme once, and use this mechanism for all reports.
 
     Args:
         prior: (k,) π, the distribution of values that the adversary assumes; positive everywhere, 2 <= k <= 128.

@@ -1,4 +1,4 @@
-"""Sources of people's true values: a simulation, or a file of values with steps. Only the devices see these values.
+"""Sources of people's true values: a simulation, or a file of values with steps. Devices send only randomized reports of them.
 
 A file of values with steps is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
 integer), and each attribute of the survey has a column with the attribute's name:

@@ -81,9 +81,9 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
         levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
             the index of the value, and the names of the two levels.
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
-            is small, people chose a level by their value, and estimates over all levels together are biased.
-        failed: names of what could not be calculated from these counts: estimators, "numbers", or diagnostics. Their numbers
-            are missing; all others are as usual.
+            is small, people probably chose a level by their value; estimates over all levels together are then biased.
+        failed: names of the parts that could not be calculated from these counts: estimators, "numbers", or diagnostics. The
+            numbers of these parts are missing; all others are as usual.
     """
 
     mass_below_zero: float | None
@@ -135,7 +135,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             "window", only the default estimator, and no diagnostics; see `publishing.cohorts`.
         below_least: true for a cohort with fewer reports than its least size. Then `estimators`, `numbers` and `levels` are
             empty: nothing but the number of reports is published.
-        panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has seen.
+        panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has observed.
         reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of the
             estimators other than "filter" are None, and these estimators have not converged. "filter" then predicts from
             earlier steps.
@@ -147,8 +147,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree; otherwise "ibu"
             is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and "mle" use the
             likelihood of the support counts; both are missing for more than 10 000 values. The span "filtered" has the
-            estimator "filter" alone, the only one that uses earlier steps. The estimates of the span "step" depend only on the
-            counts of the step. If a level of the attribute has Square Wave, the estimators are "ems" (`estimators.ems`),
+            estimator "filter" alone, the only one that uses steps before the span. The estimates of the span "step" depend only
+            on the counts of the step. If a level of the attribute has Square Wave, the estimators are "ems" (`estimators.ems`),
             without intervals, and "mi".
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.

@@ -51,7 +51,7 @@ def _device_chance(
         ]
         found = guess_bound(m.k, m.evidence(reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
-    first: dict[tuple[str, float], Mechanism] = {}  # one mechanism stands for all with its signature and number of reports
+    first: dict[tuple[str, float], Mechanism] = {}  # one mechanism for each signature and number of reports
     for o in (o for levels in mechanisms for o in levels):
         first.setdefault((o.signature, reports_in(o, steps)), o)
     kinds = {(o.signature, reports_in(o, steps)) for levels in others for o in levels}

@@ -1,8 +1,8 @@
 """The life of a survey: its state, the surveys that it replaces, and how their histories join.
 
-A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. The two surveys have
-different names, since the names of the topics contain the survey's name. `join` decides for each attribute whether its shares
-mean the same in both surveys.
+A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. An estimator that serves
+both joins their histories. The two surveys then have different names, since the names of the topics contain the survey's name.
+`join` decides for each attribute whether its shares mean the same in both surveys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ MOST_NAMED = 5  # largest number of values that a message names
 
 
 class Join(NamedTuple):
-    """The continuation of the replaced survey's history by an attribute's history.
+    """Says how an attribute's history continues its history in the replaced survey.
 
     Attributes:
         joined: true if the shares of single steps mean the same in both surveys.
@@ -53,7 +53,7 @@ def takes_reports(survey: Survey, now_ms: int) -> bool:
 
 
 def changes_open(old: Survey, new: Survey, now_ms: int) -> bool:
-    """True if `new` in place of `old` would end a survey that still takes reports, without saying so by `replaces`."""
+    """True if `new` in place of `old` would end a survey that still takes reports, and does not name it in `replaces`."""
     if new.fingerprint == old.fingerprint or new.replaces == old.fingerprint.hex():
         return False
     return takes_reports(old, now_ms)

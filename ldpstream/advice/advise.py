@@ -256,7 +256,7 @@ def _refused(question: Question, m: Mechanism) -> str:
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
     """Sorts combinations by their mean error, rounded to nine digits; combinations with equal errors keep the given order.
 
-    `errors` holds an array of shape (repeats,) for each combination. An index is the same repetition in all combinations.
+    `errors` holds an array of shape (repeats,) for each combination. Equal indices in the arrays belong to one repetition.
     """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]

@@ -41,7 +41,7 @@ class EqualPromise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[FloatArray]) -> list[EqualPromise]:
-    """Compares a memoized mechanism with one-time mechanisms every `EVERY_STEPS` steps.
+    """Compares a memoized mechanism with one-time mechanisms whose devices report every `EVERY_STEPS` steps.
 
     Args:
         memoized: the memoized mechanism.

@@ -42,7 +42,7 @@ class CommandNode(Node):
         self._environment = environment({**settings, "METRICS_PORT": str(self._metrics_port)})
 
     def start(self) -> None:
-        """Starts the command. `wait_until_ready` waits until it works."""
+        """Starts the command. `wait_until_ready` waits until the command works."""
         self._launch(self._command, self._environment)
 
     def wait_until_ready(self) -> None:
@@ -56,7 +56,7 @@ class CommandNode(Node):
 
     def said(self) -> list[str]:
         """Returns the lines that the command has said so far (`ldpstream.terminal.say`), without the program's name."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # a line may be incomplete
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # drops a partial line
         return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
     def finished(self) -> bool:

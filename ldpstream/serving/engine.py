@@ -1,4 +1,4 @@
-"""Counts the logs of a data folder, and gives the estimates their parts."""
+"""Counts the logs of a data folder, and gives the estimator its log, count store and results."""
 
 import secrets
 from collections.abc import Callable

@@ -27,7 +27,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         paths: survey files and folders of survey files, as for the services.
         settings: ports, tokens, certificate and limits, as for gateway and estimator. Kafka and Redis are not used.
         data: the data folder; created if missing.
-        usable: called once surveys, settings, folder and addresses can be used.
+        usable: called as soon as surveys, settings, folder and addresses can be used.
 
     Raises:
         UserError: if a survey, a setting, the folder or an address cannot be used.

@@ -1,7 +1,8 @@
 """The HTTP API of the published estimates, and the live page that shows them.
 
 The API reads the results that the schedule saved, so any number of servers may run beside any number of estimators.
-The API serves only published aggregates of randomized reports. The page contacts no other host.
+The API serves only published aggregates of randomized reports, and in a simulation the true frequencies. The page contacts no
+other host.
 
     GET /                                             the page
     GET /table                                        the latest estimates as a page without scripts

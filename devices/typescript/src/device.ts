@@ -153,7 +153,7 @@ export class Device {
    * @throws RangeError if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
    * @throws StepForgotten if the step can no longer be reported: its envelope was dropped, or later steps are settled.
    * @throws ClockWentBack for the present step, for the same reason.
-   * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is made.
+   * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is returned.
    */
   async report(attribute: string, value: string | number, step?: number): Promise<Uint8Array | null> {
     const a = attributeIndex(this.survey, attribute);

@@ -1,8 +1,8 @@
 /** The errors of a device. No message contains a person's value. */
 
 /**
- * The device cannot do what was asked. A failed call of `Device` or `Wallet` has sent nothing, and the store is as before the call. A
- * failed `Sender.attempt` may have sent reports.
+ * The device cannot do what was asked. A failed call of `Device` or `Wallet` has returned no report. A failed `Sender.attempt` may have
+ * sent reports.
  */
 export class DeviceError extends Error {
   override readonly name: string = "DeviceError";

@@ -3,7 +3,7 @@ import { $, chance, element, grouped, guess, nats, percent, plural, silence, tab
 import { explained } from "./explain.js";
 import { asked, state } from "./state.js";
 
-// A cell with the chance of a right guess from the attribute's reports. The chance from the whole device and the loss are below it.
+// A cell: the chance of a right guess from the attribute's reports, and below it the chance from the whole device and the loss.
 function privacyCell(chances, key, loss, exact, name) {
   const cell = element("td", "", { "data-name": name });
   cell.append(element("strong", guess(chances, key)), " ");

@@ -42,7 +42,7 @@ func main() {
 	steps := flag.Int64("steps", 6, "number of steps")
 	out := flag.String("calls", "", "file for the calls")
 	seed := flag.String("seed", "", "seed of a generator for tests; none for the system's generator")
-	gateway := flag.String("gateway", "", "URL of a gateway that gets one report of each device")
+	gateway := flag.String("gateway", "", "URL of a gateway that gets one report of each device and attribute")
 	flag.Parse()
 	if *seed != "" {
 		random = mathrand.NewChaCha8(sha256.Sum256([]byte(*seed)))
