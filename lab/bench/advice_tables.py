@@ -31,9 +31,9 @@ def gain_cells(g: Gain) -> list[str]:
 
 
 GAIN_NOTE = (
-    "The tables compare mean squared errors. Gain is the geometric mean of the choice's error divided by the advice's; least is"
-    " the smallest value of this ratio. A choice wins a setting if the advice's error is more than 1 % above the choice's, and"
-    " the paired difference is more than three standard errors. Kept: share of settings that the choice does not win. Near:"
-    " share of settings in which the advice's error is at most 1 % above the choice's. †: the best of all fixed choices, in"
-    " hindsight."
+    "The tables compare mean squared errors. Gain is the geometric mean of the choice's error divided by the advice's. Least"
+    " is the smallest value of this ratio. A choice wins a setting if the advice's error is more than 1 % above the choice's,"
+    " and the paired difference is more than three standard errors. Kept is the share of settings that the choice does not"
+    " win. Near is the share of settings in which the advice's error is at most 1 % above the choice's. The mark † means the"
+    " best of all fixed choices, in hindsight."
 )

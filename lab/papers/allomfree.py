@@ -93,8 +93,8 @@ _NOTES_1 = (
     "The paper truncates whole numbers. The last two labels under ε₁ = 0.3 ε∞ are misprinted; the numbers in these two rows"
     " follow the pattern of the other rows.",
     "The paper's second round of L-GRR is right only for k = 2. For k = 32 and 1024 the reports are more private than ε₁, and"
-    " most of the gain comes from the exact calibration. Best: the smallest variance of L-GRR, L-OSUE and L-OLH in exact"
-    " calibration; in the columns without k, the variance of L-OSUE.",
+    " most of the gain comes from the exact calibration. The column best is the smallest variance of L-GRR, L-OSUE and L-OLH in"
+    " exact calibration; in the columns without k, it is the variance of L-OSUE.",
 )
 
 
@@ -110,7 +110,8 @@ def _table_2(plan: Plan, results: Sequence[Any]) -> Outcome:
         for printed, values in zip(TABLE_2, results[0], strict=True)
         for (name, k), text, (ours, best) in zip(COLUMNS_2, printed[1:], values, strict=True)
     ]
-    return Outcome(rows, notes=["Best: the smallest variance of all one-time mechanisms; without k, the variance of OUE."])
+    note = "The column best is the smallest variance of all one-time mechanisms; without k, it is the variance of OUE."
+    return Outcome(rows, notes=[note])
 
 
 def _figure_3(plan: Plan, results: Sequence[Any]) -> Outcome:

@@ -204,7 +204,7 @@ _NOTES = (
     " clips estimates at 0 and divides them by their sum. This makes all errors, and the gains, smaller.",
     "MS-FIMU's table of persons and Census-Income are not available; independent, Zipf-distributed columns of the same n and k"
     " replace them. The error of clipped estimates depends on the distribution, so the rows of these data need not agree.",
-    f"Best: the gain of our best method: {BEST}.",
+    f"The column best is the gain of our best method: {BEST}.",
 )
 
 

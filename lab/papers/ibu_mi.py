@@ -47,11 +47,11 @@ TABLES: dict[tuple[str, ...], dict[str, tuple[int, ...]]] = {
 }
 NOTES = (
     "Bins are those of the paper's notebook: k + 1 bins of equal width, of which the last two are one value. The paper's"
-    " incomes are not available; «Real» is log-normal incomes here. Values of «Real», and averages that include «Real», need"
-    " not agree.",
-    "best: the gain of PowerNS over the paper's MI, for reports in the exact calibration. All settings use this rule.",
+    " incomes are not available; here, «Real» stands for log-normal incomes. Values of «Real», and averages that include"
+    " «Real», need not agree.",
+    "The column best is the gain of PowerNS over the paper's MI, for reports in the exact calibration, in all settings.",
     "Local hashing uses linear forms in place of the paper's hash functions. At ε = 4 OLH has g = 53, a prime power, in place"
-    " of 56. SS uses the subset size of the least variance, where the paper rounds.",
+    " of 56. SS uses the subset size with the least variance; the paper rounds the size instead.",
 )
 CHANNEL_NOTE = (
     "For L-GRR, L-BLH and L-OLH the paper's IBU uses a channel with q = p₁q₂ + q₁p₂. For more than two symbols this q lacks"
