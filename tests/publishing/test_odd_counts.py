@@ -63,9 +63,9 @@ def test_the_independent_part_is_drawn_from_the_normal_distribution_above_zero(r
     problem = _Problem.of(
         np.full(k, ratio * error / math.sqrt(0.5)), np.full(k, error**2 / 0.5), np.ones(k), np.array([0, 1.0])
     )
-    problem = replace(problem, shrinkage=np.full((k, 2), [0.0, 0.5]))
+    problem = replace(problem, shrinkage=np.full((2, k), [[0.0], [0.5]]))
     mode = _Mode.start(problem, _prior(k, 1, 1.0), True)
-    mode.gamma[:] = [0.0, 1.0]
+    mode.gamma[:] = [[0.0], [1.0]]
     smooth = np.full((50, k), problem.z[0])  # then the centre is z
     found = _independent(problem, mode, smooth, np.arange(k), np.random.default_rng(2))
     rng = np.random.default_rng(2)
