@@ -34,7 +34,7 @@ fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelo
 	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
 
 verify-image verify-compose verify-cluster: $(VENV)/.dev .tree ## images, Compose file, manifests with an engine and a cluster
-	PYTHONPATH=.tree:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%)
+	PYTHONPATH=.tree:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%) $(if $(filter %-cluster,$@),$(FROM))
 
 lint: $(VENV)/.dev .tree
 	$(BIN)/ruff check .

@@ -65,42 +65,12 @@ class SecureKafkaNode(KafkaNode):
         return Settings(**given)
 
     def add_user(self, user: str, password: str, mechanism: str = "SCRAM_SHA_512") -> None:
-        """Creates a user, or changes the user's password. Returns when the broker accepts the password.
-
-        The controller answers earlier.
-        """
-        with KafkaAdminClient(**self.admin_options) as admin:
-            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, ScramMechanism[mechanism], password)])
-        settings = self.settings(user, password, kafka_sasl_mechanism=mechanism.replace("_", "-"))
-
-        def let_in() -> bool:
-            with contextlib.suppress(TopicError):
-                check_broker(settings)
-                return True
-            return False
-
-        wait_until(let_in, lambda: f"the broker accepts the password of {user}")
+        """Creates a user, or changes the user's password. Returns when the broker accepts the password."""
+        set_password(self.admin_options, self.settings(user, password, kafka_sasl_mechanism=mechanism.replace("_", "-")))
 
     def grant(self, principal: str, rights: Iterable[tuple[str, str, str]]) -> None:
-        """Grants rights, and returns when the broker applies them. The controller answers earlier.
-
-        Args:
-            principal: ``User:name``.
-            rights: (resource type, resource name, operation), as in ("topic", "t", "write"); a name ``x*`` is a prefix.
-        """
-        acls = []
-        for kind, name, operation in rights:
-            pattern = ACLResourcePatternType.PREFIXED if name.endswith("*") else ACLResourcePatternType.LITERAL
-            resource = ResourcePattern(ResourceType[kind.upper()], name.removesuffix("*"), pattern)
-            acls.append(ACL(principal, "*", ACLOperation[operation.upper()], ACLPermissionType.ALLOW, resource))
-        with KafkaAdminClient(**self.admin_options) as admin:
-            failed = admin.create_acls(acls)["failed"]
-            assert not failed, failed
-            anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
-            of_user = ACLFilter(principal, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
-            wait_until(
-                lambda: {*acls} <= {*admin.describe_acls(of_user)[0]}, lambda: f"the broker applies the rights of {principal}"
-            )
+        """Grants rights, as the function `grant` does."""
+        grant(self.admin_options, principal, rights)
 
     def _properties(self) -> dict[str, str | int | Path]:
         server = self.authority.issue(LOOPBACK, common_name="broker")
@@ -128,6 +98,55 @@ class SecureKafkaNode(KafkaNode):
     def _format(self, *more: str) -> None:
         scram = f"SCRAM-SHA-512=[name=admin,password={self._password}]"
         super()._format(*more, "--add-scram", scram)
+
+
+def set_password(admin_options: Mapping[str, Any], login: Settings) -> None:
+    """Creates a user of Kafka, or changes the user's password. Returns when the broker accepts the password.
+
+    The controller answers earlier.
+
+    Args:
+        admin_options: options of a client that has all rights.
+        login: the settings with which the user logs in.
+    """
+    assert login.kafka_user is not None
+    assert login.kafka_password is not None
+    mechanism = ScramMechanism[login.kafka_sasl_mechanism.replace("-", "_")]
+    with KafkaAdminClient(**admin_options) as admin:
+        admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(login.kafka_user, mechanism, login.kafka_password.get_secret_value())]
+        )
+
+    def let_in() -> bool:
+        with contextlib.suppress(TopicError):
+            check_broker(login)
+            return True
+        return False
+
+    wait_until(let_in, lambda: f"the broker accepts the password of {login.kafka_user}")
+
+
+def grant(admin_options: Mapping[str, Any], principal: str, rights: Iterable[tuple[str, str, str]]) -> None:
+    """Grants rights in Kafka, and returns when the broker applies them. The controller answers earlier.
+
+    Args:
+        admin_options: options of a client that has all rights.
+        principal: ``User:name``.
+        rights: (resource type, resource name, operation), as in ("topic", "t", "write"); a name ``x*`` is a prefix.
+    """
+    acls = []
+    for kind, name, operation in rights:
+        pattern = ACLResourcePatternType.PREFIXED if name.endswith("*") else ACLResourcePatternType.LITERAL
+        resource = ResourcePattern(ResourceType[kind.upper()], name.removesuffix("*"), pattern)
+        acls.append(ACL(principal, "*", ACLOperation[operation.upper()], ACLPermissionType.ALLOW, resource))
+    with KafkaAdminClient(**admin_options) as admin:
+        failed = admin.create_acls(acls)["failed"]
+        assert not failed, failed
+        anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+        of_user = ACLFilter(principal, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
+        wait_until(
+            lambda: {*acls} <= {*admin.describe_acls(of_user)[0]}, lambda: f"the broker applies the rights of {principal}"
+        )
 
 
 class SecureRedisNode(RedisNode):
@@ -177,7 +196,7 @@ class SecureRedisNode(RedisNode):
     def set_user(self, name: str, password: str, rights: str) -> None:
         """Creates or replaces a user with exactly these rights."""
         with self.client() as client:
-            client.execute_command("ACL SETUSER", name, "reset", "on", f">{password}", *_words(rights))
+            client.execute_command("ACL SETUSER", name, "reset", "on", f">{password}", *words(rights))
 
     def client(self) -> redis.Redis:
         user, password = self.admin_credentials
@@ -187,6 +206,6 @@ class SecureRedisNode(RedisNode):
         )  # fmt: skip
 
 
-def _words(rights: str) -> list[str]:
+def words(rights: str) -> list[str]:
     """Splits an ACL line into its rules; a group in parentheses is one rule."""
     return re.findall(r"\([^)]*\)|\S+", rights)

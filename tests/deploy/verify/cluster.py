@@ -1,7 +1,9 @@
-"""Applies the real manifests to a cluster of one node, up to complete estimates: `make verify-cluster`.
+"""Applies the real manifests to a cluster of two nodes, up to complete estimates: `make verify-cluster`.
 
 The server validates both overlays, and enforces Pod Security *restricted*. The overlay `dev` runs, with a stand-in for Kafka
-and Redis. The cluster runs in namespaces of its own, and needs root on Debian.
+and Redis, up to complete estimates. Then the overlay `production` runs under faults (`tests.deploy.verify.production`). Its
+pods are upgraded from an earlier commit, by default the last one on `origin/main`. The cluster runs in namespaces of its own,
+and needs root on Debian.
 """
 
 import json
@@ -23,8 +25,9 @@ from ldpstream.surveys import load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
 from tests.deploy.verify.engine import Engine, VerifyError, debian, engine, run
-from tests.deploy.verify.image import FULL, check, say, verification
-from tests.deploy.verify.node import NODE, PACKAGES, SANDBOX, Cluster, groups, remove_groups
+from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say, verification
+from tests.deploy.verify.node import NODES, PACKAGES, SANDBOX, Cluster, groups, remove_groups
+from tests.deploy.verify.production import EARLIER, run_production
 from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
@@ -41,15 +44,26 @@ spec: { containers: [{ name: one, image: ldpstream, securityContext: { privilege
 """
 
 
-def save_images(docker: Engine, archive: Path) -> None:
-    """Writes an archive of our image, the stand-in of the stores and the image that holds a pod's namespaces."""
+def save_images(docker: Engine, archive: Path, earlier: str) -> None:
+    """Writes an archive of our images and those of an earlier commit, the stand-in of the stores, and a pod's first image.
+
+    Raises:
+        VerifyError: if the commit does not exist, or a build fails.
+    """
     say(f"Engine: {docker.describe()}\n- {docker.build(FULL)}")
+    docker.build(GATEWAY, IMAGES[GATEWAY])
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as checkout:
+        commit = run(["git", "-C", ROOT, "rev-parse", "--short", f"{earlier}^{{commit}}"]).strip()
+        run(["sh", "-c", 'git -C "$0" archive "$1" | tar -x -C "$2"', ROOT, commit, checkout])
+        for name, target in IMAGES.items():
+            docker.build(EARLIER[name], target, Path(checkout))
+    say(f"- the upgrade begins with the images of {commit}")
     stores.build(docker)
     pause = SANDBOX.removeprefix("docker.io/library/")
     with tempfile.TemporaryDirectory() as scratch:
         text = f'FROM {docker.stand_in()}\nUSER 65535:65535\nENTRYPOINT ["sleep", "infinity"]\n'
         docker.build_text(pause, text, Path(scratch))
-    docker.docker("save", "--output", archive, FULL, stores.IMAGE, pause)
+    docker.docker("save", "--output", archive, *EARLIER, *EARLIER.values(), stores.IMAGE, pause)
 
 
 def check_manifests(cluster: Cluster) -> None:
@@ -127,19 +141,15 @@ def run_dev(cluster: Cluster, folder: Path) -> None:
     except VerifyError as error:
         raise VerifyError(f"{error} {states(cluster)}") from None
     say(f"- all deployments of dev are available {time.monotonic() - began:.0f} s after the apply")
-    status = await_step(cluster, folder, 0, joined=False)
+    status = await_step(cluster, folder)
     say(f"- step {status['latest_step']} is complete with all reports, {time.monotonic() - began:.0f} s after the apply")
 
 
-def await_step(cluster: Cluster, folder: Path, least: int, *, joined: bool = True) -> dict[str, Any]:
-    """Waits for a complete step, as the page's service answers. It must have one report of every simulated person.
-
-    Args:
-        least: the first step that counts.
-        joined: False if the people may join after step `least`: the wait skips steps without a report.
+def await_step(cluster: Cluster, folder: Path) -> dict[str, Any]:
+    """Waits for a complete step with reports, as the page's service answers. It must have one report of every simulated person.
 
     Raises:
-        VerifyError: if the estimates take too long, or if a complete step lacks reports.
+        VerifyError: if the estimates take too long, or if the complete step lacks reports.
     """
     survey = load_survey(folder.parent / "dev" / "surveys" / "demo.toml")
     arguments = yaml.safe_load((folder.parent / "dev" / "producer.yaml").read_text())["spec"]["template"]["spec"]["containers"][
@@ -155,12 +165,11 @@ def await_step(cluster: Cluster, folder: Path, least: int, *, joined: bool = Tru
         except OSError as error:
             status = {"attributes": [], "latest_step": None, "error": str(error)}
         complete = [row["step_reports"] for row in status["attributes"] if row["step_complete"]]
-        complete_step = len(complete) == len(survey.attributes) and status["latest_step"] >= least
-        if complete_step and (joined or sum(complete)):
+        if len(complete) == len(survey.attributes) and sum(complete):
             check(f"reports of step {status['latest_step']}", sum(complete), people)
             return status
         if time.monotonic() > end:
-            raise VerifyError(f"step {least} was not complete after {LIMIT_S} s: {status} {states(cluster)}")
+            raise VerifyError(f"no step was complete after {LIMIT_S} s: {status} {states(cluster)}")
         time.sleep(3)
 
 
@@ -169,30 +178,6 @@ def states(cluster: Cluster) -> str:
     pods: list[dict[str, Any]] = json.loads(cluster.kubectl("--namespace", DEV, "get", "pods", "--output=json"))["items"]
     found = [(pod["metadata"]["name"], pod["status"].get("containerStatuses", pod["status"].get("conditions"))) for pod in pods]
     return f"(pods: {[(name, [(c.get('state'), c.get('restartCount')) for c in listed]) for name, listed in found]})"
-
-
-def check_agents(cluster: Cluster, folder: Path) -> None:
-    """Deletes the agent's pod, and changes the number of agents, while devices report.
-
-    Raises:
-        VerifyError: if a pod takes too long or restarts, or if a later complete step lacks reports.
-    """
-    agents = ("--namespace", DEV, "--selector", "app.kubernetes.io/component=agent")
-    began = time.monotonic()
-    cluster.kubectl("delete", "pod", *agents, "--wait", WITHIN)
-    ended = time.monotonic() - began
-    cluster.kubectl("wait", "--for=condition=Ready", WITHIN, "pod", *agents)
-    say(f"- a deleted agent ended after {ended:.1f} s; the next one was ready after {time.monotonic() - began:.1f} s")
-    for count in (4, 2):  # as KEDA would
-        cluster.kubectl("--namespace", DEV, "scale", "deployment/ldpstream-agent", f"--replicas={count}")
-        cluster.kubectl("--namespace", DEV, "rollout", "status", "deployment/ldpstream-agent", WITHIN)
-    survey = load_survey(folder.parent / "dev" / "surveys" / "demo.toml")
-    status = await_step(cluster, folder, survey.step_at(time.time_ns() // 10**6))
-    check("rejected envelopes", sum(status["rejected"].values()), 0)
-    say(f"- 4 and then 2 agents; step {status['latest_step']} is complete with all reports, none rejected")
-    restarts = "{.items[*].status.containerStatuses[*].restartCount}"
-    counts = cluster.kubectl("--namespace", DEV, "get", "pods", f"--output=jsonpath={restarts}").split()
-    check("restarts of containers", set(counts), {"0"})
 
 
 def inside(archive: Path, work: Path) -> None:
@@ -208,18 +193,23 @@ def inside(archive: Path, work: Path) -> None:
         cluster.start_control_plane()
         say(f"Kubernetes {KUBERNETES}: the control plane is ready after {time.monotonic() - began:.0f} s")
         check_manifests(cluster)
-        cluster.start_node(archive)
-        say(f"- the node {NODE} is ready after {time.monotonic() - began:.0f} s")
-        folder = overlay(work)
-        run_dev(cluster, folder)
-        check_agents(cluster, folder)
+        cluster.start_nodes(archive)
+        say(f"- {len(NODES)} nodes are ready after {time.monotonic() - began:.0f} s")
+        say("The overlay dev:")
+        run_dev(cluster, overlay(work))
         cluster.kubectl("delete", "namespace", DEV, WITHIN)
+        say("The overlay production:")
+        (folder := work / "production").mkdir()
+        run_production(cluster, folder)
     finally:
         cluster.close()
 
 
-def verify() -> None:
+def verify(earlier: str) -> None:
     """Saves the images, then runs the cluster in namespaces of its own.
+
+    Args:
+        earlier: the commit whose images are upgraded.
 
     Raises:
         VerifyError: if something does not hold.
@@ -234,10 +224,10 @@ def verify() -> None:
     with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
         archive = Path(scratch) / "images.tar"
         with engine() as docker:
-            save_images(docker, archive)
+            save_images(docker, archive, earlier)
         (work := Path(scratch) / "work").mkdir()
         own = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        command = [*own, sys.executable, "-P", "-m", "tests.deploy.verify.cluster", str(archive), str(work)]
+        command = [*own, sys.executable, "-P", "-m", "tests.deploy.verify.cluster", "inside", str(archive), str(work)]
         done = subprocess.run(command, check=False)
         remove_groups()
         if done.returncode:
@@ -245,9 +235,9 @@ def verify() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
+    if sys.argv[1:2] == ["inside"]:
         with verification("cluster"):
-            inside(*map(Path, sys.argv[1:]))
+            inside(*map(Path, sys.argv[2:]))
     else:
         with verification("verify-cluster"):
-            verify()
+            verify(*sys.argv[1:] or ["origin/main"])

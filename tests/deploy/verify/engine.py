@@ -71,13 +71,18 @@ class Engine:
         version, options = self.docker("info", "--format", "{{.ServerVersion}} {{.SecurityOptions}}").split(" ", 1)
         return f"Docker {version}, {'rootless' if 'rootless' in options else 'as root'}"
 
-    def build(self, tag: str, target: str | None = None) -> str:
+    def build(self, tag: str, target: str | None = None, root: Path = ROOT) -> str:
         """Builds a target of the real Dockerfile, and returns a sentence about its base image.
+
+        Args:
+            tag: name of the image.
+            target: stage of the Dockerfile; the last one by default.
+            root: folder of a checkout.
 
         Raises:
             VerifyError: if the build fails.
         """
-        text = DOCKERFILE.read_text()
+        text = (root / DOCKERFILE.relative_to(ROOT)).read_text()
         found = re.search(r"(?m)^FROM (\S+@sha256:\S+)", text)
         assert found is not None
         base, note = found[1], f"base: {found[1]}"
@@ -89,7 +94,7 @@ class Engine:
                 f"base: {base.partition('@')[0]} cannot be pulled here; replaced by Debian's Python 3.11 (mmdebstrap, {SUITE})"
             )
         options = ["--target", target] if target else []
-        self.docker("build", "--network", "host", "--quiet", "--tag", tag, *options, "--file", "-", ROOT, given=text)
+        self.docker("build", "--network", "host", "--quiet", "--tag", tag, *options, "--file", "-", root, given=text)
         return note
 
     def build_text(self, tag: str, text: str, folder: Path) -> None:

@@ -1,37 +1,45 @@
-"""A whole Kubernetes cluster of one node: API server, controllers, scheduler, kubelet, kube-proxy, containerd and DNS.
+"""A whole Kubernetes cluster of two nodes: API server, controllers, scheduler, kubelets, kube-proxy, containerd and DNS.
 
 It runs in namespaces of its own for network, processes and mounts (`unshare`), so that its ports, firewall rules and mounts end
-with it. Its network plugin, Debian's bridge, does not enforce NetworkPolicies.
+with it. Its network plugin, Debian's bridge, does not enforce NetworkPolicies. Both nodes are on this machine. Each node has
+its own kubelet, containerd, pods and pod network; the nodes share one kube-proxy, because they share the machine's firewall.
 """
 
 import json
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.deploy.verify.engine import VerifyError, debian, run
 from tests.deploy.verify.programs import kubernetes
 
-PACKAGES = ("containerd", "runc", "etcd-server", "containernetworking-plugins", "dnsmasq-base")  # Debian's packages
-NODE = "verify"
-NODE_IP = "10.99.0.1"  # address of an interface that only the cluster's network namespace has
+PACKAGES = (  # Debian's packages; kube-proxy needs iptables
+    "containerd", "runc", "etcd-server", "containernetworking-plugins", "dnsmasq-base", "iptables", "libip4tc2", "libip6tc2",
+    "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1", "libnftnl11", "libxtables12",
+)  # fmt: skip
+IPTABLES = [f"{program}{end}" for program in ("iptables", "ip6tables") for end in ("", "-save", "-restore")]
+NODES = ("verify-1", "verify-2")
+NODE_IPS = ("10.99.0.1", "10.99.0.2")  # addresses of an interface that only the cluster's network namespace has
+NAMES_IP = NODE_IPS[0]  # address of the DNS server
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 API = "https://127.0.0.1:6443"
 USERS = {  # user: group
     "admin": "system:masters",
     "system:kube-controller-manager": "",
     "system:kube-scheduler": "",
     "system:kube-proxy": "",
-    f"system:node:{NODE}": "system:nodes",
+    **{f"system:node:{node}": "system:nodes" for node in NODES},
 }
 READY_S = 1200  # only a fault reaches this limit, also on a busy machine
 SANDBOX = "docker.io/library/ldpstream-verify-pause:latest"
 CONTAINERD = """\
 version = 2
-root = "{work}/containerd"
-state = "{work}/containerd-state"
+root = "{folder}/containerd"
+state = "{folder}/containerd-state"
 [grpc]
-  address = "{work}/containerd.sock"
+  address = "{folder}/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{sandbox}"
   restrict_oom_score_adj = true
@@ -42,21 +50,8 @@ state = "{work}/containerd-state"
     snapshotter = "overlayfs"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
-    conf_dir = "{work}/cni"
+    conf_dir = "{folder}/cni"
 """
-NETWORK = {
-    "cniVersion": "0.4.0",
-    "name": "verify",
-    "plugins": [
-        {
-            "type": "bridge",
-            "bridge": "verify1",
-            "isGateway": True,
-            "hairpinMode": True,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
-        }
-    ],
-}
 KUBELET = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
@@ -67,11 +62,12 @@ KUBELET = {
     "address": "127.0.0.1",
     "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
-    "clusterDNS": [NODE_IP],
+    "clusterDNS": [NAMES_IP],
     "clusterDomain": "cluster.local",
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
     "seccompDefault": True,
+    "syncFrequency": "10s",  # a changed ConfigMap reaches the pods sooner than with the default of 60 s
 }
 CHANGED = (
     "vm/overcommit_memory",
@@ -83,17 +79,25 @@ CHANGED = (
 
 
 class Cluster:
-    """A cluster of one node. Everything that it started ends with its namespaces; `close` restores the kernel's settings."""
+    """A cluster of two nodes. Everything that it started ends with its namespaces; `close` restores the kernel's settings."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
         self._debian, self._kubernetes = debian(PACKAGES), kubernetes()
-        folders = [self._kubernetes, *(self._debian / "usr" / name for name in ("sbin", "bin"))]
+        (links := work / "bin").mkdir()  # an installation of iptables would make these links
+        for name in IPTABLES:
+            (links / name).symlink_to(self._debian / "usr" / "sbin" / "xtables-nft-multi")
+        folders = [links, self._kubernetes, *(self._debian / "usr" / name for name in ("sbin", "bin"))]
+        [libraries] = {path.parent for path in self._debian.glob("usr/lib/*/libxtables.so.*")}
+        (links / "xtables").symlink_to(libraries / "xtables")  # iptables ignores paths of more than 255 bytes
         self._env = os.environ | {
             "PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
+            "LD_LIBRARY_PATH": str(libraries),
+            "XTABLES_LIBDIR": str(links / "xtables"),
             "KUBECONFIG": self._login("admin"),
         }
         self._kernel = {name: Path("/proc/sys", name).read_text() for name in CHANGED}
+        self._started: dict[str, tuple[list[str], subprocess.Popen[bytes]]] = {}  # name: command and process
 
     def kubectl(self, *arguments: str | Path, given: str | None = None) -> str:
         """Runs `kubectl …` as the administrator, and returns its output.
@@ -127,45 +131,96 @@ class Cluster:
         self._start("kube-controller-manager", f"--kubeconfig={login}", key, "--use-service-account-credentials")
         self._start("kube-scheduler", f"--kubeconfig={self._login('system:kube-scheduler')}")
 
-    def start_node(self, images: Path) -> None:
-        """Starts containerd with the images of an archive, the kubelet and kube-proxy.
+    def kill_control_plane(self) -> None:
+        """Sends SIGKILL to etcd, the API server, the controllers and the scheduler."""
+        for program in CONTROL_PLANE:
+            self._kill(program)
+
+    def restart_control_plane(self) -> None:
+        """Starts the killed control plane again, with its data.
 
         Raises:
-            VerifyError: if the node is not ready in time.
+            VerifyError: if the API server is not ready in time.
+        """
+        for program in CONTROL_PLANE:
+            self._start(*self._started[program][0])
+        self.await_output("the API server", "ok", "get", "--raw", "/readyz")
+
+    def start_nodes(self, images: Path) -> None:
+        """Starts kube-proxy, and on each node containerd with the images of an archive and the kubelet.
+
+        Raises:
+            VerifyError: if a node is not ready in time.
         """
         run(["ip", "link", "add", "verify0", "type", "bridge"])
-        run(["ip", "address", "add", f"{NODE_IP}/24", "dev", "verify0"])
+        for address in NODE_IPS:
+            run(["ip", "address", "add", f"{address}/24", "dev", "verify0"])
         run(["ip", "link", "set", "verify0", "up"])
-        run(["ip", "route", "add", "default", "via", NODE_IP])
+        run(["ip", "route", "add", "default", "via", NODE_IPS[0]])
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-        (self.work / "cni").mkdir()
-        (self.work / "cni" / "10-verify.conflist").write_text(json.dumps(NETWORK))
-        plugins = self._debian / "usr" / "lib" / "cni"
-        settings = CONTAINERD.format(work=self.work, sandbox=SANDBOX, plugins=plugins)
-        (self.work / "containerd.toml").write_text(settings)
-        self._start("containerd", "--config", f"{self.work}/containerd.toml")
-        self._await_file(self.work / "containerd.sock")
-        run(
-            ["ctr", "--address", f"{self.work}/containerd.sock", "--namespace", "k8s.io", "images", "import", images], self._env
-        )
-        (self.work / "resolv.conf").write_text(f"nameserver {NODE_IP}\n")
-        own = {"podLogsDir": f"{self.work}/logs", "resolvConf": f"{self.work}/resolv.conf"}
-        own["containerRuntimeEndpoint"] = f"unix://{self.work}/containerd.sock"
-        (self.work / "kubelet.json").write_text(json.dumps(KUBELET | own))
-        folders = [f"--root-dir={self.work}/kubelet", f"--cert-dir={self.work}/kubelet-certificates"]
-        login = f"--kubeconfig={self._login(f'system:node:{NODE}')}"
-        names = [f"--hostname-override={NODE}", f"--node-ip={NODE_IP}"]
-        self._start("kubelet", f"--config={self.work}/kubelet.json", login, *names, *folders)
+        (resolver := self.work / "resolv.conf").write_text(f"nameserver {NAMES_IP}\n")
+        lines = (f"nameserver {NAMES_IP}", "search svc.cluster.local", "options ndots:5")
+        (ours := self.work / "our-resolv.conf").write_text("\n".join(lines) + "\n")
+        run(["mount", "--bind", ours, "/etc/resolv.conf"])  # this process uses the names of the services, too
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda number: self._start_containers(number, images), range(len(NODES))))
+        for number, node in enumerate(NODES):
+            folder = self.work / node
+            for group in _hierarchies():
+                (group / node).mkdir(exist_ok=True)
+            own = {
+                "port": 10250 + 100 * number,
+                "healthzPort": 10248 + 100 * number,
+                "cgroupRoot": f"/{node}",
+                "podLogsDir": f"{folder}/logs",
+                "resolvConf": str(resolver),
+                "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
+            }
+            (folder / "kubelet.json").write_text(json.dumps(KUBELET | own))
+            folders = [f"--root-dir={folder}/kubelet", f"--cert-dir={folder}/kubelet-certificates"]
+            login = f"--kubeconfig={self._login(f'system:node:{node}')}"
+            names = [f"--hostname-override={node}", f"--node-ip={NODE_IPS[number]}"]
+            self._start("kubelet", f"--config={folder}/kubelet.json", login, *names, *folders, name=f"kubelet-{node}")
         login = f"--kubeconfig={self._login('system:kube-proxy')}"
         unchanged = [
             f"--conntrack-{name}=0" for name in ("max-per-core", "min", "tcp-timeout-established", "tcp-timeout-close-wait")
         ]
-        self._start("kube-proxy", login, f"--hostname-override={NODE}", "--cluster-cidr=10.244.0.0/16", *unchanged)
+        self._start("kube-proxy", login, f"--hostname-override={NODES[0]}", "--cluster-cidr=10.244.0.0/16", *unchanged)
         ready = '{.status.conditions[?(@.type=="Ready")].status}'
-        self.await_output("the node", "True", "get", "node", NODE, "--output", f"jsonpath={ready}")
+        for node in NODES:
+            self.await_output(f"the node {node}", "True", "get", "node", node, "--output", f"jsonpath={ready}")
+        self._check_running()
+
+    def _start_containers(self, number: int, images: Path) -> None:
+        node = NODES[number]
+        folder = self.work / node
+        (folder / "cni").mkdir(parents=True)
+        ranges = [[{"subnet": f"10.244.{number}.0/24"}]]
+        addresses = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}], "dataDir": f"{folder}/addresses"}
+        bridge = {"type": "bridge", "bridge": node, "isGateway": True, "hairpinMode": True, "ipam": addresses}
+        network = {"cniVersion": "0.4.0", "name": node, "plugins": [bridge]}
+        (folder / "cni" / "10-verify.conflist").write_text(json.dumps(network))
+        plugins = self._debian / "usr" / "lib" / "cni"
+        (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, sandbox=SANDBOX, plugins=plugins))
+        self._start("containerd", "--config", f"{folder}/containerd.toml", name=f"containerd-{node}")
+        socket = folder / "containerd.sock"
+        self._await_file(socket)
+        run(["ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", images], self._env)
+
+    def drain(self, node: str, limit_s: int) -> int:
+        """Evicts all pods of a node. Returns how often a PodDisruptionBudget refused an eviction, which is then repeated.
+
+        Raises:
+            VerifyError: if that takes too long.
+        """
+        command = ["kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={limit_s}s"]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise VerifyError(f"kubectl drain {node} failed: {' '.join(done.stderr.split())[-1500:]}")
+        return done.stderr.count("violate the pod's disruption budget")
 
     def start_names(self, namespace: str) -> None:
-        """Serves the names of the services of a namespace, which must exist already."""
+        """Serves the names of the services of a namespace, which must exist already, in place of all earlier names."""
         services = json.loads(self.kubectl("--namespace", namespace, "get", "services", "--output", "json"))["items"]
         records = [f"{one['metadata']['name']}.{namespace}.svc.cluster.local,{one['spec']['clusterIP']}" for one in services]
         options = [
@@ -174,9 +229,13 @@ class Cluster:
             "--no-hosts",
             "--local=/cluster.local/",
             "--bind-interfaces",
-            f"--listen-address={NODE_IP}",
+            f"--listen-address={NAMES_IP}",
         ]
+        if "dnsmasq" in self._started:
+            self._kill("dnsmasq")
         self._start("dnsmasq", *options, "--user=root", *(f"--host-record={record}" for record in records))
+        time.sleep(1)
+        self._check_running()
 
     def await_output(self, what: str, expected: str, *command: str) -> None:
         """Runs a command of kubectl until it prints what is expected.
@@ -199,9 +258,23 @@ class Cluster:
         for name, value in self._kernel.items():
             Path("/proc/sys", name).write_text(value)
 
-    def _start(self, program: str, *arguments: str) -> None:
-        with (self.work / f"{program}.log").open("wb") as log:
-            subprocess.Popen([program, *arguments], env=self._env, cwd=self.work, stdout=log, stderr=log)
+    def _start(self, program: str, *arguments: str, name: str | None = None) -> None:
+        with (self.work / f"{name or program}.log").open("ab") as log:
+            command = [program, *arguments]
+            process = subprocess.Popen(command, env=self._env, cwd=self.work, stdout=log, stderr=log)
+        self._started[name or program] = (command, process)
+
+    def _check_running(self) -> None:
+        """Raises VerifyError if a program has ended, with the last line of its log."""
+        for name, (_, process) in self._started.items():
+            if process.poll() is not None:
+                last = (self.work / f"{name}.log").read_text(errors="replace").splitlines()[-1:]
+                raise VerifyError(f"{name} has ended: {' '.join(last)}")
+
+    def _kill(self, name: str) -> None:
+        process = self._started[name][1]
+        process.kill()
+        process.wait()
 
     def _login(self, user: str) -> str:
         """Writes a file with which a program logs in to the API server, and returns its path."""
@@ -226,13 +299,19 @@ class Cluster:
             time.sleep(0.2)
 
 
+def _hierarchies() -> list[Path]:
+    """The roots of control groups: one for each controller with cgroup version 1, one for all with version 2."""
+    root = Path("/sys/fs/cgroup")
+    return [root] if (root / "cgroup.controllers").exists() else [path for path in root.iterdir() if path.is_dir()]
+
+
 def groups() -> list[Path]:
-    """The control groups of a kubelet on this machine, with cgroup version 1 and 2."""
-    return [*Path("/sys/fs/cgroup").glob("*/kubepods"), *Path("/sys/fs/cgroup").glob("kubepods")]
+    """The control groups of the nodes on this machine."""
+    return [group / node for group in _hierarchies() for node in NODES if (group / node).exists()]
 
 
 def remove_groups() -> None:
-    """Removes the control groups of the kubelet, once the cluster has ended."""
+    """Removes the control groups of the nodes, once the cluster has ended."""
     for group in groups():
         for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
             folder.rmdir()
