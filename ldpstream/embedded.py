@@ -72,7 +72,7 @@ class EmbeddedService:
     def estimate(self) -> list[Publication]:
         """Publishes every step that has closed by the log's clock."""
         made = self._schedule.run(self.log.now_ms)
-        if self.log.ends() != self.store.positions():  # the schedule has marked idle partitions
+        while self.log.ends() != self.store.positions():  # the schedule has marked idle partitions
             self.count()
             made += self._schedule.run(self.log.now_ms)
         return made

@@ -273,7 +273,7 @@ def conclude(
     panes: Sequence[list[CountTable]],
     complete: bool,
     *_: object,
-    research: bool = True,
+    **__: object,
 ) -> Published:
     """Replaces `publishing.conclusions.conclude`."""
     return Published(attribute, step, span, complete, range(step - len(panes) + 1, step + 1), _sums(panes))

@@ -44,6 +44,17 @@ def test_the_intervals_contain_the_truth_as_often_as_stated(collection: str) -> 
     assert halved >= 10
 
 
+@pytest.mark.parametrize("lateness", [0, 1])
+@pytest.mark.parametrize("people", [30, 300])
+def test_every_step_is_published(people: int, lateness: int) -> None:
+    """With few reports, some partitions of the log get none. They then need markers for each of the last steps."""
+    survey = parse_survey(copy.deepcopy(DEMO) | {"lateness_steps": lateness})
+    demo = Demo(survey, MarkovValues(survey, people, 3, 1), 1)
+    demo.run(lambda step, made: None)
+    steps = {p.step for p in demo.service.results.history() if p.span == "step"}
+    assert {0, 1, 2} <= steps
+
+
 def test_under_rs_fd_everybody_reports_every_attribute() -> None:
     survey = parse_survey(copy.deepcopy(DEMO) | {"collection": "rs+fd"})
     demo = Demo(survey, MarkovValues(survey, 500, 2, 1), 1)
