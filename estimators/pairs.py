@@ -77,11 +77,14 @@ class PairEstimate:
         shares: (k₁, k₂) unbiased shares with the sum 1.
         own: (k₁ k₂,) diagonal part of the covariance.
         factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
+        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports: the chance of
+            differences at least this large if they do. None if the attributes have no reports.
     """
 
     shares: FloatArray
     own: FloatArray
     factors: FloatArray
+    agreement: float | None = None
 
     def cells(self, level: float = 0.95) -> Shares:
         """The share of each cell, (k₁, k₂): of all people, those with both values."""
@@ -297,8 +300,10 @@ def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, a
     difference = np.concatenate([seen.shares[:-1] for seen in rest]) - h @ cells.shares
     root = np.linalg.cholesky(_steady(s, own.max()))
     gained = solve_triangular(root, hv - k_t, lower=True)
-    shares = cells.shares + gained.T @ solve_triangular(root, difference, lower=True)
-    return PairEstimate(shares.reshape(shape), own, np.concatenate([factors, gained]))
+    excess = solve_triangular(root, difference, lower=True)
+    shares = cells.shares + gained.T @ excess
+    agreement = float(chdtrc(difference.size, excess @ excess))
+    return PairEstimate(shares.reshape(shape), own, np.concatenate([factors, gained]), agreement)
 
 
 def _sampled(cells: _Seen, seen: _Seen, of_cells: FloatArray, at: FloatArray) -> FloatArray:
@@ -339,7 +344,8 @@ def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
     if of_sum > NO_NOISE * own.sum():
         shares = shares - along * (shares.sum() - 1) / of_sum
         x = np.concatenate([x, [along / math.sqrt(of_sum)]])
-    return _Seen(shares, own, x, sum(t.n / each for (_, t), each in informative))
+    people = 1 / sum(w**2 * each / t.n for ((_, t), each), w in zip(informative, weights.tolist(), strict=True))  # effective
+    return _Seen(shares, own, x, people)
 
 
 def _critical(level: float) -> float:

@@ -23,8 +23,9 @@ from ldpstream.terminal import table
 Span = Literal["report", "window", "life"]
 LEGEND = (
     "all: the first promise, against everybody, also against whoever knows which reports are of one device. Loss: in nats.",
-    "relay: the second promise, against everybody who has neither the relay's logs nor the traffic on both its sides. An upper "
-    f"bound: the chance of anything that the operator sees changes by at most a factor e^loss, plus {DELTA:f}.",
+    "relay: the second promise, against everybody who has neither the relay's logs nor the times of the traffic between "
+    "devices and relay. An upper bound: the chance of anything that the operator sees changes by at most a factor e^loss, plus "
+    f"{DELTA:f}.",
     "crowd: the bound needs at least this number of honest reports of the same attribute, level, cohort and step. The service "
     "counts reports, and cannot tell which are honest.",
 )
@@ -57,8 +58,8 @@ class BehindRelay(Struct, frozen=True, kw_only=True):
         delta: δ of `eps_behind_relay`.
         eps_everybody: loss of these reports in nats, for whoever sees them and knows that they are of one device.
         guess_everybody, guess_everybody_exact: chance of a right guess for whoever sees them; false for an upper bound.
-        eps_behind_relay, guess_behind_relay: upper bounds for whoever has neither the relay's logs nor the traffic on both its
-            sides.
+        eps_behind_relay, guess_behind_relay: upper bounds for everybody who has neither the relay's logs nor the times of the
+            traffic between devices and relay.
     """
 
     attribute: str

@@ -27,7 +27,7 @@ from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
-from ldpstream.pair_costs import people_factor
+from ldpstream.pair_costs import finite_or_none, people_factor
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
@@ -84,7 +84,7 @@ class PairForecast(Struct, frozen=True, kw_only=True):
         attribute, level: names of the pair and of its level.
         first, second: names of its two attributes.
         people_factor: with the pair, every other attribute needs at most this number of times the people for the same
-            precision.
+            precision. None if the survey without the pair would not be valid.
         step_association, window_association: the smallest association, as Cramér's V from 0 to 1, that the test of independence
             (of size 0.05) finds in 8 of 10 cases, if all values of each attribute are equally frequent. None if it finds none.
     """
@@ -93,7 +93,7 @@ class PairForecast(Struct, frozen=True, kw_only=True):
     level: str
     first: str
     second: str
-    people_factor: float
+    people_factor: float | None
     step_association: float | None
     window_association: float | None
 
@@ -215,7 +215,7 @@ def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
         found.append(
             PairForecast(
                 attribute=row.attribute, level=level.name, first=first.name, second=second.name,
-                people_factor=people_factor(survey, i), step_association=step, window_association=window,
+                people_factor=finite_or_none(people_factor(survey, i)), step_association=step, window_association=window,
             )
         )  # fmt: skip
     return found

@@ -1,10 +1,13 @@
 """The forecast of accuracy as text: how many people a step has, a table, and what the columns mean."""
 
+import math
+
 from rich.table import Table
 
 from ldpstream.estimators.changes import RUN_LENGTH
 from ldpstream.forecast import FILTER_STEPS, Forecast, PairForecast, forecast
 from ldpstream.mechanisms.wording import plural
+from ldpstream.pair_costs import cost_text
 from ldpstream.surveys import Survey
 from ldpstream.terminal import table
 
@@ -77,8 +80,8 @@ def pair_lines(pairs: list[PairForecast]) -> list[str]:
 
     lines = [
         f"{p.attribute}, {p.level}: the test of independence finds, in 8 of 10 cases, an association of {p.first} and "
-        f"{p.second} of {at_least(p.window_association)} in the window, {at_least(p.step_association)} in one step. Every "
-        f"other attribute needs up to {p.people_factor:.2g} times the people."
+        f"{p.second} of {at_least(p.window_association)} in the window, {at_least(p.step_association)} in one step. With the "
+        f"pair, {cost_text(math.inf if p.people_factor is None else p.people_factor)}."
         for p in pairs
     ]
     if lines:

@@ -3,6 +3,8 @@
 A pair takes people (smp), budget (spl) or room among the fake values (rs+fd) from all other attributes.
 """
 
+import math
+
 import numpy as np
 from msgspec import structs
 
@@ -13,10 +15,14 @@ from ldpstream.surveys import Survey
 def people_factor(survey: Survey, pair: int) -> float:
     """With this pair, every other attribute needs at most this number of times the people for the same precision.
 
-    The precision is that of the unbiased estimate of a share of 1/k from one step.
+    The precision is that of the unbiased estimate of a share of 1/k from one step. Infinite if the survey without the pair
+    would not be valid.
     """
     kept = [i for i in range(len(survey.attributes)) if i != pair]
-    without = structs.replace(survey, attributes=tuple(survey.attributes[i] for i in kept))
+    try:
+        without = structs.replace(survey, attributes=tuple(survey.attributes[i] for i in kept))
+    except ValueError:  # without the pair, the others would get a larger ε than a mechanism takes
+        return math.inf
     more_people = len(survey.attributes) / len(kept) if survey.collection == "smp" else 1.0
     ratios = [
         _variance(m) / _variance(before)
@@ -33,8 +39,20 @@ def _variance(m: Mechanism) -> float:
 def cost_lines(survey: Survey) -> list[str]:
     """A line for each pair: what it costs all other attributes."""
     return [
-        f"{a.name} is the pair of {a.pair[0]} and {a.pair[1]}, asked as one attribute of {a.k} values. With it, every other "
-        f"attribute needs up to {people_factor(survey, i):.2g} times the people for the same precision."
+        f"{a.name} is the pair of {a.pair[0]} and {a.pair[1]}, asked as one attribute of {a.k} values. With it, "
+        f"{cost_text(people_factor(survey, i))} for the same precision."
         for i, a in enumerate(survey.attributes)
         if a.pair is not None
     ]
+
+
+def cost_text(factor: float) -> str:
+    """Returns what the other attributes need, for a sentence."""
+    if factor == math.inf:
+        return "every other attribute needs more people, but a survey without the pair would not be valid: compare it yourself"
+    return f"every other attribute needs up to {factor:.2g} times the people"
+
+
+def finite_or_none(factor: float) -> float | None:
+    """Returns the factor for a document; None for an infinite one."""
+    return None if factor == math.inf else factor

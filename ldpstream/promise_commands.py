@@ -64,7 +64,7 @@ def check(
     if people is not None:
         _print_forecast(survey, people, width, relay, colluding, json)
         return
-    _need_people({"--width": width is not None, "--relay": relay, "--colluding": colluding > 0})
+    _need_people({"--width": width is not None, "--relay": relay and survey.crowd is None, "--colluding": colluding > 0})
     document = check_document(survey)
     console.print("\n".join(document.promise), markup=False, highlight=False, soft_wrap=True)
     write_json(json, document)

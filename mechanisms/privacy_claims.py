@@ -132,7 +132,7 @@ class PrivacyClaims(ABC):
         """Loss in nats up to `delta`, and chance of a right guess, for an observer who sees reports without their senders.
 
         The observer sees each step's reports as a set (`ledger.shuffled`), or sums of them. It also knows the values of all
-        other people, and with fake data which reports are true.
+        other people, and with fake data whose reports are true.
 
         One-time mechanisms: t reports, of any values. The observer cannot link them. The person's report is one of n at each of
         these steps, and in each difference of two sums that holds it.

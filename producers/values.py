@@ -91,7 +91,7 @@ class MarkovValues:
     At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
     value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
     every attribute at every step. The two attributes of a pair depend on each other: half of the people draw both values from
-    one random number.
+    one random number. If an attribute is the second of several pairs, this holds for the first of these pairs.
 
     Args:
         survey: the survey with the attributes.
@@ -106,7 +106,7 @@ class MarkovValues:
         self._seed = integer("seed", seed, 0, 2**63)
         self._sizes = [attribute.k for attribute in survey.attributes]
         pairs = [pair for a in range(len(survey.attributes)) if (pair := survey.members(a)) is not None]
-        self._followed = {second: first for first, second in reversed(pairs)}  # the first pair of an attribute counts
+        self._followed = {second: first for first, second in reversed(pairs)}  # only the first pair of each second attribute
         self._people = np.arange(self.n_people)
         self._reached: dict[int, tuple[int, IntArray]] = {}
 

@@ -50,7 +50,8 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.
-        first_reports, second_reports: number of reports of these attributes, which also count for the margins.
+        first_reports, second_reports: number of reports of these attributes, which also count for the margins. 0 if they
+            clearly disagree with the pair's reports, so that only the pair's reports count.
         cells: of all people, the shares with both values.
         rows, columns: the shares of the values of each attribute: the sums of the cells.
         within_rows: of the people with the row's value, the shares with the column's value.
@@ -92,6 +93,10 @@ def cross_table(
         return None
     differences = [levels_difference(list(of.groups), of.steps) for of in counts]
     withheld = any(one is not None and one.p < ALARM_CHANCE for one in differences)
+    if found.agreement is not None and found.agreement < ALARM_CHANCE:  # people who miss one value differ from the others
+        counts = [counts[0], Counted([]), Counted([])]
+        found = pair_estimate(counts, shape, same_people)
+        assert found is not None
     tested = None if withheld else independence(counts, shape, same_people)
     return _published(names, found, tested, withheld, (_reports(counts[1]), _reports(counts[2])))
 

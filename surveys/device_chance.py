@@ -31,36 +31,65 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
         attribute: number of the attribute.
         m: the mechanism of the attribute's level.
         steps: number of steps in which the device reports; `math.inf` only without `any_values`.
-        any_values: false if no attribute's value ever changes; true for the value at one step, if all values may change.
+        any_values: false if this value and the answers to the other questions never change, except the other value of a pair;
+            true for the value at one step, if all values may change.
     """
-    return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values)
+    memos = tuple(_memos(survey, other, attribute) for other in range(len(survey.attributes)))
+    return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values, memos)
+
+
+def _memos(survey: Survey, other: int, attribute: int) -> int:
+    """Number of memos that a level of `other` may draw while the value of `attribute` stays the same.
+
+    The other attribute of a pair may then take all its values, and the pair has a memo for each.
+    """
+    pair = survey.members(other)
+    return survey.attributes[sum(pair) - attribute].k if pair and attribute in pair else 1
+
+
+def _told(o: Mechanism, reports: float, any_values: bool, memos: int) -> Evidence:
+    """Evidence of a level's reports with this number of memos."""
+    found = o.evidence(reports, any_values=any_values)
+    if any_values or memos == 1 or not o.memoized:
+        return found
+    return Evidence(found.eps, found.favours, found.rounds * memos if o.max_memos >= o.k else math.inf)
 
 
 @lru_cache(maxsize=4096)  # a call may take a tenth of a second
 def _device_chance(
-    mechanisms: tuple[tuple[Mechanism, ...], ...], collection: str, attribute: int, m: Mechanism, steps: float, any_values: bool
+    mechanisms: tuple[tuple[Mechanism, ...], ...],
+    collection: str,
+    attribute: int,
+    m: Mechanism,
+    steps: float,
+    any_values: bool,
+    memos: tuple[int, ...],
 ) -> Chance:
     reports = reports_in(m, steps)
     own = m.guess_any_values(int(reports)) if any_values else m.guess(reports)
-    others = [levels for other, levels in enumerate(mechanisms) if other != attribute]
+    others = [
+        (levels, drawn) for other, (levels, drawn) in enumerate(zip(mechanisms, memos, strict=True)) if other != attribute
+    ]
     if not others:
         return own
     if collection == "spl":
         evidence = [
-            Evidence.worst(o.evidence(reports_in(o, steps), any_values=any_values) for o in levels) for levels in others
+            Evidence.worst(_told(o, reports_in(o, steps), any_values, drawn) for o in levels) for levels, drawn in others
         ]
         found = guess_bound(m.k, m.evidence(reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
     first: dict[tuple[str, float], Mechanism] = {}  # one mechanism for each signature and number of reports
     for o in (o for levels in mechanisms for o in levels):
         first.setdefault((o.signature, reports_in(o, steps)), o)
-    kinds = {(o.signature, reports_in(o, steps)) for levels in others for o in levels}
-    return max(own, *(_hint(first[kind], m.k, kind[1], any_values) for kind in sorted(kinds)))
+    kinds = {(o.signature, reports_in(o, steps), drawn) for levels, drawn in others for o in levels}
+    return max(own, *(_hint(first[kind[:2]], m.k, kind[1], any_values, kind[2]) for kind in sorted(kinds)))
 
 
 @lru_cache(maxsize=4096)
-def _hint(o: Mechanism, k: int, reports: float, any_values: bool) -> Chance:
-    return o.guess_hint(k, reports, any_values=any_values)
+def _hint(o: Mechanism, k: int, reports: float, any_values: bool, memos: int) -> Chance:
+    if any_values or memos == 1 or not o.memoized:
+        return o.guess_hint(k, reports, any_values=any_values)
+    return Chance(guess_bound(k, _told(o.device, reports, any_values, memos)), exact=False)
 
 
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
@@ -73,18 +102,21 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
         first, second: the surveys.
         name: name of an attribute of both.
     """
-    evidence = [one for survey in (first, second) for one in _evidence(survey)]
+    evidence = [one for survey in (first, second) for one in _evidence(survey, survey.index(name))]
     k = min(a.k for survey in (first, second) for a in survey.attributes if a.name == name)
     return Chance(guess_bound(k, *evidence), exact=False)
 
 
-def _evidence(survey: Survey) -> list[Evidence]:
-    """Evidence that reveals at least as much as all reports of a device in a survey, at the worst levels.
+def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
+    """Evidence of a value that reveals at least as much as all reports of a device in a survey, at the worst levels.
 
     For rs+fd: for an observer who knows which answer is true.
     """
     steps = math.inf if survey.n_steps is None else survey.n_steps
-    worst = [Evidence.worst(m.device.evidence(reports_in(m, steps)) for m in levels) for levels in survey.mechanisms]
+    worst = [
+        Evidence.worst(_told(m.device, reports_in(m, steps), False, _memos(survey, other, attribute)) for m in levels)
+        for other, levels in enumerate(survey.mechanisms)
+    ]
     return worst if survey.collection == "spl" else [Evidence.worst(worst)]
 
 

@@ -105,6 +105,12 @@ def join(old: Survey, new: Survey, name: str) -> Join:
     values = _places(before, after)
     if isinstance(values, str):
         return _apart(values)
+    if before.pair != after.pair:
+        return _apart("the attributes of the pair differ")
+    for member in after.pair or ():
+        part = _places(old.attributes[old.index(member)], new.attributes[new.index(member)])
+        if isinstance(part, str):
+            return _apart(f"{member}: {part}")
     notes = []
     if renamed := [f"{was} is now {now}" for was, now in after.aliases.items() if was in (before.values or ())]:
         notes.append(_named(renamed))

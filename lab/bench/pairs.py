@@ -34,7 +34,7 @@ CELLS = [  # rows, columns, ε, people
     (10, 10, 1.0, 100_000), (10, 10, 2.0, 100_000), (3, 5, 4.0, 10_000), (32, 32, 4.0, 100_000),
 ]  # fmt: skip
 SIZE = 0.05
-DEPENDENCE = 0.5  # part of the people whose two values go together
+DEPENDENCE = 0.5  # part of the people who have the same relative rank in both attributes
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

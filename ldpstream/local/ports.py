@@ -50,5 +50,5 @@ def _claim(port: int) -> bool:
     except OSError:
         claim.close()
         return False
-    atexit.register(claim.close)  # this reference also keeps the file open until then
+    atexit.register(claim.close)  # keeps the file open, and so the lock, until the process exits
     return True

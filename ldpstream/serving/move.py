@@ -73,7 +73,7 @@ def move(data: Path, settings: Settings) -> list[Moved]:
 
     Raises:
         FolderError: if the folder has no data, is in use, or was moved before.
-        MoveRefused: if Kafka or Redis holds data of a survey from elsewhere. Then nothing is moved.
+        MoveRefused: if Kafka or Redis holds data that this folder did not write, or a clock is behind the last append time.
         UserError: if Kafka or Redis does not answer, or refuses us.
     """
     if not (data / FILE).exists():

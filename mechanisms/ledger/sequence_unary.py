@@ -16,7 +16,7 @@ then has one value, or as many values as possible.
 1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
    best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
 2. For larger t, a linear programme gives an upper bound: see `mechanisms.ledger.bound_unary`.
-3. A family of pairs gives a lower bound: x has one or two values, and each block of x' mixes the values of x (`_best_known`).
+3. Pairs give a lower bound (`_best_known`): x has one or two values; x' spreads its values evenly over x or is nearly constant.
 """
 
 from collections.abc import Iterable, Iterator

@@ -152,7 +152,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     ahead, reach = np.arange(1, cells // 2) * unit, cells // 2 * unit
     sums = float((ahead * np.exp(-tilt * ahead)) @ found[1 : cells // 2])
     sums += error * (reach if tilt * reach < 1 else 1 / (math.e * tilt))
-    if lattice.log_mean(tilt) > 1:  # for V itself it is at most 0: the lattice is too coarse
+    if lattice.log_mean(tilt) > 1:  # the lattice is too coarse: without rounding, `log_mean` is at most 0
         return local
     total = math.exp(lattice.log_mean(tilt)) * sums
     steep = [max(tilt, 1 / reach) + c / deviation for c in (0, 2, 4, 8, 12, 16)]

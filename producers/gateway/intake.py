@@ -71,7 +71,7 @@ class Intake:
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         now_ms: returns the time, in milliseconds since 1970 UTC.
-        shuffle: holds the requests that come through a relay.
+        shuffle: holds the requests that come through a relay, and later their answers.
 
     Attributes:
         relay_keys: the keys for requests through a relay; None if the gateway takes none.
@@ -148,7 +148,8 @@ class Intake:
             envelopes, checks = unpack(body, batch), self._checks()
             checks.check(envelopes)
             log = self._log(checks.require_countable(batch), relayed)
-            waiting = _Waiting(begun_s, begun_s, reservation, answer, batch)
+            later = partial(self._answer_later, answer) if relayed else answer
+            waiting = _Waiting(begun_s, begun_s, reservation, later, batch)
             append = partial(self._append, log, envelopes, body, key, checks, client, waiting)
             if relayed:
                 self._shuffle.hold(partial(waiting.go_on, append))
@@ -163,6 +164,10 @@ class Intake:
             reservation.release()
             _answer(Problem("internal error", "see the gateway's log"), begun_s, answer)
             raise
+
+    def _answer_later(self, answer: Answer, result: int | Problem) -> None:
+        """Answers at the end of the present batch: answers in the order of the log would tell the order of arrival."""
+        self._shuffle.hold(partial(answer, result))
 
     async def accept(self, request: Request) -> int:
         """Admits a request, reads its body and appends its reports to the log.
@@ -389,7 +394,7 @@ class _Waiting:
 
     def go_on(self, append: Callable[[], None]) -> None:
         """Starts the append of a request that the shuffle has held. If there is no append, answers the request."""
-        self.since_s = time.monotonic()
+        self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
         try:
             append()
         except BaseException as error:

@@ -2,8 +2,9 @@
 
 The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. These moments are fixed by the
 clock: they do not depend on the requests. So the order within a batch is independent of the order of arrival, and the append
-time in the log tells the batch, and nothing finer. The device gets its answer after the append, as without the shuffle. If the
-process dies meanwhile, the device gets no answer, and sends its report again.
+time in the log tells the batch, and nothing finer. The device gets its answer after the append. The shuffle holds the answers,
+too: in the order of the log, they would tell the order of the log to somebody who sees them leave. If the process dies
+meanwhile, the device gets no answer, and sends its report again.
 
 The gateway's process itself sees each request when it arrives. So does somebody who watches the network.
 """

@@ -46,7 +46,7 @@ class TopicLog:
     Attributes:
         topic: the topic's name.
         answers: True if the last look at the partitions succeeded; None before the first look.
-        failed: True if an append has failed since the last change of clients. The clients must then be replaced: after a gap in
+        failed: True if a batch that the producer took has failed since the last change of clients. Replace them: after a gap in
             a producer's sequence numbers, the broker accepts nothing more from this producer.
     """
 

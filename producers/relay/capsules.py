@@ -32,7 +32,7 @@ AEADS: Final = (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)  # in the gateway's
 SUITES: Final = {aead.value: CipherSuite.new(KEM, KDF, aead) for aead in AEADS}
 KEY_BYTES, TAG_BYTES = 32, 16
 HEAD = struct.Struct(">BHHH")
-OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # bytes that a capsule adds to its message
+OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # bytes that an encapsulated request adds
 
 
 class CapsuleError(ValueError):

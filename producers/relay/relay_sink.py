@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from threading import Event
 from typing import Final
 
 from ldpstream.mechanisms.wording import plural
@@ -40,7 +41,7 @@ class RelaySink:
     def __init__(self, survey: Survey, relay: Relay, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
         self._way, self._place, self._patience_s = ThroughRelay(relay, survey, token), relay.url, patience_s
         self._waiting: list[Waiting] = []
-        self._pool = ThreadPoolExecutor(CONNECTIONS)
+        self._pool, self._closed = ThreadPoolExecutor(CONNECTIONS), Event()
 
     def send(self, envelope: bytes) -> None:
         self._waiting.append(Waiting("", 0, envelope, secrets.token_urlsafe(16), 0))
@@ -54,6 +55,7 @@ class RelaySink:
             raise self._error(failed)
 
     def close(self) -> None:
+        self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _deliver(self, report: Waiting) -> Answer:
@@ -63,9 +65,8 @@ class RelaySink:
             answer = self._way.post(report)
             settled = answer.from_gateway and answer.status in (ACCEPTED, *REFUSED)
             pause_s = max(answer.retry_after_s, LONGEST_PAUSE_S * random.random())
-            if settled or time.monotonic() + pause_s > end:
+            if settled or time.monotonic() + pause_s > end or self._closed.wait(pause_s):
                 return answer
-            time.sleep(pause_s)
 
     def _error(self, failed: Sequence[Answer]) -> SinkError:
         late = [answer for answer in failed if answer.from_gateway and answer.status == NEVER_COUNTS]

@@ -15,6 +15,7 @@ from lab.bench.pairs import associated, shares_of
 from ldpstream.estimators.pairs import (
     Counted,
     PairEstimate,
+    _seen,
     detectable_association,
     independence,
     pair_estimate,
@@ -206,6 +207,20 @@ def test_intervals_contain_the_truth(
     assert held.coverage().min() > least
     assert held.coverage().mean() > 0.94
     assert control.coverage().mean() < 0.88
+
+
+def test_people_of_a_noisy_level_hardly_count_for_the_sample() -> None:
+    """The variance of a weighted mean of samples of n₁ and n₂ people is that of 1 / (w₁²/n₁ + w₂²/n₂) people."""
+    groups = [
+        (m := mechanism("GRR", 2, eps=eps), m.table(n, np.array([n // 2, n - n // 2]))) for eps, n in ((0.1, 9000), (5.0, 1000))
+    ]
+    noisy, clear = (_seen(Counted([group]), None) for group in groups)
+    both = _seen(Counted(groups), None)
+    assert noisy is not None
+    assert clear is not None
+    assert both is not None
+    assert (noisy.people, clear.people) == pytest.approx((9000, 1000))
+    assert 1000 < both.people < 1100
 
 
 def test_a_row_that_may_be_empty_says_that_nothing_is_known() -> None:

@@ -1,6 +1,7 @@
 """What `check` says about pairs: their cost in people, and the associations that the test finds."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from lab.bench.pairs import associated
 from ldpstream.cli import app
 from ldpstream.estimators.pairs import Counted, independence
 from ldpstream.forecast import forecast, pair_forecasts
-from ldpstream.pair_costs import cost_lines, people_factor
+from ldpstream.pair_costs import cost_lines, finite_or_none, people_factor
 from tests.pair_survey import BOTH, MODE, ONCE, ZONE, pair_survey
 from tests.small_survey import small_survey
 
@@ -77,3 +78,13 @@ def test_check_prints_the_cost_and_what_the_test_finds(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["check", str(survey), "--people", "30", "--json", str(out)])
     assert json.loads(out.read_text())["pairs"][0]["step_association"] is None
     assert "of none in" in " ".join(told.output.split())
+
+
+def test_a_survey_that_is_not_valid_without_its_pair_has_no_comparison() -> None:
+    """Without the pair, each of the two attributes would have ε = 750, above the limit of 700."""
+    level = {"level": [{"name": "s", "mechanism": "GRR", "eps": 1500.0}]}
+    survey = small_survey(MODE | level, ZONE | level, BOTH | level, collection="spl")
+    assert people_factor(survey, 2) == math.inf
+    assert finite_or_none(people_factor(survey, 2)) is None
+    [line] = cost_lines(survey)
+    assert "compare it yourself" in line

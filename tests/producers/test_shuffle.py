@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -69,6 +70,33 @@ _random = random.Random(20261127)
 async def test_the_order_in_the_log_is_independent_of_the_order_of_arrival(order: Order, passes: bool) -> None:
     """Chi-squared test of all 24 orders of a batch, with a fixed seed and a false-alarm rate of 1e-9."""
     assert (p_value(await orders(order)) > FALSE_ALARM) == passes
+
+
+def _note(left: list[bytes], envelope: bytes, _: object) -> None:
+    left.append(envelope)
+
+
+async def answers_in_the_order_of_the_log(rig: Rig) -> int:
+    """Returns how many of 100 batches have answers in the order in which the log got their reports."""
+    same = 0
+    for _ in range(100):
+        rig.log.appended.clear()
+        left: list[bytes] = []
+        answers = [report(rig.intake, envelope) for envelope in HELD]
+        for answer, envelope in zip(answers, HELD, strict=True):
+            answer.add_done_callback(partial(_note, left, envelope))
+        await asyncio.gather(*answers)
+        await asyncio.sleep(0)
+        same += left == [envelope for (envelope,) in rig.log.appended]
+    return same
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["answers held", "control: answers at once"])
+async def test_the_order_of_the_answers_does_not_tell_the_order_in_the_log(held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 batches with 24 equally likely orders, 4.2 are in the order of the log; more than 25 with probability 1e-12."""
+    if not held:
+        monkeypatch.setattr(Intake, "_answer_later", lambda _, answer, result: answer(result))
+    assert (await answers_in_the_order_of_the_log(Rig(shuffle=Shuffle(0.0001, _random.shuffle))) <= 25) == held
 
 
 def test_the_order_is_drawn_by_a_cryptographic_generator() -> None:

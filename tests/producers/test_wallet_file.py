@@ -79,7 +79,7 @@ def test_a_missing_or_empty_wallet_is_noticed(path: Path) -> None:
     with pytest.raises(StoreCleared, match="is missing"):
         Wallet(path, for_ever=9.0, expect_enrolled=True)
     wallet, asked = Wallet(path, for_ever=9.0), survey("study", TWICE)
-    with pytest.raises(StoreCleared, match="the enrolment was erased"):  # as after an older copy of the file
+    with pytest.raises(StoreCleared, match="the enrolment was erased"):  # as if an older copy of the file were restored
         wallet.device(asked, expect_enrolled=True)
     device = wallet.device(asked)
     path.write_bytes(b"")

@@ -15,7 +15,7 @@ from ldpstream.estimators.pairs import Counted, independence, pair_estimate
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.conclusions import conclude, pooled
-from ldpstream.publishing.cross_table import CrossTable
+from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import finite
 from ldpstream.publishing.publication import Publication
 from ldpstream.stores.checkpoint import tables_of
@@ -153,6 +153,28 @@ def test_a_table_that_is_not_finite_is_left_out() -> None:
     assert (made.table, made.diagnostics.failed) == (None, ("table",))
     assert made.estimators == p.estimators
     assert finite(p) is p
+
+
+def test_if_people_with_one_value_differ_only_the_reports_of_the_pair_count() -> None:
+    """Nobody who walks has a distance, so the pair's reports have no walkers, and the attribute's reports have 30 %.
+
+    Control: if the reports agree, all of them count.
+    """
+    [mode], [zone], [both] = pair_survey().mechanisms
+    draw = np.random.default_rng(20261127)
+
+    def counted(m: Any, shares: list[float]) -> Counted:
+        values = draw.choice(m.k, 20_000, p=np.array(shares) / sum(shares))
+        return Counted([(m, m.tabulate(m.simulate(values, draw)))])
+
+    even = [1.0] * 3
+    together = counted(both, [0.0] * 3 + [1.0] * 6)
+    apart = cross_table(("mode", "zone"), [together, counted(mode, [0.3, 0.35, 0.35]), counted(zone, even)], (3, 3), False)
+    alone = cross_table(("mode", "zone"), [together, Counted([]), Counted([])], (3, 3), False)
+    assert apart == alone
+    agree = cross_table(("mode", "zone"), [together, counted(mode, [0.0, 1.0, 1.0]), counted(zone, even)], (3, 3), False)
+    assert agree is not None
+    assert (agree.first_reports, agree.second_reports) == (20_000, 20_000)
 
 
 def test_levels_that_differ_take_the_intervals_and_the_test_away() -> None:

@@ -84,7 +84,7 @@ FEW_ONES = [
 
 
 def unlikely(name: str, k: int, eps: float) -> Mechanism:
-    """Returns a mechanism whose reports are almost always true."""
+    """Returns a mechanism whose reports rarely have a one for another value."""
     return mechanism(name, k=k, eps_inf=eps, eps_1=0.9 * eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
 
 

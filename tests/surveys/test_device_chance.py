@@ -9,6 +9,7 @@ import pytest
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import chance_of_both, device_chance, guesses
 from tests.mechanisms.guess_enumeration import changing, device, device_any_values, success, unchanged
+from tests.pair_survey import pair_survey
 from tests.small_survey import small_survey
 
 ONE_TIME, MEMOIZED = ("GRR", "SUE", "OUE"), ("L-GRR", "L-SUE", "L-OSUE")
@@ -59,6 +60,24 @@ def test_a_hint_of_the_attribute_that_the_device_drew() -> None:
     once = survey("smp", (2, {"mechanism": "GRR", "eps": 0.5}), (2, {"mechanism": "GRR", "eps": 4.0}))
     (m,) = once.mechanisms[0]
     assert (str(m.guess()), str(device_chance(once, 0, m, 1))) == ("62.2 %", "at most 98.3 %")
+
+
+@pytest.mark.parametrize("collection", ["smp", "spl"])
+def test_a_pair_draws_a_memo_for_each_value_of_the_other_attribute(collection: str) -> None:
+    """The true chance counts all outputs of the three memos that a device draws while `mode` stays and `zone` takes all values.
+
+    Control: the chance from one memo, as of an attribute that never changes, is smaller.
+    """
+    asked = pair_survey(collection=collection)
+    mode, pair = asked.mechanisms[0][0], asked.mechanisms[2][0]
+    kept = math.exp(pair.eps_inf) / (math.exp(pair.eps_inf) + pair.k - 1)
+    channel = np.full((pair.k, pair.k), (1 - kept) / (pair.k - 1))
+    np.fill_diagonal(channel, kept)
+    cells = channel.reshape(3, 3, pair.k)  # mode, zone, memo
+    likelihoods = np.einsum("mi,mj,mk->mijk", cells[:, 0], cells[:, 1], cells[:, 2])
+    true = likelihoods.max(axis=0).sum() / 3
+    assert float(device_chance(asked, 0, mode, math.inf)) >= true
+    assert float(pair.guess_hint(3, math.inf)) < true
 
 
 def test_equal_attributes_add_up_under_spl() -> None:

@@ -106,6 +106,22 @@ def test_the_history_of_a_pair_follows_renamed_values() -> None:
     assert found.places == (0, 1, 2, 3, 4, 5, None, None, None, 6, 7, 8)
     other_bins = small_survey(MODE, ZONE | {"bins": [0, 3, 50]}, BOTH, name="next")
     assert not join(old, other_bins, "mode_by_zone").joined
+    wider = small_survey(MODE, ZONE | {"bins": [-1, 0, 2, 5, 50]}, BOTH, name="next")
+    assert not join(old, wider, "zone").joined
+    assert join(old, wider, "mode_by_zone").reason.startswith("zone: ")
+
+
+def test_the_history_of_a_pair_does_not_continue_another_question() -> None:
+    """The texts of the values are equal: only the pair tells which questions they answer."""
+    names, answers = ("a", "b", "c", "d"), {"values": ["yes", "no"], "level": [LEVEL]}
+    asked = [{"name": name} | answers for name in names]
+    both = {"name": "both", "level": [LEVEL]}
+    old = small_survey(*asked, both | {"pair": ["a", "b"]})
+    listed = [f"{one} × {other}" for one in ("yes", "no") for other in ("yes", "no")]
+    for new in ({"pair": ["b", "a"]}, {"pair": ["c", "d"]}, {"values": listed}):
+        found = join(old, small_survey(*asked, both | new, name="next"), "both")
+        assert not found.joined
+        assert found.reason == "the attributes of the pair differ"
 
 
 def test_differences_name_the_pair_and_not_its_values() -> None:

@@ -30,7 +30,7 @@ export interface Mechanism {
   readonly memo: Round | null; // null for a one-time mechanism
   readonly report: Round;
   readonly symbols: number; // number of symbols of a report: k, or the number g of hashed symbols, or k - 1 + near
-  readonly near: number; // Square Wave: number of symbols that count as the value, from the value on; 1 for other mechanisms
+  readonly near: number; // Square Wave: symbols v … v + near - 1 are near value v; 1 for other mechanisms
   readonly functions: number; // number of hash functions; 1 without hashing
   readonly stride: number; // hashing: a value v has the place v · stride mod k; 1 without hashing
   readonly field: Field | null; // hashing only

@@ -147,7 +147,7 @@ class SecureStores:
             patiently(lambda: admin.create_topics(wanted))
         for name, rights in kafka_rights(survey.name).items():
             grant(admin_options, f"User:{name}", rights)
-        for role in ROLES:  # the processes would end without their rights
+        for role in ROLES:  # checks the rights: a process without its rights exits
             patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
 
     # ---- manifests
