@@ -344,7 +344,8 @@ def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
     if of_sum > NO_NOISE * own.sum():
         shares = shares - along * (shares.sum() - 1) / of_sum
         x = np.concatenate([x, [along / math.sqrt(of_sum)]])
-    people = 1 / sum(w**2 * each / t.n for ((_, t), each), w in zip(informative, weights.tolist(), strict=True))  # effective
+    # the weighted mean of samples of n_l people varies like one sample of 1 / Σ w_l² / n_l people
+    people = 1 / sum(w**2 * each / t.n for ((_, t), each), w in zip(informative, weights.tolist(), strict=True))
     return _Seen(shares, own, x, people)
 
 

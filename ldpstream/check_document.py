@@ -12,7 +12,7 @@ from ldpstream.behind_relay import BehindRelay, behind_relay, second_promise
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
-from ldpstream.pair_costs import finite_or_none, people_factor
+from ldpstream.pair_costs import people_factor
 from ldpstream.promise import device_loss, device_window_loss, promise, survey_loss
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import device_chance
@@ -216,7 +216,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
             CheckedAttribute(
                 name=attribute.name, domain=attribute.domain, n_values=attribute.k,
                 pair=None if attribute.pair is None else list(attribute.pair),
-                people_factor=None if attribute.pair is None else finite_or_none(people_factor(survey, i)),
+                people_factor=None if attribute.pair is None else people_factor(survey, i),
                 levels=[_level(survey, i, level.name, m) for level, m in zip(attribute.levels, mechanisms, strict=True)],
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))

@@ -27,7 +27,7 @@ from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
-from ldpstream.pair_costs import finite_or_none, people_factor
+from ldpstream.pair_costs import people_factor
 from ldpstream.reader import Reader
 from ldpstream.surveys import Survey
 
@@ -35,7 +35,7 @@ INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, a
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width
-TEST_SIZE, TEST_POWER = 0.05, 0.8  # of the test of independence
+TEST_SIZE, TEST_POWER = 0.05, 0.8  # size and power of the test of independence
 
 Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
@@ -215,7 +215,7 @@ def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
         found.append(
             PairForecast(
                 attribute=row.attribute, level=level.name, first=first.name, second=second.name,
-                people_factor=finite_or_none(people_factor(survey, i)), step_association=step, window_association=window,
+                people_factor=people_factor(survey, i), step_association=step, window_association=window,
             )
         )  # fmt: skip
     return found

@@ -1,7 +1,5 @@
 """The forecast of accuracy as text: how many people a step has, a table, and what the columns mean."""
 
-import math
-
 from rich.table import Table
 
 from ldpstream.estimators.changes import RUN_LENGTH
@@ -81,7 +79,7 @@ def pair_lines(pairs: list[PairForecast]) -> list[str]:
     lines = [
         f"{p.attribute}, {p.level}: the test of independence finds, in 8 of 10 cases, an association of {p.first} and "
         f"{p.second} of {at_least(p.window_association)} in the window, {at_least(p.step_association)} in one step. With the "
-        f"pair, {cost_text(math.inf if p.people_factor is None else p.people_factor)}."
+        f"pair, {cost_text(p.people_factor)}."
         for p in pairs
     ]
     if lines:

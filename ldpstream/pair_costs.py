@@ -1,9 +1,7 @@
-"""What a pair of attributes costs, in people.
+"""The cost of a pair of attributes, in people.
 
 A pair takes people (smp), budget (spl) or room among the fake values (rs+fd) from all other attributes.
 """
-
-import math
 
 import numpy as np
 from msgspec import structs
@@ -12,17 +10,17 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.surveys import Survey
 
 
-def people_factor(survey: Survey, pair: int) -> float:
+def people_factor(survey: Survey, pair: int) -> float | None:
     """With this pair, every other attribute needs at most this number of times the people for the same precision.
 
-    The precision is that of the unbiased estimate of a share of 1/k from one step. Infinite if the survey without the pair
+    The precision is that of the unbiased estimate of a share of 1/k from one step. None if the survey without the pair
     would not be valid.
     """
     kept = [i for i in range(len(survey.attributes)) if i != pair]
     try:
         without = structs.replace(survey, attributes=tuple(survey.attributes[i] for i in kept))
     except ValueError:  # without the pair, the others would get a larger ε than a mechanism takes
-        return math.inf
+        return None
     more_people = len(survey.attributes) / len(kept) if survey.collection == "smp" else 1.0
     ratios = [
         _variance(m) / _variance(before)
@@ -46,13 +44,8 @@ def cost_lines(survey: Survey) -> list[str]:
     ]
 
 
-def cost_text(factor: float) -> str:
-    """Returns what the other attributes need, for a sentence."""
-    if factor == math.inf:
-        return "every other attribute needs more people, but a survey without the pair would not be valid: compare it yourself"
+def cost_text(factor: float | None) -> str:
+    """Returns what the other attributes need, for a sentence; `factor` is from `people_factor`."""
+    if factor is None:
+        return "every other attribute needs an unknown number of times the people (the survey is not valid without the pair)"
     return f"every other attribute needs up to {factor:.2g} times the people"
-
-
-def finite_or_none(factor: float) -> float | None:
-    """Returns the factor for a document; None for an infinite one."""
-    return None if factor == math.inf else factor

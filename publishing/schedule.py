@@ -376,9 +376,9 @@ class Schedule:
                     panes[-1:],
                     complete(step),
                     before,
-                    research,
-                    crowd,
-                    [p[-1:] for p in parts],
+                    research=research,
+                    crowd=crowd,
+                    of_members=[p[-1:] for p in parts],
                 ),
                 conclude(survey, attribute, step, "window", panes, complete(first), research=research, of_members=parts),
             ]

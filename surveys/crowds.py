@@ -1,4 +1,4 @@
-"""The crowds in which reports hide from whoever cannot see which report is whose, and the number of a device's reports."""
+"""The crowds in which reports hide from an observer who cannot see their senders, and the number of a device's reports."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer
 from ldpstream.surveys.survey import Survey
 
-DELTA = 1e-6  # of the stated losses, see `Mechanism.shuffled`
+DELTA = 1e-6  # δ of the stated losses; see `Mechanism.shuffled`
 
 
 class HonestCrowd(NamedTuple):

@@ -52,7 +52,8 @@ def _told(o: Mechanism, reports: float, any_values: bool, memos: int) -> Evidenc
     found = o.evidence(reports, any_values=any_values)
     if any_values or memos == 1 or not o.memoized:
         return found
-    return Evidence(found.eps, found.favours, found.rounds * memos if o.max_memos >= o.k else math.inf)
+    shared = o.max_memos < o.k  # local hashing: several values have one memo, so the memos' number does not bound the evidence
+    return Evidence(found.eps, found.favours, math.inf if shared else found.rounds * memos)
 
 
 @lru_cache(maxsize=4096)  # a call may take a tenth of a second

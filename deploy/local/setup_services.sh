@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm. Also
-# downloads Kafka's jars, the manifest checkers and Grafana's panel components (into the cache folder that runtime/cache.py
+# Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, nginx, Chromium and
+# npm. Also downloads Kafka's jars, the manifest checkers and Grafana's panel components (into the cache folder that runtime/cache.py
 # names). Does not install kubectl. If an installation fails, the script prints one line and succeeds, and the tests are skipped.
 # If CI is set, the script fails, and so do the tests.
 set -euo pipefail
@@ -46,7 +46,7 @@ install() {
     fi
     apt-get install --yes --quiet --quiet --no-install-recommends "$@" || return 1
     if has systemctl; then
-        for service in redis-server prometheus; do
+        for service in redis-server prometheus nginx; do
             [[ " $* " != *" $service "* ]] || systemctl disable --quiet "$service" || true # also after a reboot
         done
     fi
@@ -58,6 +58,7 @@ has_java || packages+=("openjdk-$least_java-jre-headless")
 has mvn || has_jars || packages+=(maven)
 has promtool || packages+=(prometheus)
 has npm || packages+=(nodejs npm)
+has nginx || packages+=(nginx)
 has chromium || packages+=(chromium fonts-dejavu-core)
 
 if ((${#packages[@]})); then

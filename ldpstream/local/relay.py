@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from ldpstream.local.nodes import Node
 from ldpstream.local.ports import LOOPBACK
+from ldpstream.producers.relay.capsules import REQUEST_TYPE
 
-REQUEST_TYPE: Final = "message/ohttp-req"
-MAX_BYTES: Final = 2**21  # of a request; the gateway's limit is lower
+MAX_BYTES: Final = 2**21  # limit of a request's body; the gateway's limit is lower
 ANSWER_S: Final = 20.0  # longer than the gateway's own time limits
 
 

@@ -58,8 +58,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     `step_reports` and `step_complete` are the number of reports and the completeness of the latest step alone. levels_sigma,
     levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
     `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
-    the label of the value that jumped. `outlook` is by level. `crowd` is
-    the crowd at the latest step, for all spans; None in a survey without `crowd`.
+    the label of the value that jumped. `outlook` is by level. `crowd` is the crowd at the latest step, for all spans; None in a
+    survey without `crowd`.
     """
 
     attribute: str

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ldpstream.estimators.pairs import Shares
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.schema import TableSide
 from ldpstream.publishing.cross_table import CrossTable, IndependenceTest, TableShares
@@ -85,7 +86,7 @@ def _numbers(found: Sequence[Frequencies]) -> tuple[FloatArray, FloatArray, Floa
 
 
 def _shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> TableShares:
-    return TableShares(shares=plain(shares.ravel()), low=plain(low.ravel()), high=plain(high.ravel()))
+    return TableShares.of(Shares(shares, low, high), withheld=False)
 
 
 def _nothing(n: int) -> TableShares:

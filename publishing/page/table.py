@@ -19,8 +19,9 @@ SPANS = {"window": "sliding window", "step": "one step", "filtered": "filtered c
 NUMBERS = {"mean": "mean", "p50": "median", "p90": "90th percentile", "p99": "99th percentile"}
 NUMBER = ' class="number"'
 BEHIND_RELAY = (
-    "These promises hold against everybody. Reports come through a relay: whoever cannot see who sent a report learns less, if "
-    "at least {crowd:,} honest people report at the same steps. The service counts reports, and cannot tell which are honest."
+    "These promises hold against everybody. Reports come through a relay: somebody who cannot see the sender of a report "
+    "learns less, if at least {crowd:,} honest people report at the same steps. The service counts reports, and cannot tell "
+    "which are honest."
 )
 HEAD = """<!doctype html>
 <html lang="en">

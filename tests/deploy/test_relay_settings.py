@@ -18,6 +18,7 @@ import trustme
 from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.oblivious import MAX_CAPSULE_BYTES
 from ldpstream.runtime import children
+from tests.conftest import give_up
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = ROOT / "deploy" / "relay" / "nginx.conf"
@@ -69,6 +70,8 @@ def test_the_largest_body_is_that_of_the_gateway() -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext, Gateway]]:
     """Runs nginx with the settings, but with ports of this machine and certificates of the test."""
+    if shutil.which("nginx") is None:
+        give_up("no nginx on PATH: install nginx")
     ca, (front, back) = trustme.CA(), free_ports(2)
     ca.issue_cert("relay.example").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "relay.pem"))
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -121,7 +124,6 @@ def first(front: int, trust: ssl.SSLContext, path: str) -> tuple[int, dict[str, 
             time.sleep(0.05)
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_nginx_forwards_the_body_and_nothing_else_of_the_device(site: tuple[int, ssl.SSLContext, Gateway]) -> None:
     front, trust, gateway = site
     status, told, body = first(front, trust, "/ldpstream?device=7")

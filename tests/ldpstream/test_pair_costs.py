@@ -1,7 +1,6 @@
 """What `check` says about pairs: their cost in people, and the associations that the test finds."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from lab.bench.pairs import associated
 from ldpstream.cli import app
 from ldpstream.estimators.pairs import Counted, independence
 from ldpstream.forecast import forecast, pair_forecasts
-from ldpstream.pair_costs import cost_lines, finite_or_none, people_factor
+from ldpstream.pair_costs import cost_lines, people_factor
 from tests.pair_survey import BOTH, MODE, ONCE, ZONE, pair_survey
 from tests.small_survey import small_survey
 
@@ -35,7 +34,7 @@ def test_the_cost_is_the_ratio_of_the_variances() -> None:
     before = small_survey(*(a | {"level": [ONCE]} for a in (MODE, ZONE)), collection="spl")
     variances = [s.mechanisms[0][0].variance(1 / 3) for s in (split, before)]
     assert people_factor(split, 2) == pytest.approx(variances[0] / variances[1])
-    assert people_factor(split, 2) > 2
+    assert (people_factor(split, 2) or 0) > 2
     [line] = cost_lines(pair_survey())
     assert "mode_by_zone is the pair of mode and zone, asked as one attribute of 9 values" in line
     assert "needs up to 1.5 times the people" in line
@@ -84,7 +83,6 @@ def test_a_survey_that_is_not_valid_without_its_pair_has_no_comparison() -> None
     """Without the pair, each of the two attributes would have ε = 750, above the limit of 700."""
     level = {"level": [{"name": "s", "mechanism": "GRR", "eps": 1500.0}]}
     survey = small_survey(MODE | level, ZONE | level, BOTH | level, collection="spl")
-    assert people_factor(survey, 2) == math.inf
-    assert finite_or_none(people_factor(survey, 2)) is None
+    assert people_factor(survey, 2) is None
     [line] = cost_lines(survey)
-    assert "compare it yourself" in line
+    assert "not valid without the pair" in line

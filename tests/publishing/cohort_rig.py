@@ -22,7 +22,7 @@ from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import COHORT_SPANS, Publication
 from ldpstream.stores.checkpoint import tables_of
-from ldpstream.surveys import Cohort, parse_survey
+from ldpstream.surveys import Cohort, Survey, parse_survey
 
 PEOPLE, STEPS, LEAST = 1000, 3, 290
 COHORT = Cohort(name="version", values=("1.0", "1.1", "beta <b>|&", "=1+1"), least=LEAST)
@@ -61,17 +61,27 @@ ATTRIBUTES = [attribute.name for attribute in SURVEY.attributes]
 BELOW = [("step", cohort) for cohort in COHORT.values[1:]] + [("window", COHORT.values[3])]
 
 
-@cache
-def demo() -> Demo:
-    found = Demo(SURVEY, MarkovValues(SURVEY, PEOPLE, STEPS, 4), 4)
+def demo_of(survey: Survey, people: int, steps: int) -> Demo:
+    """Runs simulated people through all steps."""
+    found = Demo(survey, MarkovValues(survey, people, steps, 4), 4)
     found.run(lambda step, made: None)
     return found
 
 
+def client_of(survey: Survey, run: Demo) -> TestClient:
+    """A client of the API of the demo's results, with the truth."""
+    service = run.service
+    return TestClient(create_api(survey, service.results, service.rejected, truth=lambda p: run.truth.of(survey, p)))
+
+
+@cache
+def demo() -> Demo:
+    return demo_of(SURVEY, PEOPLE, STEPS)
+
+
 @cache
 def client() -> TestClient:
-    service = demo().service
-    return TestClient(create_api(SURVEY, service.results, service.rejected, truth=lambda p: demo().truth.of(SURVEY, p)))
+    return client_of(SURVEY, demo())
 
 
 def published(attribute: str, span: str, step: int, cohort: str | None = None) -> Publication:

@@ -12,8 +12,6 @@ from fastapi.testclient import TestClient
 
 from ldpstream.demo import Demo
 from ldpstream.estimators.pairs import Counted, independence, pair_estimate
-from ldpstream.producers.values import MarkovValues
-from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.conclusions import conclude, pooled
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import finite
@@ -30,15 +28,12 @@ PARTS = ("cells", "rows", "columns", "within_rows", "within_columns")
 
 @cache
 def demo() -> Demo:
-    found = Demo(SURVEY, MarkovValues(SURVEY, 6000, STEPS, 4), 4)
-    found.run(lambda step, made: None)
-    return found
+    return rig.demo_of(SURVEY, 6000, STEPS)
 
 
 @cache
 def client() -> TestClient:
-    service = demo().service
-    return TestClient(create_api(SURVEY, service.results, service.rejected, truth=lambda p: demo().truth.of(SURVEY, p)))
+    return rig.client_of(SURVEY, demo())
 
 
 def published(span: str, step: int = STEPS - 1) -> Publication:

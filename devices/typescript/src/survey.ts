@@ -12,7 +12,7 @@ import { requireSignature } from "./signatures.js";
 export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT] = [3, 4, 5]; // formats of the canonical text: 5 with a pair, else 4 with `relay`, else 3
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
-const MAX_PAIR_K = 1024;
+const MAX_PAIR_VALUES = 1024;
 const MAX_FIELD = 1024;
 const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
@@ -190,7 +190,7 @@ function parseAttribute(attribute: Fields, parameters: unknown, where: string, s
   if (unlisted !== null && !values?.includes(unlisted)) throw new UnknownSurvey(`${where}.unlisted must be one of the values`);
   const k = values?.length ?? (edges ? edges.length - 1 : pair ? pair[0].k * pair[1].k : integer(attribute["size"], `${where}.size`, 2, MAX_K));
   if (k < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
-  if (pair && k > MAX_PAIR_K) throw new UnknownSurvey(`${where} must have at most ${MAX_PAIR_K} pairs of values, got ${k}`);
+  if (pair && k > MAX_PAIR_VALUES) throw new UnknownSurvey(`${where} must have at most ${MAX_PAIR_VALUES} pairs of values, got ${k}`);
   const levels = list(attribute["level"], `${where}.level`);
   const ofLevels = list(parameters, `mechanisms of ${where}`);
   if (ofLevels.length !== levels.length) throw new UnknownSurvey(`${where} must have one mechanism for each level`);

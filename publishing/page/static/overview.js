@@ -74,7 +74,7 @@ function sentences(overview) {
 
 // The second promise, which never stands without the first one.
 function behindRelay(crowd) {
-  return `These promises hold against everybody. Reports come through a relay: whoever cannot see who sent a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.`;
+  return `These promises hold against everybody. Reports come through a relay: somebody who cannot see the sender of a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.`;
 }
 
 // The privacy of an attribute in one line: the largest chances over all levels of a guesser who sees the whole device.
