@@ -165,7 +165,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
         Raises:
             ValueError: if there are more than `MAX_PAIR_VALUES` combinations, two of them have the same text, or the pair has
-                other values.
+                other values or other aliases.
         """
         if (k := first.k * second.k) > MAX_PAIR_VALUES:
             raise ValueError(
@@ -178,7 +178,10 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             raise ValueError(f"pair: two combinations of values have the text {twice!r}; rename a value that contains ×")
         if self.values not in (None, values):
             raise ValueError("values must not be given for a pair: they follow from its two attributes")
-        return structs.replace(self, values=values, aliases=_paired_aliases(first, second))
+        aliases = _paired_aliases(first, second)
+        if self.aliases not in ({}, aliases):
+            raise ValueError("aliases must not be given for a pair: they follow from those of its two attributes")
+        return structs.replace(self, values=values, aliases=aliases)
 
     def _check_rest(self) -> None:
         if self.values is not None and self.outside is not None:

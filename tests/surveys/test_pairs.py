@@ -56,6 +56,11 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "outside": ({"outside": "refuse"}, ["outside is not for a pair"]),
     "ordered": ({"ordered": True}, ["ordered is not for a pair"]),
     "aliases": ({"aliases": {"a": "b"}}, ["aliases is not for a pair"]),
+    "aliases of its own values": (
+        {"values": [f"{one} × {other}" for one in MODE["values"] for other in ("[0, 2)", "[2, 5)", "[5, 50]")],
+         "aliases": {"bike × [0, 2)": "bicycle × [0, 2)"}},
+        ["attribute[2] (mode_by_zone): aliases must not be given for a pair"],
+    ),
     "mechanism of numbers": (
         {"level": [{"name": "s", "mechanism": "SW", "eps": 1.0}]}, ["attribute[2].level[0]", "SW needs numbers"]
     ),
