@@ -17,7 +17,9 @@ from ldpstream.checks.conformance.rules import read_key
 from ldpstream.device import Device
 from ldpstream.mechanisms import NAMES, Mechanism
 from ldpstream.surveys import Survey
+from tests.pair_survey import BOTH, MODE, ZONE
 from tests.producers.samples import level, make_survey, one_question
+from tests.small_survey import small_survey
 
 from .faulty_devices import (
     BiasedModulo,
@@ -117,6 +119,33 @@ def test_our_own_device_passes(seeded_devices: None) -> None:
 
     with TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
         assert check_device(survey, own(folder)).failures == []
+
+
+PAIR_LEVEL = {"name": "standard", "mechanism": "L-GRR", "eps_inf": 10.5, "eps_1": 8.1}
+PAIRED = small_survey(*({**asked, "level": [PAIR_LEVEL]} for asked in (MODE, ZONE, BOTH)), collection="spl")
+
+
+def answered(n: int, turned: bool) -> Iterator[Call]:
+    """The calls of n devices of a survey with a pair, two runs of each identity. With `turned` they exchange its two values."""
+    random = Random(5)
+    for number in range(n):
+        identity, run = divmod(number, 2)
+        one, other = identity % 3, identity // 3 % 3
+        device = ForeignDevice(PAIRED, random, identity=identity)
+        told = one, other, one + 3 * other if turned else 3 * one + other
+        for step in range(2):
+            for a, value in enumerate((one, other, 3 * one + other)):
+                envelope, key = device.report(a, told[a], step) or (None, None)
+                yield Call(f"device {number}", str(identity), a, value, step, envelope, key, run=run)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_device_with_a_pair_is_checked_and_audited(turned: bool) -> None:
+    found = check_device(PAIRED, answered(3000, turned))
+    audited = {bound.place for bound in found.bounds if bound.bound is not None}
+    assert audited == {f"{name}, standard" for name in ("mode", "zone", "mode_by_zone")}
+    assert bool(found.failures) is turned, found.failures
+    assert all("mode_by_zone" in failure.split(":")[0] for failure in found.failures)
 
 
 def test_p_values_of_correct_devices_are_not_too_small() -> None:
