@@ -191,8 +191,9 @@ class ApiResponses:
             parts = of_pair(self._attributes[first], self._attributes[second], p.table or None)
         else:
             assert self._survey.cohort is not None
-            cohorts = self._survey.cohort.values
-            found = self._source.get([publication_key(name, span, p.step, cohort) for cohort in cohorts])
+            keys = [publication_key(name, span, p.step, cohort) for cohort in self._survey.cohort.values]
+            again, *found = self._source.get([p.key, *keys])  # one read: a step that is published again changes all of them
+            p = again or p
             parts = by_cohort(self._survey.cohort, attribute, p, found)
             truth = self._truth_by_cohort(found)
         return Table(

@@ -1,5 +1,7 @@
 """Files of estimates for data tools, one per attribute and month, with a row per step, span, cohort, estimator and value.
 
+The cross table of a pair adds rows with the names of `TABLE` as estimators.
+
     FOLDER/attribute=mode/month=2026-03/estimates.parquet      or estimates.csv
 
 The names of the folders are Hive partitions: DuckDB, Polars and Spark read the whole folder as one table with the additional
@@ -7,13 +9,14 @@ columns `attribute` and `month`. A month is that of the step's start, in UTC.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
+from ldpstream.publishing.cross_table import CrossTable, TableShares
 from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import Survey
 
@@ -39,6 +42,13 @@ COLUMNS: dict[str, pl.DataType] = {
 SCHEMA = pl.Schema(COLUMNS)
 ORDER = ("step", "span", "cohort", "estimator", "value")
 KEY = ["step", "span", "cohort"]  # columns that identify a publication within a file
+TABLE = {  # estimator of the rows -> part of the cross table
+    "joint": "cells",
+    "joint_rows": "rows",
+    "joint_columns": "columns",
+    "joint_within_rows": "within_rows",
+    "joint_within_columns": "within_columns",
+}
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:
@@ -51,20 +61,31 @@ def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame
     size has no rows."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
     for p in publications:
-        attribute = survey.attributes[survey.index(p.attribute)]
+        index = survey.index(p.attribute)
+        attribute = survey.attributes[index]
         opens = _time(survey.opens_ms(p.step))
         same = {"step": p.step, "start": opens, "end": opens + timedelta(seconds=survey.step_seconds)}
         same |= {"span": p.span, "cohort": p.cohort, "reports": p.reports, "complete": p.complete}
+
+        def add(name: str, labels: Sequence[str], numbers: Sequence[list[float | None]], same: dict[str, Any] = same) -> None:
+            for column, constant in (same | {"estimator": name}).items():
+                columns[column] += [constant] * len(labels)
+            columns["value"] += range(len(labels))
+            columns["label"] += labels
+            for column, of in zip(("frequency", "standard_error", "low", "high"), numbers, strict=True):
+                columns[column] += of
+
         for name, frequencies in p.estimators.items():
             estimate = frequencies.estimate()
-            low, high = estimate.interval()
-            for column, constant in (same | {"estimator": name}).items():
-                columns[column] += [constant] * attribute.k
-            columns["value"] += range(attribute.k)
-            columns["label"] += attribute.labels
-            numbers = (estimate.frequencies, estimate.standard_errors, low, high)
-            for column, array in zip(("frequency", "standard_error", "low", "high"), numbers, strict=True):
-                columns[column] += array.tolist()
+            numbers = (estimate.frequencies, estimate.standard_errors, *estimate.interval())
+            add(name, attribute.labels, [array.tolist() for array in numbers])
+        if isinstance(p.table, CrossTable):
+            first, second = (survey.attributes[member].labels for member in survey.members(index) or ())
+            of_margins = {"rows": first, "columns": second}
+            for name, part in TABLE.items():
+                shares: TableShares = getattr(p.table, part)
+                labels = of_margins.get(part, attribute.labels)
+                add(name, labels, [shares.shares, [None] * len(labels), shares.low, shares.high])
     return pl.DataFrame(columns, schema=SCHEMA).fill_nan(None)
 
 

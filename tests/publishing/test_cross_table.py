@@ -2,8 +2,10 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -12,10 +14,12 @@ from fastapi.testclient import TestClient
 
 from ldpstream.demo import Demo
 from ldpstream.estimators.pairs import Counted, independence, pair_estimate
+from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.conclusions import conclude, pooled
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import finite
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.history.month_files import TABLE, Format, MonthFiles, month_of, rows_of
+from ldpstream.publishing.publication import Publication, publication_key
 from ldpstream.stores.checkpoint import tables_of
 from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
 from tests.publishing import cohort_rig as rig
@@ -194,7 +198,54 @@ def test_levels_that_differ_take_the_intervals_and_the_test_away() -> None:
     assert apart.cells.shares[4] is not None
 
 
+@pytest.mark.parametrize("fmt", ["parquet", "csv"])
+def test_the_exported_files_have_every_number_of_the_table(tmp_path: Path, fmt: Format) -> None:
+    made, files = [published("step"), published("window")], MonthFiles(tmp_path, fmt)
+    files.add(month_of(SURVEY, made[0]), rows_of(SURVEY, made))
+    rows = files.read(month_of(SURVEY, made[0]))
+    pair = SURVEY.attributes[2]
+    for p in made:
+        for name, part in TABLE.items():
+            own, shares = rows.filter(span=p.span, estimator=name), getattr(p.table, part)
+            margin = {"rows": SURVEY.attributes[0], "columns": SURVEY.attributes[1]}.get(part, pair)
+            assert own["label"].to_list() == list(margin.labels)
+            assert own["value"].to_list() == list(range(margin.k))
+            assert own["standard_error"].null_count() == margin.k
+            assert own["reports"].unique().to_list() == [p.reports]
+            for column, key in (("frequency", "shares"), ("low", "low"), ("high", "high")):
+                assert own[column].to_list() == getattr(shares, key)
+    assert set(rows["estimator"]) == {*TABLE, *made[0].estimators}
+    again = msgspec.structs.replace(made[0], table=None)  # an equally good publication of the same step replaces all its rows
+    files.add(month_of(SURVEY, again), rows_of(SURVEY, [again]))
+    rows = files.read(month_of(SURVEY, again))
+    assert {span: set(of["estimator"]) & {*TABLE} for (span,), of in rows.group_by("span")} == {
+        "step": set(),
+        "window": {*TABLE},
+    }
+
+
 # ---- cohorts
+
+
+def test_a_step_that_is_published_again_changes_the_whole_table_by_cohort() -> None:
+    """The second publications arrive between two reads. A mixture would state shares of one and reports of the other."""
+    keys = [publication_key("screen", "window", rig.STEPS - 1, cohort) for cohort in (None, *rig.COHORT.values)]
+    results = rig.demo().service.results
+    later = {p.key: msgspec.structs.replace(p, reports=2 * p.reports) for p in results.get(keys) if p is not None}
+    assert list(later) == keys
+
+    class Source:
+        reads = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(results, name)
+
+        def get(self, keys: Sequence[str]) -> list[Publication | None]:
+            self.reads += 1
+            return results.get(keys) if self.reads == 1 else [later[key] for key in keys]
+
+    found = ApiResponses(rig.SURVEY, cast(Any, Source()), None).table("screen", rig.STEPS - 1, "window")
+    assert found.reports == later[keys[0]].reports
 
 
 def test_the_table_by_cohort_has_the_histograms_of_the_cohorts() -> None:
