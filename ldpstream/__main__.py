@@ -8,10 +8,11 @@ from types import FrameType
 
 
 def main() -> None:
-    """Runs the command line. The exit status is 2, with one line, if the command cannot start, and 130 at Ctrl-C.
+    """Runs the command line. The exit status is 2, with one line, if the command cannot start.
 
-    SIGTERM ends a command at any time, with exit status 143 unless the command has its own handler (`ldpstream.signals`).
-    Without a handler, SIGTERM would not end process 1 of a container. A library may replace the handler's exception by its own.
+    Ctrl-C and SIGTERM end a command at any time, with exit status 130 or 143 unless the command has its own handler
+    (`ldpstream.signals`). Without a handler, SIGTERM would not end process 1 of a container. A library may replace the
+    handler's exception by its own.
     """
     _open_streams()
     told: list[int] = []

@@ -29,7 +29,7 @@ LEGEND = (
     "crowd: the bound needs at least this number of honest reports of the same attribute, level, cohort and step. The service "
     "counts reports, and cannot tell which are honest.",
 )
-EVEN = "The crowd here: honest people divide evenly among attributes, levels, cohorts and steps."
+EVEN = "The crowd here: honest people divide evenly among levels, cohorts and steps, and under smp also among attributes."
 ASSUMED = "The crowd here: the survey's crowd."
 LEGEND_FRESH = (
     "A level without memos: for values that may change at every step. Life: all reports, or those of a year if there is no end."

@@ -1,6 +1,6 @@
 """The size of a deployment: what every station needs for a survey and a number of devices.
 
-Costs grow linearly with records, bytes and values. `docs/capacity.md` has the source of every constant.
+Costs grow linearly with records, bytes and values. `docs/capacity.md` has the sources of the costs.
 """
 
 import math

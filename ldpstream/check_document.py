@@ -44,7 +44,7 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
         year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
         for_ever: from all reports that a device may ever make; None if more reports make a guess almost certain.
         every_steps: if the value tells nothing about the values outside `every_steps` consecutive steps; None for memoized
-            levels.
+            levels, and in `device_chances` if the survey has a memoized level.
     """
 
     no_report: CheckedChance

@@ -20,7 +20,7 @@ LEGEND = (
     "all: for whoever sees all these reports, and for any crowd. Loss: in nats. Guess: chance of a right guess.",
     f"reader: an upper bound. The chance of any set of histograms changes by at most a factor e^loss, plus {DELTA:f}.",
     "crowd: the bound needs at least this number of honest reports in each step's table and in each difference of tables.",
-    "The crowd here: honest people divide evenly among attributes, levels, cohorts and steps.",
+    "The crowd here: honest people divide evenly among levels, cohorts and steps, and under smp also among attributes.",
     "reports: of a device in all; in a year, if the survey and the device never stop.",
 )
 LEGEND_MEMOS = (

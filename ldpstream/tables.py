@@ -21,7 +21,7 @@ from ldpstream.promise import HORIZONS
 from ldpstream.surveys import Attribute, Level, Survey
 from ldpstream.terminal import number
 
-if TYPE_CHECKING:  # see cli.py
+if TYPE_CHECKING:  # these modules load slowly
     from ldpstream.advice.proposal import Plan, Proposal
     from ldpstream.publishing.publication import Publication
 

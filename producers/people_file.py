@@ -1,9 +1,9 @@
 """A file with one row for each person, as a source of values that stay the same at every step.
 
-The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey has a column with the
-attribute's name. Other columns are ignored. A cell becomes a value of its attribute:
+The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey, except pairs, has a
+column with the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
 
-- An empty cell, or a word such as NA, is not a value: the person does not answer the attribute.
+- An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
 - A number is the same in every spelling: 1, 1.0 and 1e0.
 - A text that differs from one listed value only in case is this value. A device compares texts exactly, so an app must use the
   listed spelling.

@@ -1,7 +1,7 @@
 """Sources of people's true values: a simulation, or a file of values with steps. Devices send only randomized reports of them.
 
 A file of values with steps is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
-integer), and each attribute of the survey has a column with the attribute's name:
+integer), and each attribute of the survey, except pairs, has a column with the attribute's name:
 
     person,step,mode,zone
     8f3a,0,bus,17
@@ -11,7 +11,7 @@ integer), and each attribute of the survey has a column with the attribute's nam
 For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
 survey: one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value
 that a device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that
-step. Columns with other names are ignored. A person has at most one row for a step.
+step. A column may give the cohort (`producers.cohort_column`); others are ignored. A person has at most one row for a step.
 """
 
 import re

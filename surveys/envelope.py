@@ -19,9 +19,9 @@ One promise holds for all versions: an envelope is a msgpack array whose first e
 else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version`` and
 counts nothing. Version 1 has exactly these seven or eight elements.
 
-The envelope carries no identity of a device: no id, no address, no key. Four facts may still link a device's envelopes: a rare
-cohort; attribute and level; the steps of a spaced level, which differ by multiples of `every_steps`; and with memoized local
-hashing the device's hash function, one of S functions, in every report.
+The envelope carries no identity of a device: no id, no address, no key. Some facts may still link a device's envelopes: a rare
+cohort; attribute and level; the steps of a spaced level, which differ by multiples of `every_steps`; the likeness of reports
+of one memo; and with memoized local hashing the device's hash function, one of S functions, in every report.
 """
 
 from typing import Any, Final, Literal, get_args
@@ -33,7 +33,7 @@ from ldpstream.mechanisms import Reports
 from ldpstream.surveys.survey import Survey
 
 VERSION: Final = 1
-MAX_ENVELOPE_BYTES = 1_000_000  # leaves room for a record's headers within Kafka's default message.max.bytes, 1 MiB
+MAX_ENVELOPE_BYTES = 1_000_000  # leaves room for a record's headers within Kafka's default message.max.bytes, about 1 MiB
 MAX_ENVELOPE_REPORTS = 100_000  # limits the number of reports in one record, also for rows of few bytes
 
 EnvelopeReason = Literal[

@@ -20,7 +20,7 @@ A change of an open survey's file must not end the survey by mistake: the report
 refused. So the old survey stays, and the file counts as broken, until one of these events:
 
 - the new survey names the old survey in `replaces`;
-- the old file is back;
+- the old file is back, or another file holds the old survey;
 - the file is removed;
 - the old survey has ended.
 """

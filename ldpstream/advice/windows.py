@@ -1,7 +1,7 @@
 """Compares a memoized mechanism with a one-time mechanism whose devices report every w steps, at equal promises.
 
 A promise is a loss in nats: of one report; of all steps of a horizon if the value never changes; or of all these steps for any
-values. The ε of the one-time mechanism is chosen so that its reports in the horizon lose exactly as much.
+values. The ε of the one-time mechanism is chosen so that its report, or its reports in the horizon, lose exactly as much.
 """
 
 import math

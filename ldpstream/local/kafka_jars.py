@@ -18,9 +18,10 @@ from ldpstream.runtime.cache import cache_dir
 KAFKA_VERSION = "4.1.0"
 LOG4J_VERSION = "2.24.3"  # the log4j version on which Kafka 4.1.0 depends
 
+FETCH_S = 600  # longest time of the whole download
+
 # Kafka logs through slf4j, but Kafka's published dependencies omit the binding to log4j. Without this binding, a failing
 # broker logs nothing.
-FETCH_S = 600  # longest time of the whole download
 POM = f"""\
 <project>
   <modelVersion>4.0.0</modelVersion>

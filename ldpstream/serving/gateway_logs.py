@@ -141,7 +141,7 @@ class FolderLogs:
 
 
 class FolderSurveyLog:
-    """The log of one survey (`producers.gateway.topic_log.GatewayLog`)."""
+    """The log of one survey (`producers.gateway.gateway_log.GatewayLog`)."""
 
     def __init__(self, logs: FolderLogs, survey: Survey, log: FolderLog) -> None:
         self._logs, self._survey, self._log = logs, survey, log

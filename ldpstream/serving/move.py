@@ -13,8 +13,8 @@ The folder counts its whole log first, so no report depends on the log any more.
   it begins, and says how long to wait. The folder can be served meanwhile.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
-Every write can be repeated. The folder stores the topic of each survey before the first write. So a move that was killed can
-run again, and anything that another folder or service wrote is refused.
+Every write can be repeated. The folder stores the topic of each survey before the first write of counts. So a move that was
+killed can run again, and anything that another folder or service wrote is refused.
 """
 
 import math

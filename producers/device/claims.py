@@ -90,7 +90,7 @@ def together(losses: Sequence[float], adds_up: bool) -> float:
 def added(losses: Iterable[float]) -> float:
     """Adds losses from the first to the last, and rounds each sum.
 
-    All devices then get the same sum. `sum` rounds only once from Python 3.12 on, and SQLite's `total` from version 3.43 on.
+    All devices then get the same sum. `sum` corrects rounding errors from Python 3.12 on, and SQLite's `total` from 3.43 on.
     """
     total = 0.0
     for loss in losses:

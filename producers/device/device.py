@@ -1,7 +1,7 @@
 """The device: one person's client, which an application embeds. The device turns true values into reports.
 
     device = Device(load_survey("commute.toml"), "answers.device")  # the first use enrolls the device permanently
-    device.answer({"mode": "bicycle", "zone": 17})            # also pairs; a device does not answer every attribute
+    device.answer({"mode": "bicycle", "zone": 17})            # also pairs; under smp a device answers one attribute
     for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
@@ -13,7 +13,7 @@ device returns the envelope. Therefore:
 1. a memo is on the disk before the device returns any report from that memo, and a memo key never gets a second memo;
 2. each step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes,
    returns None, or fails;
-3. `Device.spent` counts every report that may have left the device;
+3. `Device.spent` counts every report that may have left the device, until `Device.forget`;
 4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
 5. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
 

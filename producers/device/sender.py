@@ -130,7 +130,9 @@ class Sender:
         return self._next_ms.get(report.key, report.due_ms)
 
     def _range_s(self, report: Waiting, now_ms: int) -> float:
-        """The range of the next moment: half of the time to the close of the report's step, so that several attempts fit."""
+        """The range of the next moment: half of the time to the close of the report's step, so that several attempts fit, but
+        at least `SHORTEST_RANGE_S` and at most a step. After the close: a step.
+        """
         survey = self._device.survey
         left_s = (survey.closes_ms(report.step) - now_ms) / 1000
         return min(survey.step_seconds, max(SHORTEST_RANGE_S, left_s / 2) if left_s > 0 else survey.step_seconds)

@@ -29,7 +29,7 @@ MAX_WINDOW_S = 10**12
 
 @dataclass(frozen=True, slots=True)
 class WalletSpent:
-    """The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values.
+    """The privacy loss that a person has spent in all surveys. The numbers depend on no reported value.
 
     Attributes:
         surveys: one row for each enrolment, in their order. An enrolment that ended before its first report has no row.

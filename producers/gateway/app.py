@@ -25,7 +25,7 @@ A single envelope may have at most 1 000 000 bytes.
 in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log. If
 the reports do not count at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the
 records, and the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until
-the step opens in ``Retry-After`` (at most a day).
+then in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that they count. If only some envelopes of a batch count at the
 append time, ``accepted`` is the number of their reports. But if all others may count later and the request has a key, the
@@ -51,7 +51,7 @@ In a new topic the gateways answer 503 until the topic is 8 seconds old: they mu
 limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any
 further connection at once.
 
-No log line or metric contains an address, token or key. The gateway keeps an address only as long as a limit needs it.
+No log line or metric contains a client's address, token or key. The gateway keeps an address only as long as a limit needs it.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ MAX_BATCH_BYTES: Final = 650_000  # largest size of a request with a batch: its 
 class Outcome(Enum):
     """The outcome of a request's envelopes."""
 
-    APPENDED = "appended"  # every in-sync replica has them
+    APPENDED = "appended"  # they are stored in the log: in Kafka, every in-sync replica has them
     NOT_APPENDED = "not appended"  # they are not in the log and never will be
     UNKNOWN = "unknown"  # they may be in the log, or may reach the log later
 

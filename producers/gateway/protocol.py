@@ -8,9 +8,10 @@ client that closes after the answer. The parser, the connections, keep-alive, pi
 **An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one with each first request. The parser ends a request
 with an upgrade at its head. The protocol then gives it the head again, without the upgrade, and the rest of the request.
 
-**Faults.** The gateway answers input that is not a sound request (`producers.gateway.framing`) with 400 `malformed request`, or
-501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the gateway closes the
-connection without an answer: the client would take this answer for the earlier one. The gateway ignores trailers.
+**Faults.** The gateway answers input that is not a sound request (`producers.gateway.framing`) with 400 `malformed request`,
+405 for CONNECT or 501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the
+gateway closes the connection without an answer: the client would take this answer for the earlier one. The gateway ignores
+trailers.
 
 **Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
 gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and

@@ -3,8 +3,8 @@
 A report key is a function of the body and of the body's ``Idempotency-Key``. Every gateway therefore computes
 the same report keys for every attempt with the same body and key:
 
-- a single envelope: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes;
-- envelope i of a batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes
+- a single envelope, also in a batch of one: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes;
+- envelope i of a longer batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes
   (`surveys.report_key.batch_keys`).
 
 Body and Idempotency-Key together identify a request. One Idempotency-Key with two different bodies gives two unrelated report

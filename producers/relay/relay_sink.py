@@ -26,7 +26,7 @@ REFUSED: Final = (NEVER_COUNTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, H
 
 
 class RelaySink:
-    """Sends each envelope until the gateway accepts it. All attempts for an envelope carry its idempotency key.
+    """Sends each envelope until the gateway accepts or refuses it. All attempts for an envelope carry its idempotency key.
 
     After a `SinkError` the log may have some of the envelopes. A `TooLateError` means that the gateway refused some envelopes
     for good, and has all others.

@@ -173,7 +173,10 @@ export class Sender {
     return { ...totals, waiting: waiting.length, retryAfterMs };
   }
 
-  /** A uniformly random part of half of the time to the close of the report's step, so that several attempts fit. */
+  /**
+   * A uniformly random part of half of the time to the close of the report's step, so that several attempts fit. This half is
+   * at least `FIRST_PAUSE_MS` and at most a step. After the close: a part of a step.
+   */
   private randomPart({ step }: Waiting): number {
     const { startMs, stepMs, latenessSteps } = this.device.survey;
     const left = startMs + (step + 1 + latenessSteps) * stepMs - this.device.clock();

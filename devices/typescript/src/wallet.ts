@@ -36,7 +36,7 @@ export interface WalletOptions {
   readonly clock?: () => number;
 }
 
-/** One enrolment in a survey, with the device's loss so far and the wallet's charges. No number depends on the values. */
+/** One enrolment in a survey, with the device's loss so far and the wallet's charges. These depend on no reported value. */
 export interface SurveySpent {
   readonly survey: string;
   readonly fingerprint: string; // 16 hexadecimal digits
@@ -47,7 +47,7 @@ export interface SurveySpent {
   readonly forEver: number; // charge for ever, in nats; Infinity if the claim has no bound
 }
 
-/** The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values. */
+/** The privacy loss that a person has spent in all surveys. The numbers depend on no reported value. */
 export interface WalletSpent {
   readonly surveys: readonly SurveySpent[]; // one for each enrolment, in their order
   readonly spent: number;
