@@ -1,7 +1,7 @@
 """Agents count the reports: `tally` counts envelopes, `fold` counts one partition, and the Faust app drives both.
 
-Every record is counted exactly once, even after a failure or a second delivery. Every rejected envelope gets a reason and
-changes no count. `consumer/` reads the topic.
+No record is counted twice, even after a failure or a second delivery. Every rejected envelope gets a reason and changes no
+count table. `consumer/` reads the topic.
 """
 
 from ldpstream.agents.fold import FoldResult, PartitionFold

@@ -5,7 +5,7 @@ Faust manages the consumer group, the partitions and the process. `agents.consum
 run. Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
 
 An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). All agents of a deployment
-are in one consumer group. If the surveys change, each agent changes its subscription, which is one rebalance of the group.
+are in one consumer group. If the surveys change, each agent changes its subscription, which makes the group rebalance.
 """
 
 import asyncio
@@ -182,6 +182,7 @@ class AgentApp(faust.App):
             Stopped: if the process gets a stop signal while it waits.
             TopicError: if the broker or a topic cannot be used.
             StoreRefused: if Redis denies the login or a right that we need.
+            OpenSurveyChanged: if no survey is usable, and the first one changes an open survey.
             SettingsError: if Redis would evict counts, or the metrics server cannot bind its address.
         """
         settings = self.agent_settings

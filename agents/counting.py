@@ -19,8 +19,7 @@ Before each commit, the broker must confirm two things: the counts belong to the
 replaced those below the stored offset. Our own clocks only set intervals and time limits. `agents.back_pressure` limits the
 bytes that wait for the store, even while a log of many steps is counted again.
 
-A rejected envelope is sent to the dead-letter topic before the commit that counts the rejection. After a crash the agent may
-send the record twice.
+The agent sends dead letters before the commit that counts their rejection. After a crash it may send a dead letter twice.
 """
 
 import asyncio

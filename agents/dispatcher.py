@@ -150,7 +150,7 @@ class Dispatcher:
     async def revoke(self, partitions: Iterable[AssignedPartition]) -> None:
         """Tries to commit partitions a last time before they go to another agent. See `Counting.revoke`.
 
-        Ends after `CLOSE_S` seconds: a survey that cannot commit must not delay the group.
+        Ends after `CLOSE_S` seconds at the latest: a survey that cannot commit must not delay the group.
         """
         partitions = list(partitions)
         revoking = [asyncio.create_task(one.revoke(partitions)) for one in self._by_topic.values()]

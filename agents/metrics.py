@@ -20,7 +20,7 @@ keys_not_remembered = Counter(
     "ldpstream_keys_not_remembered", "Records counted whose report key was not remembered, because the step has too many keys"
 )
 gaps = Counter("ldpstream_gaps", "Number of deliveries with missing envelopes, which were fetched again")
-missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")
+missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and recreated")
 refused_commits = Counter(
     "ldpstream_refused_commits", "Commits refused because the stored checkpoint had changed: by another agent, or by a loss"

@@ -1,7 +1,7 @@
 """Estimators turn count tables into frequencies with standard errors and intervals.
 
 The modules of this folder are pure mathematics. The folder `publishing/` has the schedule, the publishers, the API and the
-page. The schedule publishes a step as complete only if no record of that step can be missing.
+page.
 """
 
 from ldpstream.estimators.empirical_bayes import empirical_bayes

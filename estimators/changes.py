@@ -177,7 +177,7 @@ class JumpScores:
         """Returns the highest score of every value, mapped to a normal score, (k,).
 
         Args:
-            gain: (k,) the filter's gain before the last observation.
+            gain: (k,) the filter's gain at the last observation, as expected before it.
         """
         degrees = DEGREES / np.maximum(gain, 1e-6) ** 2
         return np.asarray(np.sqrt(degrees * np.log1p(self._scores().max(axis=0) ** 2 / degrees)))

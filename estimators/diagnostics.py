@@ -63,7 +63,7 @@ class Fit:
         sign: name of the test with the smallest p-value.
         tests: p-value of each test alone.
 
-    Without reports z and p are NaN, `sign` is None and `tests` is empty.
+    Without reports, or if the counts allow no test, z and p are NaN, `sign` is None and `tests` is empty.
     """
 
     z: float

@@ -1,4 +1,4 @@
-"""Empirical Bayes (EB), the default estimate: the prior distribution of the shares is fitted to the counts."""
+"""Empirical Bayes (EB), the default estimate. For more than nine values, the prior of the shares is fitted to the counts."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -29,7 +29,8 @@ def empirical_bayes(
 ) -> Estimate:
     """Posterior means of the shares, under a prior that is fitted to the counts.
 
-    The likelihoods of several levels are multiplied. The function ignores levels without information (no reports, or p = q).
+    At most nine values without order have a fixed prior: see `estimators.few_values`. The likelihoods of several levels are
+    multiplied. The function ignores levels without information (no reports, or p = q).
 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.

@@ -106,7 +106,8 @@ def mle(
 
     For support counts the maximum is exact to machine precision, also for several levels: see `estimators.optimum`. For other
     likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000 evaluations of
-    the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were enough.
+    the likelihood. `iterations` is the number of evaluations, for support counts of Newton's passes. `converged` is true if the
+    gap is at most 1e-9 nats per report.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """

@@ -38,9 +38,10 @@ def matrix_inversion(
             (`Mechanism.variance`). The people are a random sample of the population: the standard errors include the sampling.
 
     Returns:
-        Frequencies, which may be negative. Their sum is 1 if every report supports equally many values (GRR, L-GRR, SS), and
-        for SW and other invertible channels; otherwise noise moves the sum. All frequencies are NaN if the counts carry no
-        information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
+        Frequencies, which may be negative. The inversion of one level has the sum 1 if every report supports equally many
+        values (GRR, L-GRR, SS), and for SW and other invertible channels; otherwise noise moves the sum. All frequencies are
+        NaN if the counts carry no information (`Estimate.of_nothing`). The standard errors are those of the unprocessed
+        inversion.
 
     Raises:
         ValueError: if a table belongs to another mechanism or has invalid counts, the levels have different domains, or an

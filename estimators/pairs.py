@@ -46,7 +46,8 @@ MOST_CURVATURE = 0.05  # largest `curvature` for which the test has its size; se
 class Shares:
     """Shares with the ends of their intervals, in [0, 1]. All arrays have one shape.
 
-    A share is unbiased and can be negative by chance. It is NaN if it is unknown; the interval is then [0, 1].
+    A share of all people is unbiased and can be negative by chance. A share is NaN if it is unknown; the interval is then
+    [0, 1].
     """
 
     shares: FloatArray
@@ -232,8 +233,8 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
         shape: (k₁, k₂).
-        size: chance of an alarm if the attributes are independent, in (0, 1).
-        power: wanted chance of an alarm, in (size, 1).
+        size: chance of an alarm if the attributes are independent, in [1e-9, 0.5].
+        power: wanted chance of an alarm, in [0.5, 1 - 1e-9].
 
     Returns:
         V; above 1 if no association of this kind can be found with this power.
@@ -251,7 +252,7 @@ def _possible(shares: FloatArray) -> FloatArray:
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:
-    """The covariance with a little more noise, so that it is invertible despite rounding errors, and without any noise.
+    """The covariance with a little more noise, so that it is invertible despite rounding errors, and even if it is zero.
 
     Args:
         covariance: the covariance.
@@ -263,7 +264,7 @@ def _steady(covariance: FloatArray, largest: float) -> FloatArray:
 def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, at: FloatArray | None) -> PairEstimate | None:
     """The joint shares, with the covariances of counts at the shares `at`, a possible table.
 
-    By default, the covariances are at each question's own shares, and as if different people answered the three questions.
+    If `at` is None, the covariances are at each question's own shares, and as if different people answered the three questions.
     """
     pair, *parts = counts
     cells = _seen(pair, None if at is None else at.ravel())

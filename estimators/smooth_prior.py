@@ -16,12 +16,12 @@ Many densities vanish at an end of the range like a power of the distance x. The
 The independent part describes single large or small shares: round numbers, a share at zero, names in alphabetic order. The
 widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage (Stephens 2017).
 
-The counts determine all unknowns. π and c maximise the posterior (EM). For each order, each smoothness τ of a grid, and with
-and without independent part, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all these
-models, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds of e against all others
-together. Without these odds, smoothing would turn pure noise into a slope. Draws use equal prior weights: with the odds, the
-intervals would be too narrow where the counts do not decide between the models. Every step is O(k): H is banded, and the
-condition on the sum of the shares adds rank one.
+The counts determine all unknowns. π and c maximise the posterior (EM). A model has an order, a smoothness τ of a grid, and, for
+order 2 only, perhaps the independent part. For each model, a Laplace approximation gives the evidence ln p(z). The estimate is
+the mean over all these models, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds
+of e against all others together. Without these odds, smoothing would turn pure noise into a slope. Draws use equal prior
+weights: with the odds, the intervals would be too narrow where the counts do not decide between the models. Every step is O(k):
+H is banded, and the condition on the sum of the shares adds rank one.
 
 Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is
 drawn given the smooth part. The estimate is deterministic: the random numbers are fixed.

@@ -264,7 +264,8 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
 
 
 def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
-    """Returns the mean of H: the mean share of the values that are not large, if this is far below 1/k; otherwise 1/k."""
+    """Returns the mean of H: usually 1/k. If at most half of the values are large and the mean share of the other values is far
+    below 1/k, this mean share."""
     large = values.unbiased > LARGE * values.error
     count = float(values.times[large].sum())
     left = 1 - float(values.times[large] @ values.unbiased[large])

@@ -112,9 +112,9 @@ class DeviceRandom(Protocol):
 class Randomizer(ABC):
     """The code of a device for one mechanism. It uses only the exact numbers of `Parameters`: the integers and the coins.
 
-    A device makes a memo of a value, then draws each report from the memo. The memo of a one-time mechanism is the value, and
-    no device stores this memo. The draws are in the order that docs/write_a_device.md states. The same random bytes therefore
-    give the same reports in every language.
+    A device makes a memo of a value, then draws each report from the memo. The memo of a one-time mechanism is the value, or
+    for local hashing a fresh function and the hashed symbol; no device stores this memo. The draws are in the order that
+    docs/write_a_device.md states. The same random bytes therefore give the same reports in every language.
 
     Attributes:
         parameters: the parameters of the mechanism.

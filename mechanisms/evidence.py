@@ -1,17 +1,18 @@
 """Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
 
 A test of the hypothesis v' against v rejects v' with some probability. If v' is true, this probability is the false-alarm rate
-α; if v is true, it is the power. Let G(α) be the largest power of any test with this α, for any two values. The best guesser
-among k values guesses v for the outputs in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and the sets are
-disjoint, so the mean s of P_v(A_v) over all values v satisfies
+α; if v is true, it is the power. Let a concave function G(α) bound the power of every test with this α, for any two values. The
+best guesser among k values guesses v for the outputs in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and
+the sets are disjoint, so the mean s of P_v(A_v) over all values v satisfies
 
     s <= G((1-s) / (k-1))
 
 The bound is the largest such s. For one ε-LDP report it is the well-known e^ε / (e^ε + k-1).
 
 The code replaces the reports of a pair by **evidence** that reveals at least as much: n independent rounds. If v is true, a
-round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. Otherwise the
-round leaves the odds unchanged. For SW and one-time mechanisms with p and q, a report has the likelihood ratios of a round.
+round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. With the
+remaining probability, the odds stay the same. For SW and one-time mechanisms with p and q, a report has the likelihood ratios
+of a round.
 In general, let reports have a loss of at most ε and a total variation distance δ. Then max_A P(A) - e^x P'(A) is at most δ at
 x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between these two points. By
 Blackwell's theorem this round reveals at least as much as the reports.

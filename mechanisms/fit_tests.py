@@ -1,4 +1,4 @@
-"""Tests of a count table against its mechanism. Their statistics have the same distribution for all distributions of values.
+"""Tests of a count table against its mechanism, valid for every distribution of the values.
 
 Each mechanism returns its own tests from `Inference.fit_tests`; `estimators.diagnostics` adds the tests of support counts and
 explains all of them. This module loads SciPy, so a mechanism imports it inside the method that tests.
@@ -16,7 +16,7 @@ from ldpstream.mechanisms.table import CountTable
 if TYPE_CHECKING:
     from ldpstream.mechanisms.inference import Inference
 
-ENOUGH_PAIRS = 50.0  # expected pairs of reports with one function up to a factor; if fewer, one pair shifts the floor test
+ENOUGH_PAIRS = 50.0  # expected pairs of reports with one function, times g - 1; if fewer, one pair shifts the floor test
 FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves

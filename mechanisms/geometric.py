@@ -103,7 +103,7 @@ class TruncatedGeometric(LocationMechanism):
         return GeometricTerm(self.column_factors(), self.eps, counts)
 
     def _invert(self, observed: FloatArray) -> FloatArray:
-        """The exact inversion in O(k), for any k: the inverse of the matrix e^{-ε|z-x|} is tridiagonal.
+        """The exact inversion in O(k) without fake data, for any k: the inverse of the matrix e^{-ε|z-x|} is tridiagonal.
 
         Source: Kac, Murdock and Szegő 1953.
         """
@@ -113,7 +113,7 @@ class TruncatedGeometric(LocationMechanism):
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Like `ChannelMechanism.inversion_variances`, in O(k)."""
+        """Like `ChannelMechanism.inversion_variances`, in O(k) without fake data."""
         if self.fakes > 1:
             return super().inversion_variances(frequencies, n, steps)
         from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it

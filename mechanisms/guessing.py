@@ -18,8 +18,8 @@ each step.
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value.
 It is at most `bound`, and often much larger than the mean.
 
-The functions here compute the mean success exactly, for fresh reports and for reports of one memo. `mechanisms.evidence` has
-upper bounds for all other cases.
+`among_bits` and `most_likely_symbol` compute the mean success exactly, for fresh reports and for reports of one memo.
+`mechanisms.evidence` has upper bounds for other cases.
 """
 
 import math
@@ -68,7 +68,7 @@ def percent_up(bound: float) -> str:
 
 
 def round_up(bound: float) -> float:
-    """Rounds an upper bound up to the digits of `percent`. Ignores excesses below 10⁻⁵ of the last digit as rounding errors.
+    """Rounds an upper bound up to the digits of `percent`. Ignores excesses below 5·10⁻⁶ of the last digit as rounding errors.
 
     >>> round_up(0.47537), round_up(0.01234)
     (0.476, 0.013)

@@ -111,7 +111,8 @@ class HashingTerm(ChannelTerm):
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
     Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. A step needs O(m S g²/(g-1)) additions; the dense
-    channel would need O(k S) operations. A memoized mechanism has the same channel; p is then the probability over both rounds.
+    channel would need O(k S g) operations. A memoized mechanism has the same channel; p is then the probability over both
+    rounds.
 
     Args:
         pool: the hash functions.
@@ -223,7 +224,7 @@ class Hashing(Mechanism):
         return hashing_moments(HashingScore(self.pool, self.p, self.other_symbol, rounds), f, steps, exact)
 
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
-        """Returns the reports of the injective hash functions as reports of GRR, if k is at most g.
+        """Returns the reports of the injective hash functions as reports of GRR, if k is at most g and there is no fake data.
 
         Then each function except function 0 gives every value its own symbol: a report is a GRR report on g symbols, of which k
         are values. Function 0 hashes all values to one symbol, so its reports carry no information on the shares.

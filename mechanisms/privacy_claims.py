@@ -57,7 +57,9 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def eps_t(self, t: int) -> float:
-        """Exact privacy loss of t reports of an unchanged value, in nats. With fake data, an upper bound for whole answers.
+        """Exact privacy loss of t reports of an unchanged value, in nats.
+
+        With fake data, an upper bound of the loss of t answers, each with one report for every attribute.
 
         Raises:
             ValueError: if t is not an integer in [1, 2^62].
@@ -158,7 +160,7 @@ class PrivacyClaims(ABC):
     def largest_chance(self, t: float = 1) -> Chance:
         """Largest posterior probability of a value that never changes, for any one person, from t reports.
 
-        The result is exact if `loss_to_all`, else an upper bound.
+        The result is exact if `loss_to_all` and there is no fake data, else an upper bound.
         """
         loss = self.eps_inf if t == math.inf else self.eps_t(int(t))
         return Chance(guessing.bound(loss, self.k), exact=self.loss_to_all and self.fakes == 1)
@@ -166,7 +168,8 @@ class PrivacyClaims(ABC):
     def largest_chance_any_values(self, t: int) -> Chance:
         """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
 
-        The result is exact if `loss_to_all` and the mechanism is one-time or t = 1, else an upper bound.
+        The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1. Otherwise it is an
+        upper bound.
         """
         exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
         return Chance(guessing.bound(self._sequence_loss(t), self.k), exact=exact)

@@ -34,9 +34,9 @@ class Ratios(ABC):
 
     @abstractmethod
     def table(self, t: int) -> FloatArray:
-        """Returns ln Pr[i, j | a] - ln Pr[i, j | b] of t reports, (t+1, t+1); 0 if (i, j) is impossible or i = j.
+        """Returns ln Pr[i, j | a] - ln Pr[i, j | b] of t reports, (t+1, t+1); some finite number if (i, j) is impossible.
 
-        If a hash function gives a and b the same symbol, i = j.
+        If a hash function gives a and b the same symbol, i = j, and the number is 0.
         """
 
     def loss(self, t: int) -> float:

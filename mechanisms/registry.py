@@ -67,11 +67,11 @@ def mechanism(
     Args:
         name: one of `registered`, or ``"auto"``: see `choose`.
         k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
-        eps: loss of the report of a one-time mechanism, in [1e-9, 700] nats.
+        eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats.
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
-        g: number of hashed symbols, for local hashing; default: the number with the smallest variance.
+        g: number of hashed symbols, for local hashing; default: as the name and the calibration determine.
         omega: size of the set, for subset selection; default: the size with the smallest variance.
         width: width of the wave in cells, for SW; default: the width that maximises the paper's bound of the information.
 

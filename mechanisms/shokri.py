@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 from ldpstream.mechanisms.location import StoredChannel, distribution
 
-MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients; the solver needs up to a minute at k = 100
+MAX_LP_K = 128  # the programme has k² + k unknowns and about k³ coefficients; the solver needs up to a minute at k = 100
 DUST = 1e-11  # entries of a solution below this are rounding errors of the solver
 
 

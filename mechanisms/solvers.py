@@ -22,7 +22,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
         k: domain size.
         eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
         horizon: number of reports t, at least 1.
-        budget: the largest eps_t(horizon) allowed, in (0, 700] nats.
+        budget: the largest eps_t(horizon) allowed, in [1e-9, 700] nats.
 
     Raises:
         ValueError: if an argument is invalid, or if even eps_1 = 10⁻⁹ exceeds the budget.

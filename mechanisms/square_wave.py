@@ -10,12 +10,13 @@ loss is ε exactly. The value is a bin 0 … k-1, the report is one of m = k-1+L
 
     Pr[cell y | bin x] = p if x <= y < x+L, else q      q = 1 / (L e^ε + k-1),   p = e^ε q
 
-Bin x is at cell x + (L-1)/2, the middle of its wave, so the cells reach L-1 cells beyond the bins. The paper's bound is here
+Bin x is at cell x + (L-1)/2, the middle of its wave, so the cells reach (L-1)/2 cells beyond the bins on either side. The
+paper's bound is here
 ln m - H, where H is the entropy of a report given its value:
 
     ln m - H = ln (k-1+L) - ln (L + (k-1) e^-ε) - ε (k-1) e^-ε / (L + (k-1) e^-ε)
 
-If L may be any real number, the maximum is at L = 2b (k-1). The default is the integer next to it. With L = 1 the mechanism is
+If L may be any real number, the maximum is at L = 2b (k-1). The default is the nearest integer. With L = 1 the mechanism is
 GRR. In our trials, a finer grid of reports had no smaller error, and the error hardly depended on L near this optimum.
 
 Bins may have any widths: the wave is L bins wide wherever it is. Bins of equal width give the paper's mechanism.
@@ -55,7 +56,7 @@ def half_width(eps: float) -> float:
 
 
 def best_width(k: int, eps: float) -> int:
-    """The default width L of the wave in cells: the integer next to 2b (k-1), at least 1."""
+    """The default width L of the wave in cells: the integer nearest to 2b (k-1), at least 1."""
     return max(1, round(2 * half_width(eps) * (k - 1)))
 
 

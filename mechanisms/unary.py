@@ -270,7 +270,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
     Args:
         name: ``"SUE"``, ``"OUE"`` or ``"THE"``.
         k: domain size, in [2, 2^31).
-        eps: privacy loss of the report, in [1e-9, 700] nats.
+        eps: privacy loss of the report, in [1e-9, 700] nats. For THE, the ε of the noise; the loss `eps_1` is lower.
 
     >>> round(UnaryEncoding("OUE", k=32, eps=1.0).variance(n=10_000), 6)
     0.000368

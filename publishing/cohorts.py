@@ -69,7 +69,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
 
 
 def crowd_of(survey: Survey, attribute: int, cohorts: Sequence[Sequence[CountTable]]) -> Crowd | UnsetType:
-    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, and without cohorts.
+    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty.
 
     Args:
         survey: the survey.

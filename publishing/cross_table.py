@@ -17,8 +17,8 @@ from ldpstream.publishing.thresholds import ALARM_CHANCE
 class TableShares(msgspec.Struct, frozen=True, kw_only=True):
     """Shares, and the ends of their 95 % intervals. None: unknown; `low` and `high` are all None if intervals are withheld.
 
-    A share is unbiased and can be negative by chance. If a row or column may have no people, the shares within it are None, and
-    their intervals reach from 0 to 1.
+    A share of all people is unbiased and can be negative by chance. If a row or column may have no people, the shares within it
+    are None, and their intervals reach from 0 to 1.
     """
 
     shares: list[float | None]
@@ -56,7 +56,7 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
         rows, columns: the shares of the values of each attribute: the sums of the cells.
         within_rows: of the people with the row's value, the shares with the column's value.
         within_columns: of the people with the column's value, the shares with the row's value.
-        independence: None if the reports are too few for the test, and if the intervals are withheld.
+        independence: None if the reports are too few for the test, or if the intervals are withheld.
         interval_withheld: "levels" if the levels of the pair, or of one of its attributes, have different histograms: then all
             estimates over all levels are biased. Otherwise None.
     """

@@ -6,9 +6,9 @@ the counts of the step or of an earlier step may still change, the publication i
 last final step, passes over the steps between, and observes the published step. The schedule does not save this state, and
 publishes the step again later.
 
-If the state is lost or belongs to a later step, the filter starts again at the published step. If the schedule restores a step
-from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
-publication lacks the reports of each level, or if its matrix inversion may be post-processed.
+If there is no usable state, or the state belongs to a later step, the filter starts anew at the step. If the schedule restores
+a step from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if
+the publication lacks the reports of each level, or if its matrix inversion may be post-processed.
 
 The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
 The projection never increases the squared error. The filter's state is not projected: a filter needs unbiased observations. An

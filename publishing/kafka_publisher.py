@@ -84,6 +84,7 @@ class KafkaPublisher:
 
         Raises:
             LogUnavailable: if the broker does not answer or refuses, or if another estimator now leads.
+            OtherFormat: if a publication of this survey has another format.
         """
         self._drop()
         self._in_topic = {}
@@ -110,7 +111,7 @@ class KafkaPublisher:
             raise self._unavailable("another estimator leads")
 
     def _note(self, value: bytes | None, offset: int) -> None:
-        """Keeps a record's summary, unless the record is a publication of another survey with the same name.
+        """Keeps a record's summary, unless the record is unreadable or a publication of another survey with the same name.
 
         The record itself names the publication: earlier versions wrote record keys without the fingerprint.
         """

@@ -21,7 +21,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         first_step: the first step ever estimated; windows contain no earlier step.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
-        format: format of the stored progress; 1 if the store has none.
+        format: format of the stored progress; a stored progress without it has format 1.
         owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
             before the take-over.
         topic_end: an offset in the topic of estimates: the results have every earlier publication. `copies.REFILLING` while a
@@ -106,7 +106,7 @@ class EstimatesTopic(Protocol):
         """Fences all other estimators. Raises an error if `still` returns False during the take-over.
 
         Returns:
-            The last publication of each key of this survey, from the offset `since` on.
+            By key, a summary of this survey's last publication, from the offset `since` on.
         """
 
     def end(self) -> int:

@@ -99,7 +99,7 @@ class PrometheusPublisher:
         self._guesses = {
             name: gauge(f"privacy_guess_{name}_ratio", f"Chance of a right guess {of}", level) for name, of in told.items()
         }
-        self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
+        self._below = gauge("mass_below_zero_ratio", "Minus the sum of the negative shares of the raw inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest change of a share since the previous step, in standard errors.", level[:2])
         self._drift_p = gauge("drift_p", "Upper bound on the probability of a change this large without drift.", level[:2])

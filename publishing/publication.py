@@ -83,8 +83,8 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
             the index of the value, and the names of the two levels.
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
             is small, people probably chose a level by their value; estimates over all levels together are then biased.
-        failed: names of the parts that could not be calculated from these counts: estimators, "numbers", or diagnostics. The
-            numbers of these parts are missing; all others are as usual.
+        failed: names of the parts that could not be calculated from these counts: estimators, levels, diagnostics, "numbers",
+            "table" or "change". The numbers of these parts are missing; all others are as usual.
     """
 
     mass_below_zero: float | None
@@ -135,7 +135,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has the spans "step" and
             "window", only the default estimator, and no diagnostics; see `publishing.cohorts`.
         below_least: true for a cohort with fewer reports than its least size. Then `estimators`, `numbers` and `levels` are
-            empty: nothing but the number of reports is published.
+            empty: no share is published, only numbers of reports.
         panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has observed.
         reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of the
             estimators other than "filter" are None, and these estimators have not converged. "filter" then predicts from
@@ -156,13 +156,14 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
             attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, for Square Wave, without reports,
             and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
-        levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
+        levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels and at
+            most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
         crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise unset: the JSON has no such key.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
         table: the cross table of a pair of attributes, for all people and the spans "step" and "window"; None without reports
-            of the pair. Otherwise unset: the JSON has no such key.
+            of the pair, or if it could not be calculated. Otherwise unset: the JSON has no such key.
     """
 
     survey: str

@@ -74,7 +74,8 @@ class RedisResults(KeptResults):
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last `retention_steps` steps
         ldpstream:{name:fingerprint}:filters       hash: attribute -> state of the filter (`LocalLevel.to_bytes`)
-        ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
+        ldpstream:{name:fingerprint}:leader        name of the leading estimator (the lease); expires after 5 s, during a
+                                                   take-over after 60 s
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
     One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a

@@ -89,7 +89,10 @@ class Summarizer:
 
 
 def alerts(status: Status, now_ms: int) -> Iterator[Alert]:
-    """Yields the warnings, the most important kind first. page/alerts.js has the same conditions, and one for rejections."""
+    """Yields the warnings, the most important kind first.
+
+    page/alerts.js has the same conditions, and two more: for rejections, and for a crowd that is too small.
+    """
     if status.due_ms is not None and now_ms > status.due_ms + OVERDUE_MS:
         yield Alert("late")
     silent = bool(status.attributes) and all(overview.step_reports == 0 for overview in status.attributes)

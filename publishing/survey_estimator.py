@@ -241,7 +241,7 @@ class _OneStep:
 
 
 class _Watcher:
-    """Logs each publication and passes the publication to a function."""
+    """Logs the publications of single steps for all people, and passes every publication to a function."""
 
     def __init__(self, seen: Callable[[Publication], None]) -> None:
         self._seen = seen

@@ -3,8 +3,8 @@
 On Linux the kernel kills a child when its parent ends (`setpriv --pdeathsig` of util-linux). Without `setpriv`, children are
 killed when the interpreter exits, but continue after a parent that is killed.
 
-The kernel watches the *thread* that started the child. One thread, which runs as long as this process, therefore starts all
-children. A child started from an event loop's executor would end with the event loop.
+The kernel watches the *thread* that started the child. `start` therefore starts all its children in one thread, which runs as
+long as this process. A child started from an event loop's executor would end with the event loop.
 """
 
 import atexit

@@ -71,7 +71,7 @@ Secret = Annotated[SecretStr, Field(min_length=1)]
 
 
 class SettingsError(UserError, ValueError):
-    """Raised for an invalid setting. The message is one line: the variable, the given value and the allowed values."""
+    """Raised for an invalid setting. The message is one line that names the variable and the problem."""
 
 
 class Settings(BaseSettings):

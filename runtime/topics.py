@@ -122,8 +122,8 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
         group: the consumer group of an agent; by default the group of the survey's own agents.
 
     Raises:
-        TopicError: if the broker is unreachable, or denies our login or a request, or if agents cannot count the reports topic
-            because of the topic's settings.
+        TopicError: if the broker is unreachable, or denies our login or a request, or if a topic has settings or a number of
+            partitions that we cannot use.
     """
     specs = _specs(settings, survey)
     rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}

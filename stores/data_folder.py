@@ -268,7 +268,7 @@ class DataFolder:
 
 
 class SurveyPart:
-    """The folder's rows of one survey. A new survey gets its number in the first transaction.
+    """The folder's rows of one survey. A new survey gets its number before its first transaction.
 
     Args:
         folder: the data folder.

@@ -13,7 +13,7 @@
     ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
         a string: the report keys of a generation, 8 bytes each; agents read and write it, `ldpstream move` writes it
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        a step: the panes of all steps before this step have been removed; a separate key, because only estimators write it
+        a step: the panes of all steps before this step have been removed; a separate key, because agents do not write it
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get a hash
 

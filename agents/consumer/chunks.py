@@ -11,7 +11,7 @@ placement than a chunk read after the seek. If Faust drops a chunk, the gap in t
 
 The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of several partitions: those
 whose last read is longest ago. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other
-surveys go on. After an error, only the partition that caused it is read again.
+surveys go on. After an error of one partition, only this partition is read again.
 """
 
 import asyncio

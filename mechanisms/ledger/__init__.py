@@ -1,5 +1,5 @@
 """The privacy ledger: the loss of t reports, for an unchanged value (`eps_t`) and between any two value sequences
-(`eps_sequence`), and the loss for a reader of published tables (`reader_loss`)."""
+(`eps_sequence`), and the loss for an observer of reports without their senders (`shuffled_loss`)."""
 
 from ldpstream.mechanisms.ledger.bound_unary import UnaryRounds
 from ldpstream.mechanisms.ledger.losses import eps_t_grr, eps_t_unary

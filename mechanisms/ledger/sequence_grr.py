@@ -57,9 +57,9 @@ _MAX_WORDS = 24  # a witness lists at most this many combinations of values one 
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
-    The result is exact for t <= 8, and for larger t if a known pair of sequences reaches the bound (see the module's
-    docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1, is never below ε_t, and grows with t
-    without limit.
+    The result is exact for t <= 8, for k <= 6 also for some larger t, and wherever a known pair of sequences reaches the bound
+    (see the module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1, is never below ε_t, and
+    grows with t without limit.
 
     For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. If the function maps the
     k values onto all g symbols, every pair of symbol sequences is possible. If k >= g, the linear form H_a(v) = v_0 is such a

@@ -11,7 +11,8 @@ other host.
     GET /api/v1/attributes/{attribute}/histogram      one estimate with its intervals (also histogram.csv)
     GET /api/v1/attributes/{attribute}/series         some values over time (also series.csv)
     GET /api/v1/attributes/{attribute}/numbers        mean and percentiles over time (also numbers.csv)
-    GET /api/v1/attributes/{attribute}/comparison     differences between two times (also comparison.csv)
+    GET /api/v1/attributes/{attribute}/table          a cross table (also table.csv)
+    GET /api/v1/attributes/{attribute}/comparison     differences between two times or two cohorts (also comparison.csv)
     GET /api/v1/events                                server-sent events: `published` after every publication
     GET /openapi.json                                 OpenAPI description of these requests
 
@@ -26,7 +27,7 @@ Errors are problem documents (RFC 9457):
     404    something does not exist, or does not exist yet
     405    the method is not GET or HEAD
     422    a parameter is not allowed or unknown
-    503    the store of results does not answer
+    503    the store of results does not answer, or is damaged
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Checks of requests before their routes: HEAD is answered like GET, and no query parameter is ignored."""
+"""Checks of requests before their routes: HEAD is answered like GET, and the API refuses unknown query parameters."""
 
 from collections import Counter
 

@@ -307,7 +307,8 @@ class ApiResponses:
     def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
         attribute = self._known(name, span, cohort)
         if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)]) is None:
-            raise NotFound(f"attribute {name} has no published mean and no percentiles: it needs bins or ordered numbers")
+            needed = "they need bins or ordered numbers, and no Square Wave"
+            raise NotFound(f"attribute {name} has no published mean and no percentiles: {needed}")
         found, every = self._last(name, span, last, step, cohort)
         lines = []
         for number in NUMBERS:

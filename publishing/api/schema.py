@@ -187,9 +187,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     estimates. `low` and `high` are the ends of each value's own interval. `clear` marks the differences that are more than
     chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference (Benjamini and
     Hochberg over all k values). With `top`, the values with the largest differences in standard errors come first. If an
-    estimate has no intervals, the difference has none: the numbers are None, `clear` is false, and `interval_withheld` is the
-    reason. `cohort` is as in `Histogram`; if one side is below the least size, all numbers are None. `overlap` is true if both
-    spans contain a common step. `truth` is the true difference in a simulation.
+    estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, `clear` is false, and
+    `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is below the least size, all differences are
+    None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str
@@ -337,8 +337,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     share can be negative by chance. A table by cohort comes from the cohorts' histograms. The intervals of its `within_columns`
     hold however the errors of the cohorts depend on each other, and are often wider than necessary. It has no test.
 
-    Without reports all numbers are None. `truth` has the true shares of the cells in a simulation. Other fields are as in
-    `Histogram`.
+    Without reports the numbers of all cells and of the attributes' values are None. `truth` has the true shares of the cells in
+    a simulation. Other fields are as in `Histogram`.
     """
 
     survey: str

@@ -23,10 +23,10 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
     value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
     all reports between any two value sequences (None: no bound).
 
-    guess_1, guess_inf: chance, from 0 to 1, of a right guess of a value that never changes, from one report and from any number
-    of reports. The best guesser sees these reports of the attribute and considers all values equally likely beforehand.
-    guess_year: the same for the value at one step, from all reports of a year, if the value may change. `bounds`: the names of
-    those chances that are upper bounds; the others are exact.
+    guess_1, guess_inf: chance, from 0 to 1, of a right guess of a value that never changes, from one report and from as many as
+    a device ever makes. The best guesser sees these reports of the attribute and considers all values equally likely
+    beforehand. guess_year: the same for the value at one step, from all reports of a year, if the value may change. `bounds`:
+    the names of those chances that are upper bounds; the others are exact.
     """
 
     name: str

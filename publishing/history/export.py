@@ -86,8 +86,9 @@ def export(
         data: the data folder of `serve`, which is read in place of Kafka; a process may use it.
 
     Raises:
-        ExportError: if the folder belongs to another survey or has another format, if another export uses the folder, or if
-            the topic cannot be read.
+        ExportError: if the folder belongs to another survey or has another format of files, if another export uses the folder,
+            or if the topic cannot be read.
+        OtherFormat: if another version wrote the folder or a publication in another format.
         FolderError: if the data folder cannot be read.
         TopicError: if Kafka is unreachable or has no such topic.
     """

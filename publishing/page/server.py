@@ -14,7 +14,7 @@ class PageServer:
     """A running server; `close` stops it.
 
     Args:
-        api: the application of `publishing.api.app.create_api`.
+        api: an application of `publishing.api.app`.
         host: address to listen on.
         port: port to listen on; 0 for a free one.
 

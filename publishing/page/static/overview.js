@@ -16,7 +16,7 @@ function privacyCell(chances, key, loss, exact, name) {
   return cell;
 }
 
-// Two chances for each level: now, and in a year, for an unchanged value and for changing values.
+// Four cells for each level: now and in a year, for an unchanged value and for changing values.
 function privacyCells({ now, year }) {
   return [
     privacyCell(now, "guess", "eps_t", true, "unchanged, now"),

@@ -17,7 +17,7 @@ import {
 import { LOCAL, duration, fieldText, fieldTime, moment, nextZone, opens, periodOfStep, stepAt, useSurvey, zoneName } from "./times.js";
 
 const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null, table: null };
-let problem = null; // text about names in the address that the survey does not have
+let problem = null; // text about the parts of the address that the page cannot show
 let connected = true;
 let ahead = 0; // the server's clock minus ours, in ms
 const now = () => Date.now() + ahead;

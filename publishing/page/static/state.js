@@ -199,7 +199,7 @@ export function numbersQuery() {
 
 const MOST_CELLS = 1024; // of a cross table on the page
 
-// True for a pair, and for an attribute of a survey with cohorts. Cross tables are of all people, and not filtered.
+// True for a pair or an attribute of a survey with cohorts, if there are few cells. Cross tables are of all people, not filtered.
 export function hasTable() {
   const { cohort } = state.survey;
   const cells = asked().pair ? asked().k : (cohort?.values.length ?? Infinity) * asked().k;
