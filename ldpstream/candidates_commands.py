@@ -183,7 +183,7 @@ def found_command(
     shares = read_shares(histogram, new)
     found, tested = found_values(old, new, shares, candidates)
     if found:
-        console.print(_found_table(found))
+        console.print(_found_table(found, shares.confidence))
     where = f"{shares.attribute}, {shares.span} until step {shares.step}, {plural(shares.reports, 'report')}"
     tell(f"{where}: {plural(len(found), 'value')} found among {plural(tested, 'candidate')}.")
     if not shares.complete:
@@ -193,8 +193,8 @@ def found_command(
     write_json(json, {"attribute": shares.attribute, "step": shares.step, "tested": tested, "found": found})
 
 
-def _found_table(found: "list[FoundValue]") -> Table:
-    shown = table("Found", "value", "share", "95 % interval")
+def _found_table(found: "list[FoundValue]", confidence: float) -> Table:
+    shown = table("Found", "value", "share", f"{100 * confidence:.4g} % interval")
     for one in found:
         shown.add_row(escape(one.label), f"{100 * one.share:.2f} %", f"{100 * one.low:.2f} to {100 * one.high:.2f} %")
     return shown

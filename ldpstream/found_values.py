@@ -20,9 +20,10 @@ class HistogramFile(msgspec.Struct, frozen=True):
     attribute: str
     step: int
     span: str
-    cohort: str | None
     complete: bool
     estimator: str
+    post: str
+    confidence: float
     reports: int
     labels: list[str]
     frequencies: list[float | None]
@@ -32,7 +33,7 @@ class HistogramFile(msgspec.Struct, frozen=True):
 
 
 class FoundValue(msgspec.Struct, frozen=True):
-    """A found value: its share, and the ends of its own 95 % interval."""
+    """A found value: its share, and the ends of its own interval, with the confidence of the histogram."""
 
     label: str
     share: float
@@ -54,8 +55,9 @@ def read_shares(path: Path, survey: Survey) -> HistogramFile:
         raise CandidatesError(f"{path}: not a histogram of the API as JSON: {error}") from None
     if found.survey != survey.name:
         raise CandidatesError(f"{path}: is of survey {found.survey}, expected {survey.name}")
-    if found.estimator != UNBIASED:
-        raise CandidatesError(f"{path}: is by the estimator {found.estimator}; ask for the histogram with estimator={UNBIASED}")
+    if (found.estimator, found.post) != (UNBIASED, "none"):
+        got = f"estimator={found.estimator} and post={found.post}"
+        raise CandidatesError(f"{path}: has {got}; ask for the histogram with estimator={UNBIASED} and without post")
     columns = (found.frequencies, found.standard_errors, found.low, found.high)
     if any(len(column) != len(found.labels) for column in columns) or not found.labels:
         raise CandidatesError(f"{path}: has {len(found.labels)} labels, and not as many of all numbers")

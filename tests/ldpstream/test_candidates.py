@@ -35,7 +35,7 @@ from ldpstream.cli import app
 from ldpstream.demo import Demo
 from ldpstream.device import Wallet, WalletFull
 from ldpstream.estimators import matrix_inversion
-from ldpstream.found_values import HistogramFile, found_values
+from ldpstream.found_values import HistogramFile, found_values, read_shares
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.publishing.api.responses import ApiResponses
@@ -248,10 +248,11 @@ def test_many_values_need_another_mechanism() -> None:
 # ---- power and false alarms
 
 
-def shares_of(m: Any, estimate: Any) -> HistogramFile:
+def shares_of(estimate: Any) -> HistogramFile:
     low, high = estimate.interval()
     return HistogramFile(
-        "travel-2", "mode", 0, "step", None, True, "mi", estimate.n, ["car", "other", *LABELS, *(f"{i}" for i in range(20))],
+        "travel-2", "mode", 0, "step", True, "mi", "none", 0.95, estimate.n,
+        ["car", "other", *LABELS, *(f"{i}" for i in range(20))],
         estimate.frequencies.tolist(), estimate.standard_errors.tolist(), low.tolist(), high.tolist(),
     )  # fmt: skip
 
@@ -272,7 +273,7 @@ def test_the_least_share_is_found_and_others_are_not() -> None:
         hits = alarms = 0
         for _ in range(runs):
             values = np.repeat(np.arange(k), rng.multinomial(people, shares))
-            found, tested = found_values(old, one.survey, shares_of(m, matrix_inversion(m, m.tabulate(m.report(values, rng)))))
+            found, tested = found_values(old, one.survey, shares_of(matrix_inversion(m, m.tabulate(m.report(values, rng)))))
             names = {value.label for value in found}
             assert tested == len(labels)
             hits += LABELS[0] in names
@@ -288,6 +289,30 @@ def test_the_least_share_is_found_and_others_are_not() -> None:
     assert seen[least][1] < 2 * FALSE_ALARM + 5 * math.sqrt(FALSE_ALARM / runs)
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"survey": "travel"}, "is of survey travel, expected travel-2"),
+        ({"estimator": "eb"}, "has estimator=eb and post=none; ask for the histogram with estimator=mi"),
+        ({"post": "norm-sub"}, "has estimator=mi and post=norm-sub"),
+        ({"standard_errors": [None] * 14}, "step 0 has no shares with intervals"),
+        ({"low": []}, "has 14 labels, and not as many of all numbers"),
+        ({"labels": 5}, "not a histogram of the API as JSON"),
+    ],
+)
+def test_a_wrong_histogram_is_refused_in_one_line(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
+    numbers = [0.1] * 14
+    right = HistogramFile("travel-2", "mode", 0, "step", True, "mi", "none", 0.95, 9, ["x"] * 14, *[numbers] * 4)  # type: ignore[arg-type]
+    survey, path = made()[0].survey, tmp_path / "found.json"
+    path.write_bytes(msgspec.json.encode(right))
+    assert read_shares(path, survey) == right
+    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(right) | changed))
+    with pytest.raises(CandidatesError) as refused:
+        read_shares(path, survey)
+    assert str(refused.value).startswith(str(path))
+    assert told in str(refused.value)
+
+
 def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
     z = float(-ndtri(0.05 / 10))
     old = parse_survey(tomllib.loads(SURVEY))
@@ -296,7 +321,20 @@ def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
     share = [0.0] * len(labels)
     share[3] = 1.01 * z
     shares = HistogramFile(
-        "travel-2", "mode", 0, "step", None, True, "mi", 9, list(labels), list(share), [1.0] * 14, list(share), list(share)
+        "travel-2",
+        "mode",
+        0,
+        "step",
+        True,
+        "mi",
+        "none",
+        0.95,
+        9,
+        list(labels),
+        list(share),
+        [1.0] * 14,
+        list(share),
+        list(share),
     )
     assert [one.label for one in found_values(old, one.survey, shares)[0]] == ["candidate 0"]
     assert found_values(old, one.survey, shares, 20) == ([], 20)
