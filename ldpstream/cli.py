@@ -8,6 +8,7 @@ import typer
 from ldpstream import (
     __version__,
     advice_commands,
+    candidates_commands,
     capacity_command,
     conformance_commands,
     demo_command,
@@ -74,6 +75,7 @@ app.add_typer(serve_command.app)
 app.add_typer(local_commands.app)
 app.add_typer(advice_commands.app)
 app.add_typer(survey_commands.app)
+app.add_typer(candidates_commands.app)
 app.add_typer(capacity_command.app)
 app.add_typer(signature_commands.app)
 app.add_typer(history_commands.app)

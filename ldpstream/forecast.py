@@ -149,7 +149,7 @@ def _level(survey: Survey, attribute: str, level: str, m: Mechanism, n: float, p
     for name, variance in person_variances(m, survey.window_steps).items():
         half_width = INTERVAL * math.sqrt(variance(1 / m.k) / n)
         needed = math.ceil(round(parts * n * (half_width / width) ** 2, 6))
-        spans[name] = Precision(half_width=half_width, least_share=_least_share(variance, n), people=needed)
+        spans[name] = Precision(half_width=half_width, least_share=least_share(variance, n), people=needed)
     return Forecast(
         attribute=attribute, level=level, k=m.k, every_steps=m.every_steps, people=n, reports=n / m.every_steps, spans=spans,
         least_jump=detectable(m.k, spans["step"].half_width / INTERVAL),
@@ -180,15 +180,21 @@ def _shares(k: int, v: int, f: float) -> FloatArray:
     return shares
 
 
-def _least_share(variance: Variance, n: float) -> float | None:
-    """Solves f = c + 1.28 σ(f), c = 1.96 σ(c): an estimate above c has an interval above 0."""
+def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | None:
+    """The smallest share that is told from 0 in 9 of 10 cases: f = c + 1.28 σ(f), c = z σ(c). None if no share is.
+
+    Args:
+        variance: n times the variance of a share's estimate.
+        n: number of people.
+        z: an estimate is told from 0 if it exceeds z standard errors; by default, if its 95 % interval lies above 0.
+    """
 
     def error(f: float) -> float:
         return math.sqrt(variance(f) / n)
 
-    if INTERVAL * error(1) >= 1:
+    if z * error(1) >= 1:
         return None
-    limit = float(brentq(lambda c: c - INTERVAL * error(c), 0, 1))
+    limit = float(brentq(lambda c: c - z * error(c), 0, 1))
     if limit + POWER * error(1) >= 1:
         return None
     return float(brentq(lambda f: f - limit - POWER * error(f), 0, 1))

@@ -13,7 +13,7 @@ from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
-Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "drift"]
+Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "other", "drift"]
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Alert(msgspec.Struct, frozen=True):
 
     late: the next estimate is overdue by more than two minutes. silent: no report of the latest step has been counted. fit: the
     counts do not fit the mechanism. incomplete: reports of the latest estimate may be missing. levels: two levels differ. jump:
-    a share jumped. drift: a share moved in the latest step.
+    a share jumped. other: the value for texts that are not listed has grown. drift: a share moved in the latest step.
     """
 
     kind: Kind
@@ -115,5 +115,7 @@ def _kinds(overview: Overview, everybody_silent: bool) -> Iterator[Kind]:
         yield "levels"
     if overview.change is not None:
         yield "jump"
+    if overview.growth is not None:
+        yield "other"
     if overview.drift_p is not None and overview.drift_p < ALARM_CHANCE:
         yield "drift"

@@ -150,6 +150,23 @@ def pairs_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="other")
+def other_command(
+    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions of the simulation")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare what prefix levels and a list of candidates find among values that nobody listed."""
+    from lab.bench.other import results, share_table, simulate, simulated_table
+
+    rows = results()
+    console.print(share_table(rows))
+    with activity() as progress:
+        simulated = simulate(runs, seed, progress)
+    console.print(simulated_table(simulated))
+    write_json(json, {"shares": msgspec.to_builtins(rows), "simulated": msgspec.to_builtins(simulated)})
+
+
 @app.command(name="advice")
 def advice_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,

@@ -17,6 +17,7 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Basis,
     Chances,
     Comparison,
+    Growth,
     Histogram,
     NumberLine,
     NumberSeries,
@@ -42,6 +43,7 @@ from ldpstream.publishing.publication import (
     spans,
     spent,
 )
+from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Attribute, Reason, Survey
 from ldpstream.surveys.device_chance import guesses
 
@@ -105,15 +107,17 @@ class ApiResponses:
         for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else of_span
             if shown is not None:
-                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook))
+                growth = self._growth(shown.attribute, step)
+                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook, growth))
         return overviews
 
     def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
         return self._source.get([publication_key(name, span, step) for name in self._attributes])
 
     def _overview(
-        self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool
-    ) -> Overview:
+        self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool,
+        growth: Growth | None,
+    ) -> Overview:  # fmt: skip
         label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
         return Overview(
@@ -126,8 +130,28 @@ class ApiResponses:
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
             levels_label=None if levels.levels_value is None else label(levels.levels_value),
-            change=change, change_label=None if change is None else label(change.value),
+            change=change, change_label=None if change is None else label(change.value), growth=growth,
         )  # fmt: skip
+
+    def _growth(self, name: str, step: int) -> Growth | None:
+        """Compares the window that ends with this step with the first kept whole window, if both have no step in common."""
+        attribute, width, progress = self._attributes[name], self._survey.window_steps, self._source.progress()
+        if attribute.catch_all is None or progress is None:
+            return None
+        before = max(progress.first_step, step - self._survey.retention_steps + 1) + width - 1
+        if before > step - width:
+            return None
+        try:
+            found = self.comparison(name, before, step, "window", INVERSION, 0.95, None)
+        except NotFound:
+            return None
+        v = attribute.labels.index(attribute.catch_all)
+        difference, error, low, high = (x[v] for x in (found.differences, found.standard_errors, found.low, found.high))
+        if difference is None or error is None or low is None or high is None or difference <= 0:
+            return None
+        clear = clear_differences(np.array([difference]), np.array([error]), ALARM_CHANCE)[0]
+        growth = Growth(label=attribute.catch_all, before_step=before, difference=difference, low=low, high=high)
+        return growth if clear else None
 
     def outlook(self, name: str, step: int) -> dict[str, Outlook]:
         """Returns the privacy losses after this step and a year later, or after the survey's last step, by level."""

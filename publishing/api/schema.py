@@ -50,6 +50,20 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     year: Chances
 
 
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """Growth of the share of the value that devices report for texts that are not listed, such as "other".
+
+    `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window; `low` and
+    `high` are its 95 % interval. Without growth, chance alone causes a growth in fewer than 1 of 1,000,000 comparisons.
+    """
+
+    label: str
+    before_step: int
+    difference: float
+    low: float
+    high: float
+
+
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values (none without an estimate) and privacy loss.
 
@@ -59,7 +73,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
     `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
     the label of the value that jumped. `outlook` is by level. `crowd` is the crowd at the latest step, for all spans; None in a
-    survey without `crowd`.
+    survey without `crowd`. `growth` is the growth of the value for texts that are not listed, for all spans; None unless it is
+    clear.
     """
 
     attribute: str
@@ -84,6 +99,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     levels_pair: list[str] | None
     change: Jump | None
     change_label: str | None
+    growth: Growth | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

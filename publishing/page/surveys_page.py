@@ -23,6 +23,7 @@ TEXTS = {
     "incomplete": "reports may be missing",
     "levels": "the levels differ",
     "jump": "a share jumped",
+    "other": "a value that is not listed may spread",
     "drift": "a share moved in the latest step",
 }
 MOST_ALERTS = 3  # warnings shown of one survey

@@ -11,15 +11,21 @@ import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from polars import DataFrame
 
 from ldpstream.demo import Demo
+from ldpstream.embedded import EmbeddedService, MemoryLog
 from ldpstream.estimators.pairs import Counted, independence, pair_estimate
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import produce_step
+from ldpstream.producers.sinks import MemorySink
+from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.conclusions import conclude, pooled
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import finite
-from ldpstream.publishing.history.month_files import TABLE, Format, MonthFiles, month_of, rows_of
-from ldpstream.publishing.publication import Publication, publication_key
+from ldpstream.publishing.history.month_files import SCHEMA, TABLE, Format, MonthFiles, merged, month_of, rows_of
+from ldpstream.publishing.publication import Publication, publication_key, publication_keys
 from ldpstream.stores.checkpoint import tables_of
 from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
 from tests.publishing import cohort_rig as rig
@@ -289,3 +295,34 @@ def test_the_share_of_a_cohort_within_a_value_lies_in_its_interval() -> None:
         low, high = (np.array(found["within_columns"][end], float).reshape(4, k)[:3] for end in ("low", "high"))
         inside += ((low <= truth + 0.02) & (truth - 0.02 <= high)).ravel().tolist()
     assert np.mean(inside) > 0.9
+
+
+def test_an_incomplete_step_of_a_pair_is_published_again_for_everybody_and_each_cohort() -> None:
+    """At the deadline, only one of two partitions is counted. Progress, results and files then follow the complete step."""
+    survey = pair_survey(lateness_steps=1, cohort={"name": "version", "values": ["1", "2"], "least": 10})
+    log = MemoryLog(2, survey.opens_ms(0))
+    service = EmbeddedService(survey, log)
+    produce_step(survey, Population(survey, MarkovValues(survey, 3000, 1, 5), 5), MemorySink(log.append), 0)
+    fold, log.now_ms = service._folds[0], survey.closes_ms(0) + survey.step_ms
+    fold.feed(log.partitions[0])
+    change = fold.changes()
+    assert change is not None
+    assert service.store.commit(0, fold.stored_position, change)
+    fold.committed(change)
+    early = [p for p in service._schedule.run(log.now_ms) if p.step == 0]
+    announced = service.results.progress()
+    late = [p for p in service.estimate() if p.step == 0]
+    assert {p.key for p in early} == {p.key for p in late} == set(publication_keys(survey, 0))
+    assert ({p.complete for p in early}, {p.complete for p in late}) == ({False}, {True})
+    assert service.results.progress() != announced  # the page and other listeners are told of a changed progress
+    rows = merged(rows_of(survey, [p for p in early if p.attribute == "mode_by_zone"]), DataFrame(schema=SCHEMA))
+    rows = merged(rows, rows_of(survey, of_pair := [p for p in late if p.attribute == "mode_by_zone"]))
+    assert sum(p.reports for p in early) < sum(p.reports for p in late)
+    assert set(rows["complete"]) == {True}
+    assert set(rows["cohort"]) == {None, "1", "2"}
+    for before, after in zip(sorted(early, key=lambda p: p.key), sorted(late, key=lambda p: p.key), strict=True):
+        assert before.reports <= after.reports
+        assert service.results.get([after.key]) == [after]
+    [table] = [p.table for p in of_pair if p.cohort is None and p.span == "step"]
+    assert isinstance(table, CrossTable)
+    assert rows.filter(span="step", estimator="joint")["frequency"].to_list() == table.cells.shares

@@ -61,13 +61,18 @@ function ofAttribute(overview, everybodySilent) {
     const { moved, interval, at } = jumpText(overview.change_label, overview.change);
     said.push(["jump", `${moved} ${at} (95 % interval ${interval}).`]);
   }
+  if (overview.growth !== null) {
+    const { label, before_step: before, difference, low, high } = overview.growth;
+    const at = (x) => points(x, difference);
+    said.push(["other", `${label} has grown by ${at(difference)} percentage points since the window until ${periodOfStep(before)} (95 % interval ${at(low)} to ${at(high)}): a value that is not listed may spread.`]);
+  }
   if (overview.drift_p !== null && overview.drift_p < state.survey.thresholds.alarm_chance) {
     said.push(["drift", `${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in the latest step.`]);
   }
   return said;
 }
 
-const RANK = ["late", "rejected", "silent", "fit", "incomplete", "crowd", "levels", "jump", "drift"];
+const RANK = ["late", "rejected", "silent", "fit", "incomplete", "crowd", "levels", "jump", "other", "drift"];
 
 // Draws the banner. `choose` shows an attribute.
 export function drawAlerts(status, now, choose) {

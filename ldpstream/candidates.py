@@ -1,0 +1,373 @@
+"""The next survey from a list of candidates: values that an attribute does not list, and that people may report as `other`.
+
+The next survey has all values of the survey, then candidates. A list with more candidates than fit one survey is asked in
+several rounds, one survey after the other. Every round has all people. The noise of an estimate does not depend on the number
+of rounds, but the threshold does depend on the number of all candidates: see `least_found`.
+
+A device draws its memos, phases and reports of two surveys independently, so their losses add up. Spaced levels need nothing
+fresh all the same if a survey begins `spacing` steps after the end of the survey before: then any w consecutive steps hold at
+most one report of a level with `every_steps` = w. `lifetime_reports` are those that the survey before leaves.
+"""
+
+import json
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+from scipy.special import ndtri
+
+from ldpstream.forecast import least_share, person_variances
+from ldpstream.mechanisms import NUMERIC, Mechanism
+from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.questions import LABEL, Attribute
+
+FALSE_ALARM = 0.05  # chance that a candidate without people is found, for all candidates together
+FEW_BYTES = ("GRR", "OLH")  # one-time mechanisms whose reports stay small for any number of values
+NOISY = 1.1  # a mechanism is noisy if another one of `FEW_BYTES` has this many times less variance
+MOST_LABEL = 200  # characters
+MOST_BYTES = 2**24  # of a file of candidates
+
+
+class CandidatesError(UserError):
+    """No next survey can be made. The message is one line."""
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What a survey costs a device beside the survey before.
+
+    Attributes:
+        attribute, level: their names.
+        every_steps: w of a spaced level, 1 of other levels.
+        fresh: loss of the new memos, `eps_inf`; None for a one-time mechanism.
+        eps: loss of one report.
+        eps_window: loss of any w consecutive steps, also across the change of the survey; None for a memoizing mechanism.
+        reports_left: `lifetime_reports` here: those that the survey before leaves; None without a limit.
+    """
+
+    attribute: str
+    level: str
+    every_steps: int
+    fresh: float | None
+    eps: float
+    eps_window: float | None
+    reports_left: int | None
+
+
+class NextSurvey(Struct, frozen=True, kw_only=True):
+    """One next survey.
+
+    Attributes:
+        survey, text: the survey and its file.
+        candidates: the values that it adds.
+        costs: for every attribute and level.
+        least: for every level of the attribute, the smallest share of a candidate that its window finds (`least_found`). None
+            if it finds none; empty without a number of people.
+    """
+
+    survey: Survey
+    text: str
+    candidates: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    least: dict[str, float | None]
+
+
+def read_candidates(path: Path, attribute: Attribute) -> list[str]:
+    """The candidates of a file: UTF-8, one in a line, the most important first. Empty lines are skipped.
+
+    Raises:
+        CandidatesError: if the file cannot be read, has no candidate, or a line is not a new value of the attribute.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise CandidatesError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > MOST_BYTES:
+        raise CandidatesError(f"{path}: a list of candidates must have at most {MOST_BYTES >> 20} MiB")
+    lines: dict[str, int] = {}
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            text = line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError:
+            raise CandidatesError(f"{path} line {number}: must be UTF-8") from None
+        if text and (wrong := _wrong(text, attribute, lines)):
+            raise CandidatesError(f"{path} line {number}: {wrong}")
+        if text:
+            lines[text] = number
+    if not lines:
+        raise CandidatesError(f"{path}: has no candidate; write one in a line")
+    return list(lines)
+
+
+def _wrong(text: str, attribute: Attribute, lines: Mapping[str, int]) -> str | None:
+    shown = repr(text if len(text) <= 60 else f"{text[:59]}…")
+    if len(text) > MOST_LABEL:
+        return f"a value must have at most {MOST_LABEL} characters, got {len(text)}"
+    if not re.fullmatch(LABEL, text):
+        return f"a value must not contain control characters, got {shown}"
+    if text != text.strip():
+        return f"{shown} begins or ends with a space, and devices compare texts exactly"
+    if text in lines:
+        return f"{shown} is already in line {lines[text]}"
+    if text in attribute.labels:
+        return f"{shown} is already a value of {attribute.name}"
+    return f"{shown} is an alias in the survey" if text in attribute.aliases else None
+
+
+def open_attribute(survey: Survey, name: str | None) -> int:
+    """The index of the attribute that gets candidates; without a name, of the only one with a value for texts not listed.
+
+    Raises:
+        CandidatesError: if the attribute has no such value, or without a name there is not exactly one.
+    """
+    known = [a.name for a in survey.attributes if a.catch_all is not None and a.pair is None]
+    if name is None:
+        if len(known) != 1:
+            which = f"give --attribute, one of {', '.join(known)}" if known else "no attribute has a value for texts not listed"
+            raise CandidatesError(f"survey {survey.name}: {which}")
+        name = known[0]
+    try:
+        index = survey.index(name)
+    except ValueError as error:
+        raise CandidatesError(str(error)) from None
+    if name not in known:
+        raise CandidatesError(f"attribute {name} has no value for texts that are not listed (`unlisted`), so no candidates")
+    if survey.attributes[index].ordered:
+        raise CandidatesError(f"attribute {name} is ordered: a candidate has no place in the order")
+    return index
+
+
+def spacing(survey: Survey) -> int:
+    """Number of steps between the end of a survey and the start of the next in which devices must be silent."""
+    w = max(m.every_steps for levels in survey.mechanisms for m in levels)
+    return w if w > 1 else 0
+
+
+def next_start(survey: Survey) -> datetime:
+    """The earliest start of the next survey that needs nothing fresh at spaced levels.
+
+    Raises:
+        CandidatesError: if the survey has no end.
+    """
+    if survey.n_steps is None:
+        raise CandidatesError(
+            f"survey {survey.name} has no end: give --start, at least {spacing(survey)} steps after devices leave this survey"
+        )
+    return datetime.fromtimestamp(survey.opens_ms(survey.n_steps + spacing(survey)) / 1000, UTC)
+
+
+def least_found(m: Mechanism, window: int, people: float, candidates: int) -> float | None:
+    """The smallest share of a candidate that is found in 9 of 10 cases; None if no share is.
+
+    A candidate is found if its unbiased estimate in a window exceeds z standard errors. With z for a chance of
+    `FALSE_ALARM` / candidates, some candidate without people is found in at most 5 of 100 cases (Bonferroni).
+
+    Args:
+        m: the mechanism on all values of a round.
+        window: number of steps of the window.
+        people: number of people who answer the attribute.
+        candidates: number of candidates in all rounds together.
+    """
+    return least_share(person_variances(m, window)["window"], people, float(-ndtri(FALSE_ALARM / candidates)))
+
+
+def rounds(
+    survey: Survey,
+    document: dict[str, Any],
+    attribute: int,
+    candidates: Sequence[str],
+    start: datetime,
+    *,
+    most: int,
+    steps: int | None = None,
+    people: int | None = None,
+    mechanism: str | None = None,
+    after: Survey | None = None,
+) -> list[NextSurvey]:
+    """Makes the next surveys.
+
+    Args:
+        survey: the survey.
+        document: the same survey, as parsed from its file.
+        attribute: index of the attribute that gets the candidates.
+        candidates: its new values.
+        start: start of the first round.
+        most: largest number of candidates in a round.
+        steps: number of steps of a round; None for a window if there are several rounds, and for no end if there is one.
+        people: number of people of the whole survey, for `NextSurvey.least`.
+        mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
+        after: the survey that devices answer before the first round; None for `survey`.
+
+    Raises:
+        CandidatesError: if the first round would begin before the end of the survey before it, a level has no report left, or
+            `after` has other attributes or levels.
+        SurveyError: if a next survey would not be valid, for example if it has too many values.
+    """
+    before = survey if after is None else after
+    if _names(before) != _names(survey):
+        raise CandidatesError(f"survey {before.name} has other attributes or levels than survey {survey.name}")
+    if before.n_steps is not None and start.timestamp() * 1000 < before.opens_ms(before.n_steps):
+        ends = datetime.fromtimestamp(before.opens_ms(before.n_steps) / 1000, UTC)
+        raise CandidatesError(f"start must not be before the end of survey {before.name}, {_time(ends)}, got {_time(start)}")
+    parts = [tuple(candidates[i : i + most]) for i in range(0, len(candidates), most)]
+    if steps is None and len(parts) > 1:
+        steps = survey.window_steps
+    found = list[NextSurvey]()
+    for part in parts:
+        costs = _costs(before, start)
+        keys = _document(survey, before.name, document, attribute, part, start, steps, costs, mechanism)
+        text = toml(keys)
+        made = parse_survey(tomllib.loads(text), str(keys["name"]))
+        least = {} if people is None else _least(made, attribute, people, len(candidates))
+        found.append(NextSurvey(survey=made, text=text, candidates=part, costs=tuple(costs), least=least))
+        if made.n_steps is not None:
+            before, start = made, next_start(made)
+    return found
+
+
+def _names(survey: Survey) -> list[tuple[str, list[str]]]:
+    return [(attribute.name, [level.name for level in attribute.levels]) for attribute in survey.attributes]
+
+
+def fitting(
+    survey: Survey, document: dict[str, Any], attribute: int, candidates: Sequence[str], start: datetime,
+    *, most: int, people: int, share: float, steps: int | None = None, mechanism: str | None = None,
+    after: Survey | None = None,
+) -> int:  # fmt: skip
+    """The largest number of the first candidates with which a candidate of this share is found, at every level.
+
+    Args:
+        share: the share.
+        survey, document, attribute, candidates, start, most, people, steps, mechanism, after: as for `rounds`.
+
+    Raises:
+        CandidatesError: if not even one candidate is found; and as `rounds`.
+    """
+
+    def least(n: int) -> float:
+        part = candidates[: min(n, most)]
+        [first] = rounds(survey, document, attribute, part, start, most=most, steps=steps, mechanism=mechanism, after=after)
+        return max(1.0 if one is None else one for one in _least(first.survey, attribute, people, n).values())
+
+    if least(1) > share:
+        raise CandidatesError(
+            f"{people:,} people cannot find a share of {share:.4g}: the least share of a single candidate is {least(1):.4g}"
+        )
+    return bisect_right(range(1, len(candidates) + 1), share, key=least)
+
+
+def _least(survey: Survey, attribute: int, people: int, candidates: int) -> dict[str, float | None]:
+    """`NextSurvey.least` with this number of candidates in all rounds."""
+    n = people / (len(survey.attributes) if survey.collection == "smp" else 1)
+    window = min(survey.window_steps, survey.n_steps or survey.window_steps)
+    levels = zip(survey.attributes[attribute].levels, survey.mechanisms[attribute], strict=True)
+    return {level.name: least_found(m, window, n, candidates) for level, m in levels}
+
+
+def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
+    """The one-time levels of the attribute that have a noisy mechanism for its number of values.
+
+    Returns:
+        The name of the level, a better mechanism, and the number of times that it has less variance.
+    """
+    found = []
+    for level in survey.attributes[attribute].levels:
+        if level.eps is None or level.mechanism in NUMERIC:
+            continue
+        own, *others = (
+            replace(level, mechanism=name).build(survey.attributes[attribute].k, survey.share).variance()
+            for name in (level.mechanism, *FEW_BYTES)
+        )
+        factor, name = max((own / other, name) for other, name in zip(others, FEW_BYTES, strict=True))
+        if factor > NOISY:
+            found.append((level.name, name, factor))
+    return found
+
+
+def _costs(before: Survey, start: datetime) -> list[Cost]:
+    """What a survey that begins at `start` costs after the survey `before`."""
+    from_step = before.step_at(round(start.timestamp() * 1000))
+    ended = from_step - spacing(before) if before.n_steps is None else before.n_steps
+    found = []
+    for attribute, levels in zip(before.attributes, before.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, levels, strict=True):
+            left = None
+            if m.lifetime_reports is not None:
+                left = m.lifetime_reports - m.reports_in(max(0, ended))
+                if left < 1:
+                    raise CandidatesError(
+                        f"attribute {attribute.name}, level {level.name}: survey {before.name} uses all of its "
+                        f"{m.lifetime_reports} lifetime_reports, so the next survey would need a fresh budget"
+                    )
+            apart = from_step - ended >= m.every_steps - 1
+            found.append(
+                Cost(
+                    attribute=attribute.name, level=level.name, every_steps=m.every_steps,
+                    fresh=m.eps_inf if m.memoized else None, eps=m.eps_1,
+                    eps_window=None if m.memoized else m.eps_1 * (1 if apart else 2), reports_left=left,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _document(
+    survey: Survey, name: str, document: dict[str, Any], attribute: int, part: Sequence[str], start: datetime,
+    steps: int | None, costs: Sequence[Cost], mechanism: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The keys of a next survey; `name` is the name of the survey before it."""
+    keys = {key: value for key, value in document.items() if key not in ("ends", "attribute")}
+    stem, _, number = name.rpartition("-")
+    keys["name"] = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{name[:60]}-2"
+    keys["start"] = start
+    keys["replaces"] = survey.fingerprint.hex()
+    if steps is not None:
+        keys["ends"] = steps
+    left = iter(costs)
+    keys["attribute"] = []
+    for i, asked in enumerate(document["attribute"]):
+        made = dict(asked)
+        if i == attribute:
+            values, rest = list(made["values"]), survey.attributes[i].catch_all
+            end = len(values) - (values[-1] == rest)  # the value for all others stays the last
+            made["values"] = [*values[:end], *part, *values[end:]]
+        made["level"] = [
+            level | ({} if (n := next(left).reports_left) is None else {"lifetime_reports": n}) for level in asked["level"]
+        ]
+        if i == attribute and mechanism is not None:
+            made["level"] = [level | ({"mechanism": mechanism} if "eps" in level else {}) for level in made["level"]]
+        keys["attribute"].append(made)
+    return keys
+
+
+def toml(document: Mapping[str, Any]) -> str:
+    """A survey's document as TOML, without comments."""
+    lines = [f"{key} = {_value(value)}" for key, value in document.items() if key not in ("attribute", "cohort")]
+    if "cohort" in document:
+        lines += ["", "[cohort]", *(f"{key} = {_value(value)}" for key, value in document["cohort"].items())]
+    for attribute in document["attribute"]:
+        lines += ["", "[[attribute]]", *(f"{key} = {_value(value)}" for key, value in attribute.items() if key != "level")]
+        for level in attribute["level"]:
+            lines += ["[[attribute.level]]", *(f"{key} = {_value(value)}" for key, value in level.items())]
+    return "\n".join([*lines, ""])
+
+
+def _value(value: Any) -> str:
+    """A value as TOML. Texts, numbers and booleans are the same in JSON, apart from DEL."""
+    if isinstance(value, datetime):
+        return _time(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_value(key)} = {_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _time(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

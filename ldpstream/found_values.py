@@ -1,0 +1,106 @@
+"""The candidates of a next survey that people have, from a published histogram."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ldpstream.candidates import CandidatesError
+from ldpstream.estimators.differences import clear_differences
+from ldpstream.surveys import Survey
+
+RATE = 0.05  # expected share of values without people among the found values, at most
+UNBIASED = "mi"  # an estimate that pulls small shares to each other has no such rate
+
+
+class HistogramFile(msgspec.Struct, frozen=True):
+    """The part of the API's answer `histogram` that decides."""
+
+    survey: str
+    attribute: str
+    step: int
+    span: str
+    complete: bool
+    estimator: str
+    post: str
+    confidence: float
+    reports: int
+    labels: list[str]
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class FoundValue(msgspec.Struct, frozen=True):
+    """A found value: its share, and the ends of its own interval, with the confidence of the histogram."""
+
+    label: str
+    share: float
+    low: float
+    high: float
+
+
+def read_shares(path: Path, survey: Survey) -> HistogramFile:
+    """Reads the API's answer `/api/v1/attributes/NAME/histogram?estimator=mi`.
+
+    Raises:
+        CandidatesError: if the file is no such answer for this survey, or has no standard errors.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=HistogramFile)
+    except OSError as error:
+        raise CandidatesError(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise CandidatesError(f"{path}: not a histogram of the API as JSON: {error}") from None
+    if found.survey != survey.name:
+        raise CandidatesError(f"{path}: is of survey {found.survey}, expected {survey.name}")
+    if (found.estimator, found.post) != (UNBIASED, "none"):
+        got = f"estimator={found.estimator} and post={found.post}"
+        raise CandidatesError(f"{path}: has {got}; ask for the histogram with estimator={UNBIASED} and without post")
+    columns = (found.frequencies, found.standard_errors, found.low, found.high)
+    if any(len(column) != len(found.labels) for column in columns) or not found.labels:
+        raise CandidatesError(f"{path}: has {len(found.labels)} labels, and not as many of all numbers")
+    if any(x is None for column in columns for x in column):
+        raise CandidatesError(f"{path}: step {found.step} has no shares with intervals")
+    return found
+
+
+def found_values(
+    old: Survey, new: Survey, shares: HistogramFile, candidates: int | None = None
+) -> tuple[list[FoundValue], int]:
+    """The values of the new survey that the old one does not list, and that people have; and how many were tested.
+
+    The procedure of Benjamini and Hochberg tests all new values together: of the found values, on average at most 1 of 20 has
+    no people. If no new value has people, one is found in at most 1 of 20 cases.
+
+    Args:
+        old, new: the surveys without and with the candidates.
+        shares: the histogram of the new survey.
+        candidates: number of candidates in all surveys of a list; None if the new survey has all of them.
+
+    Raises:
+        CandidatesError: if a survey lacks the attribute, or the new survey has no new value of it.
+    """
+    name = shares.attribute
+    for survey in (old, new):
+        if name not in [a.name for a in survey.attributes]:
+            raise CandidatesError(f"survey {survey.name} has no attribute {name}")
+    listed = set(old.attributes[old.index(name)].labels)
+    new_labels = set(new.attributes[new.index(name)].labels) - listed
+    if not new_labels:
+        raise CandidatesError(f"{name}: survey {new.name} has no value that survey {old.name} does not list")
+    rows = [i for i, label in enumerate(shares.labels) if label in new_labels]
+    if len(rows) < len(new_labels):
+        raise CandidatesError(f"{name}: the histogram has {len(rows)} of {len(new_labels)} candidates; ask for it without top")
+    share, error, low, high = (
+        np.array([column[i] for i in rows], float)
+        for column in (shares.frequencies, shares.standard_errors, shares.low, shares.high)
+    )
+    others = max(0, (candidates or 0) - len(rows))  # candidates of other surveys: as if nobody had them
+    sizes, errors = np.append(np.maximum(share, 0), np.zeros(others)), np.append(error, np.ones(others))
+    clear = clear_differences(sizes, errors, 2 * RATE)  # its p-values are two-sided, and one side counts
+    order = [i for i in np.argsort(-share, kind="stable") if clear[i]]
+    return [FoundValue(shares.labels[rows[i]], float(share[i]), float(low[i]), float(high[i])) for i in order], len(
+        rows
+    ) + others

@@ -1,0 +1,433 @@
+"""The next survey from a list of candidates: what it has, what it costs, and whether it finds the values in `other`.
+
+All seeds are fixed. `test_the_walk_of_the_document_finds_the_value` runs the commands of `docs/other.md`.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+from scipy.special import ndtri
+from typer.testing import CliRunner
+
+from ldpstream.agents import tally
+from ldpstream.candidates import (
+    FALSE_ALARM,
+    CandidatesError,
+    NextSurvey,
+    least_found,
+    lighter,
+    next_start,
+    open_attribute,
+    read_candidates,
+    rounds,
+    toml,
+)
+from ldpstream.cli import app
+from ldpstream.demo import Demo
+from ldpstream.device import Wallet, WalletFull
+from ldpstream.estimators import matrix_inversion
+from ldpstream.found_values import HistogramFile, found_values, read_shares
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.publishing.api.responses import ApiResponses
+from ldpstream.publishing.summaries import Alert, alerts
+from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
+from tests.faults.invariant import numbers_of
+from tests.publishing.cohort_rig import client_of
+
+from .page_rig import OpenPage, served
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "other.md"
+SURVEY = """
+name = "travel"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 4
+lateness_steps = 1
+collection = "smp"
+ends = 12
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "bicycle", "other"]
+[[attribute.level]]
+name = "daily"
+mechanism = "GRR"
+eps = 2.0
+every_steps = 4
+lifetime_reports = 100
+"""
+MEMOIZED = """
+[[attribute]]
+name = "age"
+bins = [0, 20, 99]
+level = [{ name = "all", mechanism = "auto", eps_inf = 2.0, eps_1 = 1.0 }]
+"""
+PAIR = MEMOIZED + MEMOIZED.replace('"age"', '"both"').replace("bins = [0, 20, 99]", 'pair = ["mode", "age"]')
+LABELS = [f"candidate {i}" for i in range(10)]
+
+
+def made(text: str = SURVEY, labels: Sequence[str] = LABELS, start: datetime | None = None, **keys: Any) -> list[NextSurvey]:
+    document = tomllib.loads(text)
+    survey = parse_survey(document)
+    begin = next_start(keys.get("after", survey)) if start is None else start
+    return rounds(survey, document, 0, list(labels), begin, **{"most": 1000, **keys})
+
+
+# ---- the list
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"tram\n\xff\xfe\n", "line 2: must be UTF-8"),
+        (b"", "has no candidate"),
+        (b"\n\r\n", "has no candidate"),
+        (b"tram\nferry\ntram\n", "line 3: 'tram' is already in line 1"),
+        (b"tram\nbus\n", "line 2: 'bus' is already a value of mode"),
+        (b"other\n", "line 1: 'other' is already a value of mode"),
+        (b"x" * 201, "line 1: a value must have at most 200 characters, got 201"),
+        (b"a\tb\n", "line 1: a value must not contain control characters, got 'a\\tb'"),
+        (b"tram \n", "line 1: 'tram ' begins or ends with a space"),
+    ],
+)
+def test_a_wrong_list_is_refused_in_one_line(raw: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(raw)
+    with pytest.raises(CandidatesError) as refused:
+        read_candidates(path, parse_survey(tomllib.loads(SURVEY)).attributes[0])
+    assert str(refused.value).startswith(str(path))
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_list_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes('\ufefftram\r\n\nKlo\u0308ster \u00d7 # "x"\n'.encode())
+    attribute = parse_survey(tomllib.loads(SURVEY)).attributes[0]
+    assert read_candidates(path, attribute) == ["tram", 'Klo\u0308ster \u00d7 # "x"']
+    with pytest.raises(CandidatesError, match=r"no\.txt: cannot be read: No such file"):
+        read_candidates(tmp_path / "no.txt", attribute)
+
+
+# ---- the next surveys
+
+
+def test_the_next_survey_keeps_everything_else() -> None:
+    [one] = made()
+    old, new = parse_survey(tomllib.loads(SURVEY)), one.survey
+    assert new.attributes[0].values == ("car", "bus", "bicycle", *LABELS, "other")
+    assert (new.name, new.replaces, new.n_steps) == ("travel-2", old.fingerprint.hex(), None)
+    [level] = new.attributes[0].levels
+    assert (level.lifetime_reports, level.every_steps, level.mechanism) == (100 - 3, 4, "GRR")
+    again = parse_survey(tomllib.loads(one.text))
+    assert again == new
+    assert new.attributes[0].catch_all == "other"
+
+
+def test_a_file_says_what_its_document_says() -> None:
+    document = tomllib.loads(SURVEY) | {
+        "title": 'Wie "man" reist \\ #', "start": datetime(2026, 1, 5, 1, tzinfo=UTC),
+        "cohort": {"name": "version", "values": ["1", "2"], "least": 5},
+    }  # fmt: skip
+    document["attribute"][0] |= {"aliases": {"Straßenbahn, alt": "bus"}}
+    assert tomllib.loads(toml(document)) == document
+    assert parse_survey(tomllib.loads(toml(document))) == parse_survey(document)
+
+
+def test_rounds_ask_the_whole_list_one_after_the_other() -> None:
+    found = made(most=4, people=20_000)
+    assert [len(one.candidates) for one in found] == [4, 4, 2]
+    assert [label for one in found for label in one.candidates] == LABELS
+    assert [one.survey.name for one in found] == ["travel-2", "travel-3", "travel-4"]
+    old = parse_survey(tomllib.loads(SURVEY))
+    for number, one in enumerate(found):
+        assert (one.survey.n_steps, one.survey.replaces) == (4, old.fingerprint.hex())
+        assert one.survey.attributes[0].levels[0].lifetime_reports == 100 - 3 - number
+        n = len(one.candidates)
+        assert one.least == {"daily": least_found(mechanism("GRR", 4 + n, eps=2.0).spaced(4, None), 4, 20_000, 10)}
+
+
+def test_any_w_consecutive_steps_hold_at_most_one_report_also_across_the_change() -> None:
+    """Enumerates all phases of a device in three surveys. Control: a start that is two steps earlier."""
+
+    def most(surveys: list[Survey]) -> int:
+        w, origin, step = 4, surveys[0].start_ms, surveys[0].step_ms
+        worst = 0
+        for number in range(w ** len(surveys)):
+            phases = [number // w**i % w for i in range(len(surveys))]
+            at = [
+                (one.start_ms - origin) // step + s
+                for one, phase in zip(surveys, phases, strict=True)
+                for s in range(phase, one.n_steps or 12, w)
+            ]
+            worst = max(worst, max(sum(begin <= s < begin + w for s in at) for begin in range(max(at) + 1)))
+        return worst
+
+    old = parse_survey(tomllib.loads(SURVEY))
+    found = made(most=6)
+    assert most([old, *(one.survey for one in found)]) == 1
+    assert {cost.eps_window for one in found for cost in one.costs} == {2.0}
+    early = next_start(old) - timedelta(hours=2)
+    [hurried] = made(start=early)
+    assert most([old, hurried.survey]) == 2
+    assert hurried.costs[0].eps_window == 4.0
+
+
+def test_a_wallet_admits_the_next_survey_with_the_same_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the wallet refuses a survey that begins right after the end."""
+    old = parse_survey(tomllib.loads(SURVEY))
+    [one] = made()
+    [hurried] = made(start=datetime.fromtimestamp(old.opens_ms(12) / 1000, UTC))
+    now = old.start_ms
+    monkeypatch.setattr("ldpstream.producers.device.wallet._now_ms", lambda: now)
+    wallet = Wallet(tmp_path / "wallet", per_window=4.0, window_s=4 * 3600)  # its window touches five steps: two reports
+    wallet.device(old)
+    now = hurried.survey.start_ms
+    with pytest.raises(WalletFull):
+        wallet.device(hurried.survey)
+    now = one.survey.start_ms
+    wallet.device(one.survey)
+
+
+def test_memos_are_fresh() -> None:
+    [one] = made(SURVEY + MEMOIZED)
+    assert [(cost.fresh, cost.eps_window) for cost in one.costs] == [(None, 2.0), (2.0, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "error", "told"),
+    [
+        (SURVEY.replace("ends = 12\n", ""), {}, CandidatesError, "survey travel has no end: give --start, at least 4 steps"),
+        (SURVEY, {"start": datetime(2026, 1, 5, tzinfo=UTC)}, CandidatesError, "the end of survey travel, 2026-01-05T12:"),
+        (SURVEY, {"after": parse_survey(tomllib.loads(SURVEY + MEMOIZED))}, CandidatesError, "has other attributes or levels"),
+        (SURVEY.replace("= 100", "= 3"), {}, CandidatesError, "level daily: survey travel uses all of its 3 lifetime_reports"),
+        (SURVEY + PAIR, {"labels": [f"{i}" for i in range(600)]}, SurveyError, "604 values of mode times 2 values of age"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_made_is_refused_in_one_line(text: str, keys: dict[str, Any], error: type[Exception], told: str) -> None:
+    with pytest.raises(error) as refused:
+        made(text, **keys)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        (SURVEY.replace('"other"', '"tram"'), None, "no attribute has a value for texts not listed"),
+        (SURVEY + MEMOIZED, "age", "attribute age has no value for texts that are not listed"),
+        (SURVEY, "mod", "attribute must be one of mode, got 'mod'"),
+        (SURVEY.replace('"other"]', '"other"]\nordered = true'), None, "attribute mode is ordered"),
+        (SURVEY + SURVEY[SURVEY.index("[[") :].replace('"mode"', '"two"'), None, "give --attribute, one of mode, two"),
+    ],
+)
+def test_an_attribute_without_other_is_refused(text: str, name: str | None, told: str) -> None:
+    with pytest.raises(CandidatesError, match=re.escape(told)):
+        open_attribute(parse_survey(tomllib.loads(text)), name)
+
+
+def test_many_values_need_another_mechanism() -> None:
+    [one] = made(labels=[f"{i}" for i in range(100)])
+    [(level, name, factor)] = lighter(one.survey, 0)
+    assert (level, name) == ("daily", "OLH")
+    assert factor == pytest.approx(mechanism("GRR", 104, eps=2.0).variance() / mechanism("OLH", 104, eps=2.0).variance())
+    [better] = made(labels=[f"{i}" for i in range(100)], mechanism="OLH")
+    assert lighter(better.survey, 0) == []
+    assert lighter(made()[0].survey, 0) == []
+
+
+# ---- power and false alarms
+
+
+def shares_of(estimate: Any) -> HistogramFile:
+    low, high = estimate.interval()
+    return HistogramFile(
+        "travel-2", "mode", 0, "step", True, "mi", "none", 0.95, estimate.n,
+        ["car", "other", *LABELS, *(f"{i}" for i in range(20))],
+        estimate.frequencies.tolist(), estimate.standard_errors.tolist(), low.tolist(), high.tolist(),
+    )  # fmt: skip
+
+
+def test_the_least_share_is_found_and_others_are_not() -> None:
+    """300 runs of 30 candidates, five standard errors of a share. Control: half of the least share is found less often."""
+    runs, people, k = 300, 4000, 32
+    m = mechanism("OLH", k, eps=2.0)
+    labels = [*LABELS, *(f"{i}" for i in range(20))]
+    old = parse_survey(tomllib.loads(SURVEY.replace('"bus", "bicycle", ', "")))
+    [one] = made(SURVEY.replace('"bus", "bicycle", ', ""), labels)
+    least = least_found(m, 1, people, len(labels))
+    assert least is not None
+    rng, seen = np.random.default_rng(33), {}
+    for share in (0.0, least / 2, least):
+        shares = np.zeros(k)
+        shares[:3] = 0.7, 0.3 - share, share
+        hits = alarms = 0
+        for _ in range(runs):
+            values = np.repeat(np.arange(k), rng.multinomial(people, shares))
+            found, tested = found_values(old, one.survey, shares_of(matrix_inversion(m, m.tabulate(m.report(values, rng)))))
+            names = {value.label for value in found}
+            assert tested == len(labels)
+            hits += LABELS[0] in names
+            alarms += bool(names - {LABELS[0]})
+        seen[share] = hits / runs, alarms / runs
+
+    def near(rate: float, chance: float) -> bool:
+        return abs(rate - chance) < 5 * math.sqrt(chance * (1 - chance) / runs)
+
+    assert seen[least][0] > 0.9 - 5 * math.sqrt(0.09 / runs)
+    assert not near(seen[least / 2][0], 0.9)
+    assert seen[0.0][1] < FALSE_ALARM + 5 * math.sqrt(FALSE_ALARM / runs)
+    assert seen[least][1] < 2 * FALSE_ALARM + 5 * math.sqrt(FALSE_ALARM / runs)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"survey": "travel"}, "is of survey travel, expected travel-2"),
+        ({"estimator": "eb"}, "has estimator=eb and post=none; ask for the histogram with estimator=mi"),
+        ({"post": "norm-sub"}, "has estimator=mi and post=norm-sub"),
+        ({"standard_errors": [None] * 14}, "step 0 has no shares with intervals"),
+        ({"low": []}, "has 14 labels, and not as many of all numbers"),
+        ({"labels": 5}, "not a histogram of the API as JSON"),
+    ],
+)
+def test_a_wrong_histogram_is_refused_in_one_line(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
+    numbers = [0.1] * 14
+    right = HistogramFile("travel-2", "mode", 0, "step", True, "mi", "none", 0.95, 9, ["x"] * 14, *[numbers] * 4)  # type: ignore[arg-type]
+    survey, path = made()[0].survey, tmp_path / "found.json"
+    path.write_bytes(msgspec.json.encode(right))
+    assert read_shares(path, survey) == right
+    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(right) | changed))
+    with pytest.raises(CandidatesError) as refused:
+        read_shares(path, survey)
+    assert str(refused.value).startswith(str(path))
+    assert told in str(refused.value)
+
+
+def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
+    z = float(-ndtri(0.05 / 10))
+    old = parse_survey(tomllib.loads(SURVEY))
+    [one] = made()
+    labels = one.survey.attributes[0].labels
+    share = [0.0] * len(labels)
+    share[3] = 1.01 * z
+    shares = HistogramFile(
+        "travel-2",
+        "mode",
+        0,
+        "step",
+        True,
+        "mi",
+        "none",
+        0.95,
+        9,
+        list(labels),
+        list(share),
+        [1.0] * 14,
+        list(share),
+        list(share),
+    )
+    assert [one.label for one in found_values(old, one.survey, shares)[0]] == ["candidate 0"]
+    assert found_values(old, one.survey, shares, 20) == ([], 20)
+    with pytest.raises(CandidatesError, match="has no value that survey travel-2 does not list"):
+        found_values(one.survey, one.survey, shares)
+    with pytest.raises(CandidatesError, match="has 0 of 10 candidates; ask for it without top"):
+        found_values(old, one.survey, msgspec.structs.replace(shares, labels=["car"] * 14))
+
+
+# ---- from the growth of `other` to the value
+
+
+class Travellers:
+    """People who answer a survey: from a step on, 5 % of them ride a scooter, which the first survey does not list."""
+
+    def __init__(self, survey: Survey, people: int, steps: int, scooters_from: int) -> None:
+        self.n_people, self.n_steps, self._from = people, steps, scooters_from
+        attribute = survey.attributes[0]
+        self._values = np.array([attribute.index(mode) for mode in ("car", "bus", "bicycle", "ferry", "scooter")])
+        self._people = np.arange(people)
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        place = self._people % 100
+        mode = np.searchsorted([50, 80, 98, 100], place, side="right")  # 2 % ferries, also not listed
+        mode[(place < 5) & (step >= self._from)] = 4
+        return self._people, self._values[mode]
+
+
+def test_the_walk_of_the_document_finds_the_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_page: OpenPage) -> None:
+    monkeypatch.chdir(tmp_path)
+    people = 20_000
+    Path("travel.toml").write_text(SURVEY)
+    modes = ["tram", "scooter", "ferry", *(f"line {i}" for i in range(27))]
+    Path("list.txt").write_text("".join(f"{mode}\n" for mode in modes))
+    commands = re.findall(r"(?m)^ {7}ldpstream (.+)$", DOCUMENT.read_text())
+    assert [command.split()[0] for command in commands] == ["candidates", "diff", "found", "candidates"]
+    ask, diff, find, last = (command.replace("--steps 24", "--steps 4").split() for command in commands)
+
+    survey = load_survey("travel.toml")
+    first = Demo(survey, Travellers(survey, people, 12, 4), 1)
+    first.run(lambda step, made: None)
+    status = client_of(survey, first).get("/api/v1/status").json()
+    growth = status["attributes"][0]["growth"]
+    assert (growth["label"], growth["before_step"]) == ("other", 3)
+    assert growth["low"] < 0.05 < growth["high"]
+    said = ApiResponses(survey, first.service.results, None).status("window", {}, 0)
+    assert Alert("other", "mode") in list(alerts(said, 0))
+    comparison = client_of(survey, first).get("/api/v1/attributes/mode/comparison?before=3&step=11&estimator=mi").json()
+    assert "other" in [label for label, clear in zip(comparison["labels"], comparison["clear"], strict=True) if clear]
+
+    with served(survey, first.service.results) as url:
+        page = open_page(url)
+        grown = r"^mode: other has grown by \+[45]\.\d+ percentage points since the window until 5 Jan 2026, 03:00–04:00 UTC "
+        expect(page.locator("#alerts .warning.other")).to_have_text(re.compile(grown))
+        page.close()
+
+    invoke(ask)
+    assert "Nothing needs a fresh budget." in invoke([*ask, "--out", str(made_folder(tmp_path))])
+    assert "History of mode: joined" in invoke(diff)
+    new = load_survey("travel-2.toml")
+    second = Demo(new, Travellers(new, people, 4, 0), 2)
+    second.run(lambda step, made: None)
+    counts = tally(new, [record for records in second.service.log.partitions for record in records if record.value]).counts
+    stored = second.service.store.tables(range(4))
+    assert {key: numbers_of(table) for key, table in stored.items()} == {key: numbers_of(t) for key, t in counts.items()}
+    assert sum(table.n for table in stored.values()) == people  # everybody once
+    query = re.findall(r"8080(/api[^']+)'", DOCUMENT.read_text())[0]
+    Path("found.json").write_text(client_of(new, second).get(query).text)
+    assert "1 value found among 30 candidates." in invoke(find)
+    assert Path("found.txt").read_text() == "scooter\n"
+
+    invoke(last)
+    final = load_survey("travel-3.toml")
+    assert final.attributes[0].values == ("car", "bus", "bicycle", "scooter", "other")
+    assert (final.replaces, final.n_steps) == (survey.fingerprint.hex(), None)
+    assert final.start_ms == new.opens_ms(4 + 4)
+    assert final.attributes[0].levels[0].lifetime_reports == 100 - 3 - 1
+
+
+def made_folder(tmp_path: Path) -> Path:
+    (folder := tmp_path / "again").mkdir()
+    return folder
+
+
+def invoke(arguments: list[str]) -> str:
+    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output + repr(shown.exception)
+    return " ".join(shown.output.split())
+
+
+def test_without_scooters_nothing_warns() -> None:
+    survey = parse_survey(tomllib.loads(SURVEY))
+    demo = Demo(survey, Travellers(survey, 4000, 12, 99), 1)
+    demo.run(lambda step, made: None)
+    status = client_of(survey, demo).get("/api/v1/status").json()
+    assert status["attributes"][0]["growth"] is None
