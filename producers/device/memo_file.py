@@ -200,7 +200,8 @@ class Transaction:
     def settle(self, key: str, n_kept: int) -> None:
         """Marks the envelope with this idempotency key as settled, and forgets the steps before the n_kept latest settled ones.
 
-        The answer of the gateway shows that the time of the settled step has come, so earlier steps can no longer count.
+        The answer of the gateway shows that the time of the settled step has come, so the forgotten steps can no longer count,
+        if the survey's `skew_seconds` is at most a step.
         """
         db = self._db
         found = db.execute(f"SELECT attribute FROM {self._sent} WHERE key = ?", (key,)).fetchone()
