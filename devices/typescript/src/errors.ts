@@ -13,7 +13,7 @@ export class UnknownSurvey extends DeviceError {
   override readonly name = "UnknownSurvey";
 }
 
-/** The device survey is wrong: its hash does not fit, or a mechanism would lose more privacy than the survey states. */
+/** The device survey is wrong: its hash or its parameters do not fit its text, or a mechanism could lose more privacy than it states. */
 export class UnsafeSurvey extends DeviceError {
   override readonly name = "UnsafeSurvey";
 }
