@@ -1,6 +1,7 @@
 """The errors of a device. A message is one line with the file or attribute and the reason, never a value of a person.
 
-A call of `Device` or `Wallet` that raises one of these errors has released no report. `Sender` may have sent reports before.
+A call of `Device` or `Wallet` that raises one of these errors has released no report. But `Device.answer` may have made the
+reports of other attributes, which `Device.waiting` returns, and `Sender` may have sent reports before.
 """
 
 import math
@@ -66,7 +67,7 @@ class StoreCleared(DeviceError):
 class StepForgotten(DeviceError):
     """The step can no longer be reported: its envelope was dropped, or later steps are settled, so its report cannot count.
 
-    A second report would cost more privacy. The call has cost none.
+    A second report would cost more privacy. The call has made no report of the attribute.
 
     Attributes:
         attribute: name of the attribute.

@@ -4,7 +4,7 @@
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
-    sent         the reported steps after `forgotten`, each with its envelope, and its idempotency key until the envelope is
+    sent         the reported steps that are remembered, each with its envelope, and its idempotency key until the envelope is
                  settled; the envelope is empty if it was dropped
     moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
 
@@ -159,7 +159,7 @@ class Transaction:
     # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
-        """Returns the step's envelope; empty if the envelope was dropped; None if the step has none or is forgotten."""
+        """Returns the step's envelope; empty if the envelope was dropped; None if the file has none."""
         row = self._db.execute(
             f"SELECT envelope FROM {self._sent} WHERE attribute = ? AND step = ?", (attribute, step)
         ).fetchone()
@@ -200,7 +200,8 @@ class Transaction:
     def settle(self, key: str, n_kept: int) -> None:
         """Marks the envelope with this idempotency key as settled, and forgets the steps before the n_kept latest settled ones.
 
-        The answer of the gateway shows that the time of the settled step has come, so earlier steps can no longer count.
+        The answer of the gateway shows that the time of the settled step has come, so the forgotten steps can no longer count,
+        if the survey's `skew_seconds` is at most a step.
         """
         db = self._db
         found = db.execute(f"SELECT attribute FROM {self._sent} WHERE key = ?", (key,)).fetchone()

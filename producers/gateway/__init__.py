@@ -1,1 +1,1 @@
-"""The HTTP gateway: admits requests, checks envelopes, and answers 202 only after Kafka has acknowledged the envelopes."""
+"""The HTTP gateway: admits requests, checks envelopes, and answers 202 only after the log has stored the envelopes."""

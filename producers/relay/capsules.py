@@ -5,7 +5,8 @@
 
 The messages are binary HTTP (`producers.relay.binary_http`). The encryption is HPKE (RFC 9180) with X25519, HKDF-SHA256, and
 AES-128-GCM or ChaCha20-Poly1305. Another suite needs a new key configuration; devices ignore configurations that they do not
-know. Every request has a fresh key of the device, so two requests have only the gateway's key id and the suite in common.
+know. Every request has a fresh key of the device, so two requests have only their size, the gateway's key id and the suite in
+common.
 """
 
 import secrets

@@ -93,7 +93,7 @@ export type Enrolment = {
   readonly reports: number;
   readonly memos: number;
   readonly forgotten: number; // latest forgotten step: no step up to it will be reported; -1 for none
-  readonly sent: readonly Sent[]; // the reported steps after `forgotten`, by step
+  readonly sent: readonly Sent[]; // the reported steps that are remembered, by step
 };
 
 export class Device {
@@ -299,7 +299,7 @@ export class Device {
     const key = toText(this.random(KEY_BYTES));
     const report: Sent = { step, envelope, key, ...(this.survey.relay && { due: this.moment(step) }) };
     let sent = [...enrolment.sent, report].sort((left, right) => left.step - right.step);
-    // the service accepts the present step, late steps within `lateness_steps`, and the next step because of clock skew
+    // with a skew of at most a step, the service accepts the present step, `lateness_steps` late steps and the next step
     const surplus = sent.filter(({ key }) => key !== null).length - this.survey.latenessSteps - 2 - AHEAD_REPORTS;
     const farthest = sent
       .filter(({ key }) => key !== null)

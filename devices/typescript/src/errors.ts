@@ -1,8 +1,8 @@
 /** The errors of a device. No message contains a person's value. */
 
 /**
- * The device cannot do what was asked. A failed call of `Device` or `Wallet` has returned no report. A failed `Sender.attempt` may have
- * sent reports.
+ * The device cannot do what was asked. A failed call of `Device` or `Wallet` has returned no report. But a failed `Device.answer` may
+ * have made the reports of other attributes, which `Device.waiting` returns, and a failed `Sender.attempt` may have sent reports.
  */
 export class DeviceError extends Error {
   override readonly name: string = "DeviceError";
@@ -13,7 +13,7 @@ export class UnknownSurvey extends DeviceError {
   override readonly name = "UnknownSurvey";
 }
 
-/** The device survey is wrong: its hash does not fit, or a mechanism would lose more privacy than the survey states. */
+/** The device survey is wrong: its hash or its parameters do not fit its text, or a mechanism could lose more privacy than it states. */
 export class UnsafeSurvey extends DeviceError {
   override readonly name = "UnsafeSurvey";
 }
@@ -96,7 +96,7 @@ export function nats(loss: number, digits = 6): string {
 
 /**
  * The step can no longer be reported: its envelope was dropped, or later steps are settled, so its report cannot count. A second
- * report would cost more privacy. The call has cost none.
+ * report would cost more privacy. The call has made no report of the attribute.
  */
 export class StepForgotten extends DeviceError {
   override readonly name: string = "StepForgotten";

@@ -105,7 +105,8 @@ export interface OpenOptions {
  * @param options further conditions of the application.
  * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
  * @throws UnknownSurvey if this device cannot answer the survey.
- * @throws UnsafeSurvey if the hash is wrong or a mechanism would lose more privacy than the canonical text states.
+ * @throws UnsafeSurvey if the hash or the parameters do not fit the canonical text, or a mechanism could lose more privacy than it
+ *   states.
  * @throws WrongSurvey if the fingerprint differs from `pin`.
  */
 export async function openSurvey(document: unknown, pin?: string, { signedBy }: OpenOptions = {}): Promise<Survey> {

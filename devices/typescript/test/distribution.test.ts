@@ -2,7 +2,7 @@
  * The draws follow the stated distributions.
  *
  * Every count is compared with its expectation in standard deviations. A correct device exceeds `LIMIT` with probability 2e-9 for a
- * count, and with probability 1e-6 in the whole file (fewer than 500 counts). The seeds are fixed. Each control draws with a loss that
+ * large count, 5e-8 for the smallest ones, and less than 5e-5 in the whole file. The seeds are fixed. Each control draws with a loss that
  * is larger than stated by 0.3 nats or more, or with another fault, and must exceed `LIMIT`.
  */
 

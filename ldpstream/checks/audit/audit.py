@@ -1,6 +1,6 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
-For every mechanism and ε the audit draws reports of every value of a small domain and carries out a distinguishing attack. The
+For every mechanism and ε the audit draws reports of values of a small domain and carries out a distinguishing attack. The
 attack computes an exact likelihood ratio from the values that the reports support (`mechanisms.ratios`). As in a
 Neyman-Pearson test, an event of the attack is "the ratio is at least c". There is one event for each c and each ordered pair of
 values. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
