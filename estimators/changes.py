@@ -12,10 +12,10 @@ compares the normal score.
 
 `python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
-- Cumulative sums (CUSUM) detect jumps of one standard error up to a sixth faster, and larger jumps more slowly. CUSUM does
-  not give the jump's step and size.
-- Sums over all values detect a jump of half the values (k/2) earlier, and a jump of one value later. Their false-alarm rate
-  holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
+- Cumulative sums (CUSUM) mostly detect jumps of one standard error faster, by up to a fifth, and larger jumps more slowly.
+  CUSUM does not give the jump's step and size.
+- Sums over all of ten or more values detect a jump of half the values earlier, and a jump of one value later. Their false-alarm
+  rate holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
   score, which this module uses, has at most the stated false-alarm rate for any dependence between values.
 """
 

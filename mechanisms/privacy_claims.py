@@ -97,8 +97,8 @@ class PrivacyClaims(ABC):
         """Chance of a right guess of the value at one step, from t reports of any values.
 
         The result is exact for one report, and where `guess` is exact for a one-time mechanism. Otherwise it is an upper bound:
-        for a one-time mechanism the bound of `guess`; for a memoized one the smaller of two bounds, from `eps_sequence` and for
-        an attacker who knows all memos.
+        for a one-time mechanism the bound of `guess`, for a memoized one a bound from `eps_sequence`. With memos of symbols,
+        the bound for an attacker who knows all memos replaces it if it is smaller.
         """
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
