@@ -12,10 +12,10 @@ compares the normal score.
 
 `python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
-- Cumulative sums (CUSUM) detect jumps of one standard error up to a sixth faster, and larger jumps more slowly. CUSUM does
-  not give the jump's step and size.
-- Sums over all values detect a jump of half the values (k/2) earlier, and a jump of one value later. Their false-alarm rate
-  holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
+- Cumulative sums (CUSUM) mostly detect jumps of one standard error faster, by up to a fifth, and larger jumps more slowly.
+  CUSUM does not give the jump's step and size.
+- Sums over all of ten or more values detect a jump of half the values earlier, and a jump of one value later. Their false-alarm
+  rate holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
   score, which this module uses, has at most the stated false-alarm rate for any dependence between values.
 """
 
@@ -30,7 +30,7 @@ from scipy.special import ndtr, ndtri
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 STARTS = 32  # observed steps that are tested as the jump's step; with 8, small jumps are detected 2 to 4 times later
-FOUND = 0.6  # a jump of this many thresholds, in standard errors of a step, is found within five steps in 9 of 10 cases
+FOUND = 0.6  # a jump of FOUND * threshold standard errors of a step is found within five steps in 9 of 10 cases
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
 DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75

@@ -97,8 +97,8 @@ class PrivacyClaims(ABC):
         """Chance of a right guess of the value at one step, from t reports of any values.
 
         The result is exact for one report, and where `guess` is exact for a one-time mechanism. Otherwise it is an upper bound:
-        for a one-time mechanism the bound of `guess`; for a memoized one the smaller of two bounds, from `eps_sequence` and for
-        an attacker who knows all memos.
+        for a one-time mechanism the bound of `guess`, for a memoized one a bound from `eps_sequence`. With memos of symbols,
+        the bound for an attacker who knows all memos replaces it if it is smaller.
         """
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
@@ -136,11 +136,11 @@ class PrivacyClaims(ABC):
         The observer sees each step's reports as a set (`ledger.shuffled`), or sums of them. It also knows the values of all
         other people, and with fake data whose reports are true.
 
-        One-time mechanisms: t reports, of any values. The observer cannot link them. The person's report is one of n at each of
-        these steps, and in each difference of two sums that holds it.
-        Longitudinal mechanisms, t = 1: the reports of one step, n of them. More reports: any number of reports of one memo each
-        of the person and of n - 1 others, all at the same steps. The observer can link the reports of a memo. They are a
-        function of n memos without owners.
+        One-time mechanisms: t reports, of any values. The observer cannot link them. At each of these steps, the person's
+        report is one of n reports. This also holds for each difference of two sums that contains the report.
+        Longitudinal mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of one
+        memo of each of n - 1 others, all at the same steps. The observer can link the reports of a memo. All these reports are
+        a function of n memos without owners.
 
         Both results are upper bounds. They are at most the bounds for an observer who knows the sender of each report.
 

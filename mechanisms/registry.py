@@ -114,7 +114,8 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
 
     A variance is near the smallest one if it is at most 3 % larger. The change by one false report is its weight for one value
     (`Mechanism.outweighs`). Weights up to 25 % above the smallest count as equal; then the earlier option wins. So small
-    differences do not decide. At equal variance, GRR has twice the weight of OUE, and local hashing at most 1.21 times.
+    differences do not decide. At equal variance, GRR has twice the weight of OUE. Local hashing has at most 1.21 times the
+    weight of OUE if the variances differ by at most 3 %.
 
     Args:
         options: mechanisms with their variances, in the order of preference.

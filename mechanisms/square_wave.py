@@ -158,7 +158,7 @@ class SquareWave(ChannelMechanism):
         return np.asarray((offset >= 0) & (offset < self.width))
 
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """The diagonal of N and its mean over u, elementwise to the power `reports`: N[u, v] = Pr[a report of u is near v]."""
+        """The diagonal of N and the mean of N over u. N[u, v] is Pr[a report of u is near v], to the power `reports`."""
         below = np.pad(np.cumsum(self.channel(), axis=1), ((0, 0), (1, 0)))
         near = (below[:, self.width : self.width + self.k] - below[:, : self.k]) ** reports
         return near.diagonal(), near.mean(axis=0)

@@ -144,7 +144,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
     crossed = first.not_p * first.not_q
     if second == "SUE":
         hit = first.p * first.not_q
-        log_a = math.log(hit) - eps_1 + log1mexp(eps_inf - eps_1)  # in logarithms, since R can reach e^732
+        log_a = math.log(hit) - eps_1 + log1mexp(eps_inf - eps_1)  # in logarithms, since R can exceed the largest double
         b = gain * (first.p * first.q + crossed)
         c = -hit * math.expm1(-eps_1 - eps_inf)
         return symmetric(2 * (math.log(b + math.sqrt(b * b + 4 * c * math.exp(log_a))) - math.log(2) - log_a))

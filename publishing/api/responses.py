@@ -352,7 +352,7 @@ class ApiResponses:
         )  # fmt: skip
 
     def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> tuple[list[Publication], int]:
-        """Returns the publications of `kept_steps` up to `step` or the latest step, at least one; and n for one step in n."""
+        """Returns at least one publication of `kept_steps` up to `step` or the latest step, and the distance of these steps."""
         progress, latest = self._source.progress(), self.latest_step() if step is None else step
         steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, last)
         keys = [publication_key(name, span, step, cohort) for step in steps]
