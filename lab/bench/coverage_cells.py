@@ -156,7 +156,10 @@ def cells_table(rows: Sequence[CellCoverage]) -> Table:
 
 
 def few_table(rows: Sequence[CellCoverage]) -> Table:
-    """Table of the coverages with few values and few people: by cell, of all values, the largest one, and the worst one."""
+    """Table of the coverages with few values and few people, by k and ε: the mean over the cells, and the lowest cell.
+
+    Each is shown for all values, for the largest value, and for the worst value.
+    """
     most = max((row.runs for row in rows), default=0)
     shown = Table("values", "ε", "cells", "mean", "lowest cell", "largest value", "lowest cell", "worst value", "lowest cell",
                   title=f"Few values and few people: coverage of the default estimate; at most {most} runs")  # fmt: skip
@@ -168,7 +171,7 @@ def few_table(rows: Sequence[CellCoverage]) -> Table:
 
 
 def lowest_table(rows: Sequence[CellCoverage], title: str = "Cells with the lowest coverage") -> Table:
-    """Table of the cells with the lowest coverage: of all values on average, ten largest estimates, or the largest value."""
+    """Table of the cells with the lowest coverage of all values, of the ten largest estimates, or of the largest value."""
     shown = Table("estimate", "shape", "mechanism", "k", "ε", "n", "steps", "all values", "±", "ten largest", "largest",
                   "worst value", "truth above", title=title)  # fmt: skip
     by_mean = sorted(rows, key=lambda row: row.covered)[:SHOWN]

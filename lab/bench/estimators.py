@@ -43,7 +43,7 @@ def shares(k: int) -> FloatArray:
 
 
 def expected(m: Mechanism, n: int, seed: int = 1) -> CountTable:
-    """Support counts of n reports, drawn bin by bin; for mechanisms whose table holds support counts."""
+    """Random support counts of n reports; for mechanisms whose table holds support counts."""
     rng = np.random.default_rng(seed)
     chances = m.q + (m.p - m.q) * shares(m.k)
     if m.marks == 1:
@@ -78,7 +78,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
         seen: called with the name of each task.
 
     Raises:
-        PeersError: if the other library cannot be installed or run.
+        PeersError: if the other libraries cannot be installed or run.
     """
     k, large, huge = (100, 1000, 10_000) if quick else (1000, 100_000, 1_000_000)
     repeats, rows = (1 if quick else 5), []  # type: int, list[Timing]

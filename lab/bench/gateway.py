@@ -1,8 +1,9 @@
 """Measures the gateway's processor time for a request, beside other servers that answer the same requests without any work.
 
 All servers run one after the other in one run, with the same load generator (`gateway_load.py`): keep-alive connections, with
-a fresh idempotency key and a bearer token in every request. The processor time is the server's own, user and system, of all its
-processes; neither the load generator's nor Kafka's counts. A run measures:
+a fresh idempotency key and a bearer token in every request. (The keys inside the encapsulated requests repeat after `POOL`
+requests.) The processor time is the server's own, user and system, of all its processes; neither the load generator's nor
+Kafka's counts. A run measures:
 
 - the gateway with one report in a request, with a batch of `BATCH` envelopes of one report in a request, and with one report in
   an encapsulated request of a relay; each answer comes after Kafka's acknowledgement;

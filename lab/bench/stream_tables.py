@@ -18,7 +18,7 @@ def stream_tables(result: Result) -> list[Table]:
 
 
 def stream_notes(result: Result) -> list[str]:
-    """For the synthetic and the real streams: the smallest and the median gain of each error."""
+    """For the synthetic and the real streams: the smallest, the median and the largest gain of each error."""
     lines = []
     for kind, real in (("synthetic", False), ("real", True)):
         cells = [cell for cell in result.cells if (cell.stream not in SYNTHETIC) == real]

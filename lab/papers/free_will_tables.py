@@ -135,7 +135,7 @@ LINE_LOSS = (1.0, 4.0, 7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 25.0, 28.0)
 GRID_LOSS_KM = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 EPSILON_NOTE = (
     "A label gives the mean distance between a uniform value and its report at this ε. The paper does not explain its choice of"
-    " ε. Tables 7 and 8 use the ε of this table."
+    " ε. Table 7 has some of these ε. On the line, the bounds Q of Table 8 are these distances, with 24.5 in place of 25."
 )
 PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cells of 0.5 km gets half of each ε."
 

@@ -1,4 +1,4 @@
-"""A small survey with one mechanism for every kind of report, and sound and spoilt envelopes of this survey."""
+"""A small survey whose reports are symbols, bits and hashed symbols, and sound and spoilt envelopes of this survey."""
 
 import msgspec
 import numpy as np

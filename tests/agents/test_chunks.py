@@ -68,7 +68,7 @@ def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_batch_with_a_wrong_checksum_is_an_error(version: int) -> None:
-    """A change of any byte that the checksum covers is an error. The library itself checks batches of the old versions."""
+    """Changes the first or the last byte that a checksum covers. The library itself checks batches of the old versions."""
     if version == 2:
         raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
     else:
@@ -111,7 +111,7 @@ HEADERS: list[tuple[Headers, bytes]] = [  # a record's headers, and the key that
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("skip", [0, 3])
 def test_the_key_header_of_each_record_is_read(codec: int, skip: int) -> None:
-    """A key of the wrong length is passed on. An empty or repeated key becomes a key of a wrong length."""
+    """A key of the wrong length is passed on. An empty, null or repeated key becomes a key of a wrong length."""
     headers, keys = zip(*HEADERS, strict=True)
     raw = bytes(batch(5, [b"value"] * len(headers), codec=codec, headers=headers))
     without = bytes(batch(13, [b"a", b"b"]))

@@ -53,7 +53,7 @@ def test_the_sum_of_the_cohorts_is_the_tally_without_cohorts(records: list[Recor
 
 
 def test_many_devices_with_few_cohorts_are_counted_together() -> None:
-    """More envelopes with equal headers than are opened one by one; every cohort gets its own reports."""
+    """More envelopes have equal headers than the tally opens one by one. Every cohort gets its own reports."""
     rng = np.random.default_rng(5)
     records = [Record(offset, during(SURVEY, 0), sound(SURVEY, rng, 0, 0)) for offset in range(500)]
     counts = tally(SURVEY, records).counts

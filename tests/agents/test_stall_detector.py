@@ -1,4 +1,4 @@
-"""Tests that the stall detector reports every stall, and reports nothing else as a stall."""
+"""Tests that the stall detector reports each kind of stall, and does not report waiting as a stall."""
 
 import pytest
 

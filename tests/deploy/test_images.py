@@ -98,7 +98,7 @@ def test_the_gateway_has_a_part_of_the_locked_packages() -> None:
 
 
 def test_the_gateway_imports_only_its_packages() -> None:
-    """With only the packages of its image, `ldpstream gateway` loads; another command names what is missing."""
+    """With only the packages of its image, the modules of `ldpstream gateway` load, and read every sample survey."""
     names = {line.partition("==")[0] for line in re.findall(r"(?m)^[\w.-]+==", (ROOT / LOCKS[0]).read_text())}
     extra = names - {line.partition("==")[0] for line in re.findall(r"(?m)^[\w.-]+==", (ROOT / LOCKS[1]).read_text())}
     modules = {module for module, packages in packages_distributions().items() if {*map(canonicalize_name, packages)} <= extra}

@@ -74,7 +74,7 @@ def test_the_code_conditions_name_tests() -> None:
 
 
 def test_no_small_number_stands_alone() -> None:
-    """In the documents, the first promise comes before the second one."""
+    """In the section and in the notice to participants, the first promise comes before the second one."""
     assert SECTION.index("first: against everybody") < SECTION.index("second: 20,000 people")
     notice = PLAIN[PLAIN.index("A notice to participants Replace") if "A notice to participants Replace" in PLAIN else 0 :]
     assert notice.index("[59.6] of 100") < notice.index("There is a second promise") < notice.index("[29.8] of 100")

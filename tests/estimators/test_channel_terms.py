@@ -257,7 +257,7 @@ def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
 
 
 def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
-    """IBU needs ten to fifty times as many steps as the exact EM for the same error. Both maxima have about the same error.
+    """Both maxima have about the same error.
     With other seeds, the ratio of the two errors in one run was 1.01 ± 0.04. The mean of five ratios is outside 0.9 … 1.12 with
     probability below 1e-8.
     """

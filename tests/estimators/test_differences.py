@@ -32,8 +32,7 @@ LOWEST = 0.95 - 4 * (0.95 * 0.05 / TRIALS) ** 0.5  # false-alarm rate 3e-5 for a
 
 
 def test_people_whose_values_alternate_need_the_wider_interval() -> None:
-    """Half of the people have the value at each time, never the same half. Errors that assume independence would be too
-    small."""
+    """Each person has the value at exactly one of the two times. Errors that assume independence would be too small."""
     m = mechanism("GRR", k=K, eps=5.0)
     rng = np.random.default_rng(20261122)
     first = rng.integers(0, 2, (TRIALS, PEOPLE))

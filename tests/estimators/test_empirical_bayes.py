@@ -117,7 +117,7 @@ def test_one_group_is_the_same_as_two_halves() -> None:
 
 
 def test_equal_shares_are_found() -> None:
-    """At k = 300, the inversion's errors are 100 times larger than those of the estimate."""
+    """At k = 300, the inversion's squared error is more than 100 times that of the estimate."""
     m = build("OUE", 300, 1.0)
     table = draw(m, np.full(300, 1 / 300), 20_000, 6)
     found, raw = empirical_bayes(m, table), matrix_inversion(m, table)
@@ -165,7 +165,8 @@ def test_the_fit_equals_its_dense_form(mass: float) -> None:
 @pytest.mark.parametrize("by", [0.0, -3.0, 400.0, -1000.0, 30_000.0])
 @pytest.mark.parametrize("floor", [0.0, 1e-290])
 def test_one_exponential_a_point_gives_the_sums_of_one_exponential_an_entry(by: float, floor: float) -> None:
-    """With the floor, nearly all prior mass lies where the likelihood of most values is zero. The last λ is too wide."""
+    """With the floor, nearly all prior mass lies where the likelihood of most values is zero. With the last λ, e^{λf} would
+    overflow."""
     m = build("OUE", 30, 1.0)
     values = value_likelihood(observations([(m, draw(m, np.r_[0.9, np.full(29, 0.1 / 29)], 50_000, 7))]), 30)
     prior = np.full(values.points.size, floor)
@@ -216,7 +217,7 @@ def test_a_constant_variance_gives_the_normal_likelihood() -> None:
 def test_the_noise_of_a_difference_is_the_sum_of_the_values_noise(name: str, steps: int) -> None:
     """In 1000 draws with the same people, the relative error of a sample variance has standard deviation 4.5 %.
 
-    The limit is five standard deviations: a correct program fails with probability 6e-7 per mechanism. The control adds the
+    The limit is five standard deviations: a correct program fails with probability 1.5e-6 per case. The control adds the
     variance of a random choice of the people, which is absent here.
     """
     m, n, rng = build(name, 6, 3.0), 200, np.random.default_rng([NAMES.index(name), steps])
@@ -251,7 +252,7 @@ def test_intervals_cover_the_shares_on_average(shape: str, k: int, n: int) -> No
 
 @pytest.mark.parametrize(("name", "held", "k"), [("OUE", 1, 10), ("OUE", 2, 100), ("GRR", 10, 100), ("GRR", 1, 3)])
 def test_intervals_hold_shares_of_zero(name: str, held: int, k: int) -> None:
-    """A few values have all the people. Each of the other shares is exactly 0, also if the noise is far below 1/k.
+    """A few values have all the people. The intervals of the other values start at 0, also if the noise is far below 1/k.
 
     The seeds are fixed. With other seeds, an interval misses 0 in some runs, as its level allows.
     """
@@ -285,7 +286,7 @@ def test_the_interval_of_the_value_that_everybody_has_holds_1(name: str, k: int,
 
 
 def test_the_share_that_everybody_has_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inversion of value 0 is 1 ± 0.07, and that of each of 999 other values 0 ± 0.07.
+    """The inversion of value 0 is 1 ± 0.07, and that of each of 999 other values 0 ± 0.06.
 
     The control gives the other values the prior mean 1/k, which adds up to 1.
     """

@@ -146,8 +146,8 @@ def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, s
 @pytest.mark.parametrize("method", ["mi", "mle"])
 @pytest.mark.parametrize("name", NAMES)
 def test_intervals_cover_as_often_as_stated(name: str, method: str, steps: int) -> None:
-    """In 400 repetitions, the expected number of misses is 20. In each of 48 cases, the number of misses is outside [5, 38]
-    with a probability below 2e-4."""
+    """In 400 repetitions, the expected number of misses is 20. In each of 56 cases, the number of misses is outside [5, 38]
+    with a probability below 1e-4."""
     m = make(name, 6, eps_1=2.0)
     assert 5 <= exceedances(m, method, steps, 400, 3000) <= 38
 

@@ -170,7 +170,7 @@ def test_the_error_of_few_values_is_at_most_a_small_multiple_of_the_projections(
 @pytest.mark.parametrize("k", [2, 3, 9])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_laws_hold_for_tables_that_no_honest_population_makes(name: str, k: int) -> None:
-    """All people send the same report, or one of two; or no bit of a vector is one, or all are."""
+    """All people send the same report, or one of two. In bit vectors, the ones are also none, all, or the first bit alone."""
     rng = np.random.default_rng([NAMES.index(name), k])
     for eps in (0.01, 0.5, 20.0):
         m = build(name, k, eps)

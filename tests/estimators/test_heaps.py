@@ -25,7 +25,7 @@ ALL_ROUND /= ALL_ROUND.sum()
 def test_the_99th_percentile_s_interval_holds_with_heaps() -> None:
     """Of 20 intervals with a level of 95 %, fewer than 16 hold in 0.3 % of all cases.
 
-    Control: without the unbiased shares, most of the intervals miss. This was so before the unbiased shares were used.
+    Control: without the unbiased shares, most of the intervals miss.
     """
     m, rng = mechanism("OUE", k=K, eps=4.0), np.random.default_rng(8)
     truth = float(np.interp(0.99, np.concatenate([[0.0], np.cumsum(ALL_ROUND)]), EDGES))

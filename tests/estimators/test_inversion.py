@@ -1,4 +1,4 @@
-"""Tests the matrix inversion of every registered mechanism: no bias, and correct standard errors in repeated surveys."""
+"""Tests the matrix inversion: location mechanisms and mixed groups in repeated surveys, and tables that reports cannot make."""
 
 import math
 import warnings

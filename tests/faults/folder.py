@@ -10,7 +10,7 @@ The invariant, checked at the end of each list, with a reference that shares no 
 
     the counts equal the tally of all records ever written, each report key once;
     every report that was answered by 202 and was not too old is counted;
-    every publication is complete at first, and has all reports of its steps, also those that were written later;
+    every publication has all reports of its steps, also those that were written later, and is complete before a restore;
     after a restore, a step is incomplete if reports of it were received after the copy, and complete if none can be missing.
 """
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 
 class Operation:
-    """One event of a run. Time passes only in `Wait` and `AdvanceClock`."""
+    """One event of a run. Time passes only in `Wait`. The wall clock also jumps in `AdvanceClock`, `LoseEnd` and `MakeAnew`."""
 
 
 @dataclass(frozen=True)

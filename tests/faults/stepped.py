@@ -169,7 +169,7 @@ class SteppedAgent:
             if reached():
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError("not within 5 s")
+        raise AssertionError("not reached")
 
     async def finish(self) -> None:
         """Runs steps, reads and stall checks until all records are counted."""

@@ -90,7 +90,7 @@ def _parsed(k: int, kind: str, names: tuple[str, ...], eps: tuple[float, ...], f
 
 
 def _table(m: Mechanism, source: random.Random, step: int) -> CountTable:
-    """Returns a table of the mechanism: honest, forged, or of both."""
+    """Returns a table of the mechanism: of forged reports, of honest and forged ones, or empty."""
     rng = np.random.default_rng(source.getrandbits(32))
     n = source.choice(SIZES)
     drawn = source.random()

@@ -57,8 +57,8 @@ def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
 
     Each person reports attribute j with probability 1/d, and n_j people report attribute j. The sample's frequencies have the
     variance f(1-f)(1/n_j - 1/n). The variance for people drawn at random has the term f(1-f)/n_j, but lacks the finite
-    population's term -f(1-f)/n. The mean of 60 runs must be within five standard deviations of the computed mean: one false
-    alarm in 10^6 tests. The control is a mechanism with 1.5 times the error.
+    population's term -f(1-f)/n. The mean of 60 runs must be within five estimated standard deviations of the computed mean: one
+    false alarm in 10^5 tests. The control is a mechanism with 1.5 times the error.
     """
     rng = np.random.default_rng(20_240_601)
     chosen = mechanisms_of(method, TINY.sizes, 2.0, 1.0)

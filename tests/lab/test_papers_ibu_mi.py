@@ -131,8 +131,8 @@ def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest
 
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
 def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cells have full size and 6 runs. Each of 4 comparisons allows 3 standard deviations, with 3 false alarms in 1000
-    runs."""
+    """The cells have full size and 6 runs. Both published gains of a shape are compared. Each comparison allows 3 standard
+    deviations: with other seeds, at most 3 of 1000 would fail."""
     monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
     plan = Plan(quick=True, best=False, seed=7)
     jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)

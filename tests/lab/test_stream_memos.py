@@ -28,7 +28,8 @@ def test_a_memo_is_kept_while_its_value_is_unchanged(name: str) -> None:
 
     Both histograms have the same noise from the memos.
 
-    The mean of 200 squared errors has a relative standard deviation of 0.1: a difference of 0.45 has a probability of 1e-5.
+    The mean of 200 squared errors has a relative standard deviation of about 0.1: a difference of 0.45 has a probability below
+    1e-4.
     Control: without memos the variance would be `variance() / 10`, less than half.
     """
     m = mechanism(name, k=10, eps_inf=2.0, eps_1=1.0)

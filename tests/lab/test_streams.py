@@ -260,7 +260,10 @@ def test_sampling_repeats_its_histogram() -> None:
 
 
 def test_the_spaced_level_has_the_stated_variances() -> None:
-    """The mean of 2400 squared scores is 1 ± 0.03: a difference of 0.15 has probability 6e-7. Control: LBU's shares."""
+    """The mean of 2400 squared scores is 1 ± 0.035: a difference of 0.15 has a probability of 2e-5. Control: LBU's shares.
+
+    The three scores of a step depend on each other, since the shares sum to 1.
+    """
     stream = of_shares("rest", np.tile([0.5, 0.3, 0.2], (800, 1)), 20_000)
     raw, reports = spaced_level(stream, 1.0, 20, np.random.default_rng(14))
     assert reports[:20].sum() == 20_000

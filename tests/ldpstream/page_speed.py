@@ -3,7 +3,7 @@
     python -m tests.ldpstream.page_speed
 
 Bytes are those of the bodies of all files that a first visit loads, compressed as the server sends them; answers of the API
-are counted apart. The server and the browser share the machine, so a busy machine lengthens every time.
+are left out. The server and the browser share the machine, so a busy machine lengthens every time.
 """
 
 import gzip

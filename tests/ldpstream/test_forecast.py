@@ -1,7 +1,7 @@
 """Compares the forecast of accuracy with simulated reports, read by the estimators that the service uses.
 
 All seeds are fixed. A mean over runs must be within five standard errors of its forecast: a right forecast fails with a
-probability of about 1e-6. Each comparison has a control: the forecast for other people or for a smaller effect must fail.
+probability below 3e-5. Each comparison has a control: the forecast for other people or for a smaller effect must fail.
 """
 
 import json

@@ -42,7 +42,7 @@ def test_the_cost_is_the_ratio_of_the_variances() -> None:
 
 
 def test_the_test_finds_the_stated_association_in_8_of_10_steps() -> None:
-    """False alarm: five standard errors. Control: half of the association is found far less often."""
+    """The allowance is five standard errors. Control: half of the association is found far less often."""
     survey, people, runs = small_survey(*(a | {"level": [ONCE]} for a in (MODE, ZONE, BOTH))), 6000, 300
     [found] = pair_forecasts(survey, forecast(survey, people))
     assert found.step_association is not None

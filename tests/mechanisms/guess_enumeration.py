@@ -57,7 +57,7 @@ def unchanged(m: Mechanism, t: int) -> list[Floats]:
 
 
 def changing(m: Mechanism, t: int) -> Iterable[list[Floats]]:
-    """For all functions that give the other values from the value at the first step: the likelihoods under each such value."""
+    """For every choice of functions from the first value to the later values: the likelihoods under each first value."""
     of = likelihoods(m, t)
     for maps in product(product(range(m.k), repeat=m.k), repeat=t - 1):
         yield [of[(v, *(f[v] for f in maps))] for v in range(m.k)]

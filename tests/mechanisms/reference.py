@@ -31,7 +31,7 @@ def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Me
 
 
 def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...] = ((2.0, 1.0),)) -> list[Mechanism]:
-    """All registered mechanisms in all calibrations, and some with another g or omega, for each of the given parameters."""
+    """All pure mechanisms in all calibrations, and some with another g or omega, for each of the given parameters."""
     found = []
     for k, (eps_inf, eps_1) in product(ks, pairs):
         found += [build(name, k, eps_inf, eps_1) for name in NAMES]

@@ -144,13 +144,17 @@ def test_numbers_next_to_the_threshold_are_compared_exactly(threshold: int) -> N
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_both_paths_have_the_stated_share_of_ones(threshold: int) -> None:
-    """Makes 2 × 12 comparisons with the exact mean at 6 standard deviations; the false-alarm rate is 5e-8."""
+    """Makes 2 × 12 comparisons with the exact mean at 6 standard deviations; the false-alarm rate is 5e-8.
+
+    The expected number of ones is 0.08 for the threshold 2^40. There, six ones have a chance of 3e-10, and fewer are accepted.
+    """
     size = 20_000
     compiled = np.empty(size, np.uint64)
     draw(compiled, threshold, (11, 12, 13, 14))
     for words in (compiled, _bernoulli_words(threshold, size, np.random.default_rng(1))):
         ones, mean = int(np.bitwise_count(words).sum()), 64 * size * threshold / 2**64
-        assert abs(ones - mean) <= 6 * np.sqrt(mean * (1 - threshold / 2**64)) + 1e-6 * (threshold < 2**40)
+        tail = 4 if threshold == 2**40 else 1e-6 * (threshold < 2**40)
+        assert abs(ones - mean) <= 6 * np.sqrt(mean * (1 - threshold / 2**64)) + tail
 
 
 def test_each_lane_is_a_generator_of_its_own() -> None:
@@ -192,13 +196,14 @@ def test_all_lanes_have_the_stated_share_and_are_independent(kind: str, probabil
     rows = bernoulli_rows(probability, n, 64, generator(kind, 20240609))
     bits = np.unpackbits(rows, axis=1, bitorder="little").astype(float)
 
-    def close(counts: npt.NDArray[np.float64], share: float, trials: int) -> bool:
-        deviation = 7 * np.sqrt(trials * share * (1 - share))
+    def close(counts: npt.NDArray[np.float64], share: float, trials: int, shared: float = 0.0) -> bool:
+        deviation = 7 * np.sqrt(trials * (share * (1 - share) + shared))
         return bool((np.abs(counts - trials * share) <= deviation + 12).all())
 
     assert close(bits.sum(axis=0), probability, n)
     assert close((bits * np.roll(bits, 1, axis=1)).sum(axis=0), probability**2, n)
-    assert close((bits[1:] * bits[:-1]).sum(axis=0), probability**2, n - 1)
+    shared = 2 * probability**3 * (1 - probability)  # two neighbouring products have one bit in common
+    assert close((bits[1:] * bits[:-1]).sum(axis=0), probability**2, n - 1, shared)
     if 0.01 < probability < 0.99:
         assert not close(bits.sum(axis=0), probability * 1.1, n)
         assert not close((bits * bits).sum(axis=0), probability**2, n)
@@ -215,4 +220,4 @@ def test_a_device_source_provides_every_random_bit() -> None:
             return out
 
     bernoulli_rows(0.3, 1, 1000, Counting(np.random.PCG64(1)))
-    assert sum(asked) >= 5 * 1000 / 64  # at least the number of words that the bits need on average
+    assert sum(asked) >= 5 * 1000 / 64  # to compare 64 bits with the threshold takes more than five words on average

@@ -4,7 +4,7 @@ import doctest
 import importlib
 import math
 import pkgutil
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,8 @@ def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
     for k in (2, 3, 8, 1000):
         for eps_inf, eps_1 in PAIRS:
             assert all(build(name, k, eps_inf, eps_1).eps_1 == eps_1 for name in NAMES if name != "THE")
-            for m in (build("THE", k, eps_inf, eps_1), build("L-GRR", k, eps_inf, eps_1, calibration="paper")):
+            papers = [build(name, k, eps_inf, eps_1, calibration="paper") for name in ("L-GRR", "L-BLH", "L-OLH")]
+            for m in (build("THE", k, eps_inf, eps_1), *papers):
                 assert 0 < m.eps_1 <= eps_1 * (1 + 1e-9)
 
 
@@ -144,8 +145,8 @@ def test_auto_is_best_to_within_three_percent(k: int, calibration: str, pair: tu
 @pytest.mark.parametrize("eps_1", [0.1, 0.5, 1.0, 1.9])
 def test_allomfrees_rule_is_exact_with_exact_calibration(eps_1: float) -> None:
     """L-GRR has a smaller variance than L-OSUE exactly if k < 3 e^{ε₁} + 2, for any ε∞."""
-    for k in range(2, 40):
-        grr, osue = build("L-GRR", k, 2.0, eps_1), build("L-OSUE", k, 2.0, eps_1)
+    for k, eps_inf in product(range(2, 40), (2.0, 6.0)):
+        grr, osue = build("L-GRR", k, eps_inf, eps_1), build("L-OSUE", k, eps_inf, eps_1)
         assert (grr.variance() < osue.variance()) == (k < 3 * math.exp(eps_1) + 2)
 
 

@@ -51,7 +51,7 @@ def test_the_guess_rises_to_the_guess_from_the_memo(name: str) -> None:
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 def test_the_guess_from_many_reports_is_exact_where_a_hundred_reach_the_memo(name: str) -> None:
-    """Else one number would be printed in two ways: 59.6 % from any number of reports, at most 59.7 % from a thousand."""
+    """An inexact chance would contradict the limit: 59.6 % from any number of reports, but at most 59.7 % from a thousand."""
     near, far = built(name, 6), built(name, 6, 4.0, 0.3)
     for t in (101, 365, 1000, math.inf):
         assert str(near.guess(t)) == str(near.guess(100))

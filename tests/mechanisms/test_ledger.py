@@ -365,7 +365,7 @@ def test_extreme_parameters_neither_overflow_nor_fail(k: int, eps_inf: float, ep
 
 @pytest.mark.parametrize("k", [2, 16, 1000, 10**6])
 def test_a_million_steps_need_fewer_calls_than_steps(k: int) -> None:
-    """The work grows with the logarithm of the number of steps. A loop over the steps would call a function in each step."""
+    """A loop over the steps would call a function in each step."""
     rounds, t, calls = unary_rounds("L-OSUE", 2.0, 1.0), 10**6 + 7, 0
 
     def count(_frame: object, event: str, _argument: object) -> None:

@@ -119,7 +119,7 @@ def test_the_places_are_the_documented_ones(g: int) -> None:
 
 @pytest.mark.parametrize("k", [3, 4, 6, 30, 2310, 9_699_690, 2**24 - 1, MAX_HASH_K])
 def test_the_stride_is_near_the_golden_section_of_any_domain(k: int) -> None:
-    """Numbers with many prime factors have the fewest numbers without a common factor."""
+    """A number with many prime factors has few candidates: numbers without a common factor."""
     s = pow(spread(k), -1, k)
     assert 1 <= s < k
     assert math.gcd(s, k) == 1

@@ -2,7 +2,7 @@
 channels.
 
 Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9. There are about 50 p-values; with new seeds a correct mechanism
-would fail with probability 5e-8. Each test has a control that must fail.
+would fail with probability 5e-8. Each test with p-values has a control that must fail.
 """
 
 import math

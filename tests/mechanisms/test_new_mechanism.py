@@ -288,7 +288,10 @@ def test_every_estimator_is_near_the_truth(name: str, estimator: Callable[[Mecha
 
 @pytest.mark.parametrize("name", NEW)
 def test_the_standard_errors_are_those_of_many_tables(name: str) -> None:
-    """The ratio of the two variances has a relative standard error of 7 % for each value; the limit is 35 %."""
+    """The ratio of the two variances has a relative standard error of 7 % for each value; the limit is 35 %.
+
+    With new seeds, one of the 12 ratios of a correct mechanism is outside with probability 5e-5.
+    """
     m, rng = build(name), np.random.default_rng(2)
     values = np.repeat(np.arange(6), 100)
     drawn = np.array([m.inversion(m.tabulate(m.simulate(rng.choice(values, 600), rng))) for _ in range(400)])

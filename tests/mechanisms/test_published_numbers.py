@@ -19,7 +19,7 @@ from lab.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.grr import LongitudinalGRR
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
-from ldpstream.mechanisms.unary import LongitudinalUnary
+from ldpstream.mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, largest_eps_1
 
 from .reference import build
 
@@ -111,8 +111,8 @@ def test_the_first_report_is_as_good_as_the_one_time_mechanism(k: int, eps_1: fl
 
 @pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0, 4.0])
 def test_variances_of_wang_blocki_li_and_jha(eps: float) -> None:
-    """2017, Table 1: n Var* of GRR (direct encoding), SUE, OUE and OLH. The formula for OLH uses a real g = e^ε + 1. Our
-    variance, for the best prime power, is at most 2 % above this formula. At the smallest ε the formula's g rounds to 2."""
+    """Compares with n Var* of Table 1 (2017): GRR (direct encoding), SUE, OUE, BLH and OLH. The formula for OLH uses a real
+    g = e^ε + 1. Our variance, for the best prime power, is less than 2 % above this formula."""
     e = math.exp(eps)
     assert mechanism("GRR", 50, eps=eps).variance(n=1) == pytest.approx((50 - 2 + e) / (e - 1) ** 2)
     assert mechanism("SUE", 50, eps=eps).variance(n=1) == pytest.approx(math.exp(eps / 2) / (math.exp(eps / 2) - 1) ** 2)
@@ -142,3 +142,6 @@ def test_an_oue_second_round_has_a_limited_eps_1() -> None:
             assert build(name, 5, eps_inf, 0.6 * eps_inf).eps_1 == 0.6 * eps_inf
             with pytest.raises(ValueError, match="eps_1"):
                 build(name, 5, eps_inf, (0.67 if name == "L-SOUE" else 0.91) * eps_inf)
+    for name, growing in (("L-OUE", True), ("L-SOUE", False)):
+        shares = [largest_eps_1(ROUNDS[CHAINS[name][0]](e), "OUE") / e for e in (0.5, 1.0, 2.0, 4.0)]
+        assert shares == sorted(shares, reverse=not growing)

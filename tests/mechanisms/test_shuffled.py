@@ -137,7 +137,9 @@ def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) 
     assert bound is not None
     crowds = list(itertools.combinations_with_replacement(range(k), n - 1))
     distributions = {others: [table_distribution(m.channel()[[v, *others]]) for v in (0, 1)] for others in crowds}
-    reached = []
+    once = shuffled_loss(blanket_of(m), n, 1, 1e-6)
+    assert once is not None
+    reached, exceeded = [], False
     for chosen in itertools.combinations_with_replacement(crowds, tables):
         p, q = (
             [math.prod(chances) for chances in itertools.product(*(distributions[o][v].values() for o in chosen))]
@@ -147,10 +149,9 @@ def test_no_tables_together_exceed_the_bound(k: int, eps_1: float, tables: int) 
             found = math.fsum(np.maximum(np.array(p) - math.exp(eps) * np.array(q), 0))
             assert found <= bound.delta(eps)
             reached.append(found / bound.delta(eps))
+            exceeded = exceeded or found > once.delta(eps)
     assert max(reached) > 0.8
-    once = shuffled_loss(blanket_of(m), n, 1, 1e-6)
-    assert once is not None
-    assert found > once.delta(eps) or eps >= eps_1  # control: the bound of one table does not hold for several
+    assert exceeded  # control: the bound of one table does not hold for several
 
 
 def two_tables(devices: Iterable[FloatArray]) -> Distribution:
@@ -211,15 +212,14 @@ def test_tables_of_unchanged_memos_lose_no_more_than_one_table_of_memos(k: int, 
     [("L-GRR", 2, 4, 2), ("L-GRR", 3, 3, 2), ("L-GRR", 2, 3, 3), ("L-SUE", 2, 3, 2), ("L-BLH", 2, 3, 2)],
 )
 def test_linked_reports_of_unchanged_memos_lose_no_more_than_the_memos(name: str, k: int, n: int, steps: int) -> None:
-    """Behind a relay, an observer sees single reports, and links those of a memo: a device has one output for all steps."""
+    """Behind a relay, an observer may link the reports of a memo. So the reports of all steps count as one output."""
     m = mechanism(name, k, eps_inf=2.0, eps_1=1.8)
     first, second = memo_rounds(m)
     lives = np.array([reduce(np.multiply.outer, [row] * steps).ravel() for row in second])
     found, bound = exact(first @ lives, n), bounds(memo_blanket_of(m), n)
     assert all(loss <= most + 1e-15 for loss, most in zip(found, bound, strict=True))
-    assert any(
-        loss > once for loss, once in zip(found, bounds(blanket_of(m), n), strict=True)
-    )  # control: no bound for a report
+    of_one_report = bounds(blanket_of(m), n)  # the control: this bound does not hold
+    assert any(loss > once for loss, once in zip(found, of_one_report, strict=True))
 
 
 def test_linked_fresh_reports_lose_more_than_two_tables() -> None:

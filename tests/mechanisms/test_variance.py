@@ -70,7 +70,8 @@ def test_the_variance_matches_repeated_surveys(name: str) -> None:
     """Simulates 1000 surveys of 100 people with the same memos over 4 steps.
 
     A sample variance of nearly normal estimates differs by more than 6 standard errors with probability 1.4e-8. For one of the
-    6 × 14 variances here, the probability is 1.2e-6. The control, a single step's variance divided by 4, differs in every bin.
+    6 × 14 variances here, the probability is 1.2e-6. The control for longitudinal mechanisms is a single step's variance
+    divided by 4: it differs in every bin.
     """
     people, steps, surveys = 100, 4, 1000
     m = build(name, 6, 2.0, 1.0)

@@ -172,7 +172,7 @@ def test_a_device_that_makes_up_for_missed_steps_breaks_the_distance(tmp_path: P
 
 
 def test_the_phases_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """False alarm: `LIMIT`. The control is a device whose random numbers are too small."""
+    """The false-alarm rate is `LIMIT`. The control is a device whose random numbers are too small."""
     asked, rng = survey((SPACED,), window_steps=4), np.random.default_rng(6)
 
     def p_value(folder: Path, draw: Callable[[int], int]) -> float:

@@ -2,7 +2,7 @@
 
 All processes are real: `drive` runs in a separate interpreter, forks children that report, and kills them with SIGKILL. The
 second round of the mechanism almost never changes the memo, so every envelope shows its memo. If a device draws a second memo,
-the test detects this with probability 0.997.
+the test detects this with probability 0.999.
 
 A kill differs from a power cut: after a kill, the system still writes the data that it received from the process. With the
 settings that `test_device.py` checks, SQLite guarantees that commits reach the disk.

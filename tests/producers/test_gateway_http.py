@@ -38,7 +38,7 @@ class Socket:
         self._received = b""
 
     def send(self, *pieces: bytes) -> None:
-        """Sends the pieces, each in a segment of its own."""
+        """Sends the pieces one after the other. The gateway usually reads each of them alone."""
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for index, piece in enumerate(pieces):
             time.sleep(0.02 * bool(index))  # only makes it likely that the gateway reads the pieces apart

@@ -198,7 +198,7 @@ def attempt_to_link(
 
 
 def test_two_reports_of_a_device_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """False alarm: at most 1e-5, for ten features."""
+    """The false-alarm rate is at most 1e-5, for ten features."""
     assert attempt_to_link(tmp_path, monkeypatch) == set()
 
 

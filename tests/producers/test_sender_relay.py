@@ -94,7 +94,7 @@ class Early(Seeded):
 
 
 def test_the_moment_is_uniform_over_the_step_after_the_report(tmp_path: Path) -> None:
-    """False alarm: 1e-6. The control must fail."""
+    """The false-alarm rate is 1e-6. The control is a device that sends no report in the last tenth of a step."""
     for kind, expected in ((Seeded, True), (Early, False)):
         found = np.bincount(cells(kind(SURVEY, tmp_path / kind.__name__), range(800)), minlength=20)
         assert (chisquare(found).pvalue > 1e-6) == expected

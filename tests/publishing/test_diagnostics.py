@@ -191,7 +191,8 @@ def test_gamma_tails_are_right_far_out() -> None:
 
 @pytest.mark.parametrize("n", [20, 200, 1000, 100_000])
 def test_deviance_moments_are_those_of_multinomial_counts(n: int) -> None:
-    """20 000 draws, 100 unequal cells, 0.2 to 1000 reports a cell: the mean agrees within 2 %, the variance within 8 %."""
+    """20 000 draws, 100 unequal cells, on average 0.2 to 1000 reports a cell: the mean agrees within 2 %, the variance within
+    8 %."""
     rng, chances = np.random.default_rng(6), 1 / np.arange(1, 101)
     means = n * chances / chances.sum()
     counts = rng.multinomial(n, means / n, 20_000)
@@ -332,7 +333,8 @@ def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "L-OSUE", "L-OLH"])
 def test_drift_distinguishes_change_from_noise(name: str) -> None:
-    """A quarter of the people change their value to one other value. Most scores exceed 4; `value` is one of the two values."""
+    """A quarter of the people change their value to one other value. Most scores exceed 4, and in more than 90 % of the pairs
+    of surveys, `value` is one of the two values."""
     m, rng = build(name), np.random.default_rng(NAMES.index(name))
     moved = MIXED.copy()
     moved[[0, 11]] += [-0.25, 0.25]

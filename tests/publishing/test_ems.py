@@ -123,7 +123,7 @@ def test_no_reports_give_no_estimate() -> None:
 
 
 def test_the_fit_accepts_any_values_and_sees_forged_reports() -> None:
-    """The p-values of 1000 honest tables of very different values are uniform (Kolmogorov-Smirnov; 1e-6 with new seeds)."""
+    """The p-values of 1000 honest tables of very different values are uniform, by a Kolmogorov-Smirnov test at 1e-6."""
     m, rng = SquareWave(12, 1.0), np.random.default_rng(5)
     shapes = [beta(12), np.eye(12)[3], np.full(12, 1 / 12)]
     p_values = [fit(m, drawn_table(m, rng.multinomial(3000, shapes[i % 3]), rng)).p for i in range(1000)]

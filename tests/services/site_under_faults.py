@@ -400,9 +400,8 @@ class Run:
             lacking = self.traffic.acknowledged - found
             assert not lacking, f"{lacking.total()} acknowledged records are not in the log"
         ever = self.traffic.records | self._seen
-        beyond = (
-            sum(bool(record.value) for record in ever.values()) - self.traffic.acknowledged.total()
-        )  # none of them a marker
+        reports = sum(bool(record.value) for record in ever.values())  # without the markers
+        beyond = reports - self.traffic.acknowledged.total()
         assert beyond <= self.traffic.unknown
         logs = {p: [ever[place] for place in sorted(ever) if place[0] == p] for p in range(PARTITIONS)}
 

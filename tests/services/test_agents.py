@@ -23,10 +23,8 @@ def test_a_stopping_agent_commits_and_counts_transactions(kafka: str, redis_url:
         site.send(producer, rng, 200)
     with site.producer(transactional_id=site.survey.name) as producer:
         producer.init_transactions()
-        for end in (
-            producer.commit_transaction,
-            producer.abort_transaction,
-        ):  # reports of committed and of aborted transactions are counted
+        # reports of committed and of aborted transactions are counted
+        for end in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
             site.send(producer, rng, 20)
             end()

@@ -70,10 +70,8 @@ def compaction(site: Site, node: KafkaNode) -> None:
             return len([r for r in site.read(topic) if r.partition == PARTITION and r.key is None])
 
         def compacted() -> bool:
-            producer.send(topic, b"", key=b"key", partition=PARTITION).get(
-                PATIENCE_S
-                # begins a new segment as soon as `segment.ms` holds; Kafka compacts closed segments only
-            )
+            # begins a new segment as soon as `segment.ms` holds; Kafka compacts closed segments only
+            producer.send(topic, b"", key=b"key", partition=PARTITION).get(PATIENCE_S)
             return n_unkeyed() < before
 
         before = n_unkeyed()

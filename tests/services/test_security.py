@@ -318,9 +318,7 @@ async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, t
             log.append([b"one", b"two"], keyed, lambda *result: outcome.set_result(result))
             result, appended_ms = await outcome
             assert result is Outcome.APPENDED
-            assert (
-                began_ms <= appended_ms <= now_ms()
-            )  # the broker's acknowledgement has the append time; one machine, one clock
+            assert began_ms <= appended_ms <= now_ms()  # the broker acknowledges with the append time; one machine, one clock
     finally:
         await kafka.close()
 

@@ -56,7 +56,8 @@ def changed(value: Any) -> list[Any]:
 
 
 def mutants(p: Parameters) -> list[tuple[str, Parameters]]:
-    """Parameters that differ in one number. The text has the budgets of the file in place of those that `spl` divided."""
+    """Parameters that differ in one number, but not in a budget: the text has the budgets of the file, before `spl` divides
+    them."""
     keys = [key for key in p.__struct_fields__ if key not in ("eps", "eps_inf", "eps_1", "every_steps", "lifetime_reports")]
     return [(key, replace(p, **{key: other})) for key in keys for other in changed(getattr(p, key))]
 
@@ -104,7 +105,7 @@ def test_two_surveys_with_different_parameters_or_decoders_have_different_finger
 
 
 def test_what_has_no_effect_on_reports_does_not_change_the_fingerprint() -> None:
-    """The control changes the title, the purpose, the owner, the retention and `replaces`."""
+    """Changes the title, the purpose, the owner, the retention or `replaces`."""
     base = parse_survey(DOCUMENT)
     for key, value in {"title": "t", "purpose": "p", "owner": "o", "retention_steps": 7, "replaces": "0" * 16}.items():
         assert parse_survey(DOCUMENT | {key: value}).fingerprint == base.fingerprint

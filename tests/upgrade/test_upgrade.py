@@ -189,7 +189,10 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
 
 
 def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> None:
-    """A restarted `ldpstream serve` publishes the next step with exactly the reports of the log."""
+    """A restarted `ldpstream serve` publishes the next step with exactly the reports of the log.
+
+    It refuses a folder of another format, and the kept survey of another canonical text.
+    """
     if "folder" not in state:
         assert "data folder" not in state["formats"]  # that version had none
         return
