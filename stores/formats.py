@@ -1,7 +1,7 @@
-"""Formats of stored objects. Every stored object states the number of its format, and every reader checks it.
+"""Formats of stored objects. An object states the number of its format, or has format 1. Readers check the format.
 
 A format that this version cannot read is refused, never skipped and never overwritten. `tests/upgrade` reads objects of earlier
-versions, and fails if an object changes without its number.
+versions, and fails if an object's fields, keys or columns change without its number.
 """
 
 from ldpstream.stores.count_store import StoreDamaged

@@ -74,7 +74,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
 class SharedClient:
     """A client of Redis for several count stores and threads. The client connects at the first call of `get`.
 
-    The number of connections is the largest number of commands that ran at the same time, whatever the number of stores.
+    It has at most as many connections to a server as commands have run at the same time, whatever the number of stores.
 
     Args:
         settings, timeout_s: as for `connect`.
