@@ -7,14 +7,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from ldpstream.estimators.changes import detectable
-from ldpstream.estimators.differences import clear_differences, difference_errors, evidence, separate_errors
+from ldpstream.estimators.differences import clear_differences, evidence
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
+from ldpstream.publishing.api.growth import errors_of, growth_of
 from ldpstream.publishing.api.schema import (  # fmt: skip
-    Basis,
     Chances,
     Comparison,
     Growth,
@@ -43,7 +43,6 @@ from ldpstream.publishing.publication import (
     spans,
     spent,
 )
-from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Attribute, Reason, Survey
 from ldpstream.surveys.device_chance import guesses
 
@@ -107,7 +106,7 @@ class ApiResponses:
         for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else of_span
             if shown is not None:
-                growth = self._growth(shown.attribute, step)
+                growth = growth_of(self._survey, self._source, shown.attribute, step, self.people)
                 overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook, growth))
         return overviews
 
@@ -132,26 +131,6 @@ class ApiResponses:
             levels_label=None if levels.levels_value is None else label(levels.levels_value),
             change=change, change_label=None if change is None else label(change.value), growth=growth,
         )  # fmt: skip
-
-    def _growth(self, name: str, step: int) -> Growth | None:
-        """Compares the window that ends with this step with the first kept whole window, if both have no step in common."""
-        attribute, width, progress = self._attributes[name], self._survey.window_steps, self._source.progress()
-        if attribute.catch_all is None or progress is None:
-            return None
-        before = max(progress.first_step, step - self._survey.retention_steps + 1) + width - 1
-        if before > step - width:
-            return None
-        try:
-            found = self.comparison(name, before, step, "window", INVERSION, 0.95, None)
-        except NotFound:
-            return None
-        v = attribute.labels.index(attribute.catch_all)
-        difference, error, low, high = (x[v] for x in (found.differences, found.standard_errors, found.low, found.high))
-        if difference is None or error is None or low is None or high is None or difference <= 0:
-            return None
-        clear = clear_differences(np.array([difference]), np.array([error]), ALARM_CHANCE)[0]
-        growth = Growth(label=attribute.catch_all, before_step=before, difference=difference, low=low, high=high)
-        return growth if clear else None
 
     def outlook(self, name: str, step: int) -> dict[str, Outlook]:
         """Returns the privacy losses after this step and a year later, or after the survey's last step, by level."""
@@ -252,15 +231,10 @@ class ApiResponses:
         chosen = self._estimator(second, estimator)
         results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
         one, other = (result.estimate() for result in results)
-        mechanisms = self._survey.mechanisms[self._survey.index(name)]
-        basis: Basis = "any"
-        people = max(self.people(first), self.people(second))
-        if against is not None and span == "step":  # a device reports in one cohort
-            basis, errors = "separate", separate_errors(one, other)
-        elif against is None and chosen == INVERSION and len(mechanisms) == 1 and mechanisms[0].unbiased and people:
-            basis, errors = "inversion", difference_errors(one, other, mechanisms[0], people)
-        else:
-            errors = difference_errors(one, other)
+        basis, errors = errors_of(
+            self._survey.mechanisms[self._survey.index(name)], (first, second), (one, other), chosen,
+            max(self.people(first), self.people(second)), apart=against is not None,
+        )  # fmt: skip
         differences = other.frequencies - one.frequencies
         half = float(-ndtri((1 - confidence) / 2)) * errors
         clear = clear_differences(differences, errors, 1 - confidence)

@@ -1,0 +1,74 @@
+"""Differences of two publications, and the growth of the value that devices report for texts that are not listed."""
+
+from collections.abc import Callable, Sequence
+
+from scipy.special import ndtri
+
+from ldpstream.estimators.differences import clear_differences, difference_errors, separate_errors
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.api.earlier import Source
+from ldpstream.publishing.api.schema import Basis, Growth
+from ldpstream.publishing.catalogue import INVERSION
+from ldpstream.publishing.publication import Publication, publication_key
+from ldpstream.publishing.thresholds import ALARM_CHANCE
+from ldpstream.surveys import Survey
+
+INTERVAL = -float(ndtri(0.025))  # half-width of a 95 % interval, in standard errors
+
+
+def errors_of(
+    mechanisms: Sequence[Mechanism], published: tuple[Publication, Publication], estimates: tuple[Estimate, Estimate],
+    estimator: str, people: float, *, apart: bool,
+) -> tuple[Basis, FloatArray]:  # fmt: skip
+    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,).
+
+    Args:
+        mechanisms: of the attribute's levels.
+        published, estimates: the two publications of one attribute and span, and their estimates.
+        estimator: name of the estimator of both.
+        people: see `estimators.differences.difference_errors`.
+        apart: true for two cohorts.
+    """
+    one, other = estimates
+    if apart and published[0].span == "step":  # a device reports in one cohort
+        return "separate", separate_errors(one, other)
+    if not apart and estimator == INVERSION and len(mechanisms) == 1 and mechanisms[0].unbiased and people:
+        return "inversion", difference_errors(one, other, mechanisms[0], people)
+    return "any", difference_errors(one, other)
+
+
+def growth_of(survey: Survey, source: Source, name: str, step: int, people: Callable[[Publication], float]) -> Growth | None:
+    """Compares the window that ends with a step with the first kept whole window, if both have no step in common.
+
+    Args:
+        survey: the survey.
+        source: reads its publications.
+        name: name of the attribute.
+        step: the step.
+        people: returns a lower bound of the number of people who reported in a publication.
+
+    Returns:
+        None unless the share of the value for texts that are not listed has clearly grown.
+    """
+    attribute, width, progress = survey.attributes[survey.index(name)], survey.window_steps, source.progress()
+    if attribute.catch_all is None or progress is None:
+        return None
+    before = max(progress.first_step, step - survey.retention_steps + 1) + width - 1
+    if before > step - width:
+        return None
+    first, second = source.get([publication_key(name, "window", at) for at in (before, step)])
+    if first is None or second is None:
+        return None
+    found = [p.estimators[INVERSION] for p in (first, second) if INVERSION in p.estimators]
+    if len(found) < 2 or any(one.interval_withheld for one in found):
+        return None
+    estimates, v = (found[0].estimate(), found[1].estimate()), attribute.labels.index(attribute.catch_all)
+    mechanisms, most = survey.mechanisms[survey.index(name)], max(people(first), people(second))
+    errors = errors_of(mechanisms, (first, second), estimates, INVERSION, most, apart=False)[1][v : v + 1]
+    differences = (estimates[1].frequencies - estimates[0].frequencies)[v : v + 1]
+    if not (differences[0] > 0 and clear_differences(differences, errors, ALARM_CHANCE)[0]):
+        return None
+    size, half = float(differences[0]), INTERVAL * float(errors[0])
+    return Growth(label=attribute.catch_all, before_step=before, difference=size, low=size - half, high=size + half)
