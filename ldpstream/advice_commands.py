@@ -30,7 +30,10 @@ def audit_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Attack real reports, and print a lower bound of ε beside each claimed ε. Exit status 1 if a bound exceeds its claim."""
+    """Attack real reports, and print a lower bound of ε beside each claimed ε.
+
+    Exit status 1 if a bound exceeds its claim, or if the attack does not find the loss of a mechanism broken on purpose.
+    """
     from ldpstream.checks.audit.audit import K, audit
     from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
     from ldpstream.checks.audit.samplers import code_paths

@@ -31,9 +31,9 @@ DEVICE_CHANCES = {
 }
 RELAY = (
     "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
-    "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see everything. "
-    "The losses below hold against everybody, with or without a relay. Somebody who cannot see the sender of a report learns "
-    "less, if enough honest people report at the same steps. `ldpstream check --people` prints how much less."
+    "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see who sent "
+    "which report. The losses below hold against everybody, with or without a relay. Somebody who cannot see the sender of a "
+    "report learns less, if enough honest people report at the same steps. `ldpstream check --people` prints how much less."
 )
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)

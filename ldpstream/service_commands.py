@@ -50,7 +50,7 @@ def produce(
         ),
     ] = None,
 ) -> None:
-    """Simulate devices that report to Kafka in real time, from the survey's current step on."""
+    """Simulate devices that report to Kafka or to a gateway in real time, from the survey's current step on."""
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
     stop, answered = ends_on_signal(), []

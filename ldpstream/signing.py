@@ -32,7 +32,7 @@ MIN_PASSPHRASE = 12  # characters
 
 
 class SigningError(UserError):
-    """A key or a file of signatures cannot be used. The message is one line that names the file."""
+    """A key or a file of signatures cannot be used: the message is one line that names the file. Or cryptography is missing."""
 
 
 class Entry(NamedTuple):
@@ -58,7 +58,7 @@ def new_key(path: Path, passphrase: str) -> str:
     """Writes a new private key, encrypted, into a new file that only its owner may read. Returns the public key.
 
     Raises:
-        SigningError: if the file exists or cannot be written, or the passphrase is too short.
+        SigningError: if the file exists or cannot be written, the passphrase is too short, or the package cryptography is missing.
     """
     if len(passphrase) < MIN_PASSPHRASE:
         raise SigningError(f"{path}: the passphrase must have at least {MIN_PASSPHRASE} characters, got {len(passphrase)}")
@@ -83,7 +83,8 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     """Reads a private key, Ed25519 in PEM (PKCS #8), encrypted or not.
 
     Raises:
-        SigningError: if the file is no such key, or the passphrase is wrong or missing.
+        SigningError: if the file cannot be read or is no such key, the passphrase is wrong or missing, or the package cryptography
+            is missing.
     """
     _require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -137,7 +138,8 @@ def read_file(path: Path) -> list[SignedLine]:
     """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
 
     Raises:
-        SigningError: if a line is not a signature, or is not about the text beside it, or does not follow the previous line.
+        SigningError: if the file cannot be read or is not UTF-8; or if a line is not a signature, or is not about the text beside
+            it, or does not follow the previous line.
     """
     if not path.exists():
         return []

@@ -153,7 +153,7 @@ class FolderSurveyLog:
 
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         if not self.ready:
-            raise NotAppended("the disk refuses to store reports")
+            raise NotAppended("the log takes no reports at present")
         self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
 
     def close(self) -> None:

@@ -48,8 +48,8 @@ balancer will do.
 In a new topic the gateways answer 503 until the topic is 8 seconds old: they must first agree on its partitions.
 
 **Limits.** A client (one token at one address) has a limit on the rates of its requests, bytes and reports. Above any of these
-limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any
-further connection at once.
+limits the gateway answers 429 ``too many requests``. Without trusted proxies, the gateway also limits the connections of an
+address, and closes any further connection at once.
 
 No log line or metric contains a client's address, token or key. The gateway keeps an address only as long as a limit needs it.
 """

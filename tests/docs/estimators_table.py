@@ -6,7 +6,7 @@ from pathlib import Path
 from ldpstream.publishing.catalogue import ESTIMATORS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "api.md"
-_HEAD = "| `estimator` | name | meaning | for | values | intervals |\n|---|---|---|---|---|---|\n"
+_HEAD = "| `estimator` | name | meaning | for | values | intervals, if the levels agree |\n|---|---|---|---|---|---|\n"
 _TABLE = re.compile(f"(?<={re.escape(_HEAD)})(?:\\|.*\n)*")
 
 
