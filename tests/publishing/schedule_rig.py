@@ -1,19 +1,23 @@
 """An in-memory log, an in-memory publisher and small count tables, for the tests of the schedule."""
 
-from collections.abc import Callable, Collection
+import pickle
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing import schedule
+from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.publication import Publication
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.count_store import CountStore
-from ldpstream.surveys import load_survey
+from ldpstream.surveys import Survey, load_survey
 
 MARGIN_MS = 500  # the default of `margin_ms`
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
@@ -76,6 +80,24 @@ class Told:
 
     def publish(self, publications: list[Publication]) -> None:
         self.publications += publications
+
+
+_concluded: dict[bytes, Publication] = {}
+
+
+@contextmanager
+def concluded_once() -> Iterator[None]:
+    """Within the context, schedules compute equal estimates only once. An estimate depends on its arguments alone."""
+
+    def remembered(survey: Survey, *given: Any, **named: Any) -> Publication:
+        key = pickle.dumps((survey.fingerprint, given, named))
+        if key not in _concluded:
+            _concluded[key] = conclude(survey, *given, **named)
+        return _concluded[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "conclude", remembered)
+        yield
 
 
 def pane(step: int, reports: int = 5) -> dict[PaneKey, CountTable]:

@@ -23,7 +23,7 @@ from ldpstream.stores.checkpoint import Checkpoint, Missing
 from ldpstream.stores.memory_store import MemoryCountStore
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, Told
+from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, Told, concluded_once
 
 STEPS = 7
 QUIET, JUMPED = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1], [0.2, 0.4, 0.1, 0.1, 0.1, 0.1]
@@ -125,6 +125,7 @@ def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list
     assert first.estimators != last.estimators
 
 
+@concluded_once()
 @settings(max_examples=15)
 @given(data=st.data())
 def test_any_interleaving_gives_the_same_curve(

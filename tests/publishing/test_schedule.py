@@ -23,7 +23,7 @@ from ldpstream.stores.checkpoint import Checkpoint, Missing
 from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import device_chance
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, concluded_once, keys, pane
 
 
 @pytest.fixture
@@ -301,6 +301,7 @@ def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
     assert windows[steps].panes == SURVEY.window_steps - 1  # the step after the last report is empty
 
 
+@concluded_once()
 @settings(max_examples=100)
 @given(st.data())
 def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) -> None:
@@ -399,6 +400,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
     assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
 
 
+@concluded_once()
 @settings(max_examples=60)
 @given(st.data())
 def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
