@@ -28,8 +28,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, chndtr, ndtri
 
 from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL, Group, Steps, of_each_group
@@ -190,6 +188,8 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
     Returns:
         None if the pair's counts carry no information, or too little for this test.
     """
+    from scipy.linalg import cho_factor, cho_solve  # slow to load; only surveys with pairs need it
+
     guess = pair_estimate(counts, shape, same_people)
     if guess is None:
         return None
@@ -239,6 +239,8 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
     Returns:
         V; above 1 if no association of this kind can be found with this power.
     """
+    from scipy.optimize import brentq  # slow to load; only forecasts need it
+
     k1, k2 = (integer("shape", k, 2, 2**31) for k in shape)
     degrees, limit = (k1 - 1) * (k2 - 1), float(chdtri((k1 - 1) * (k2 - 1), real("size", size, 1e-9, 0.5)))
     wanted = real("power", power, 0.5, 1 - 1e-9)
@@ -266,6 +268,8 @@ def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, a
 
     If `at` is None, the covariances are at each question's own shares, and as if different people answered the three questions.
     """
+    from scipy.linalg import solve_triangular  # slow to load; only surveys with pairs need it
+
     pair, *parts = counts
     cells = _seen(pair, None if at is None else at.ravel())
     if cells is None:

@@ -1,9 +1,10 @@
-"""Settings of the C library's memory allocator."""
+"""Memory of the process: settings of the C library's allocator, and the return of memory to the system."""
 
 import ctypes
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # option numbers in glibc's malloc.h
+_MADV_DONTNEED = 4  # of Linux's mman.h
 LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 
 
@@ -25,3 +26,18 @@ def return_freed_memory() -> None:
     """Makes the C library return all freed memory to the system, which takes some milliseconds. Has no effect without glibc."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
+
+
+def return_compiler() -> None:
+    """Gives the machine code of LLVM back to the system, 43 to 70 MiB, in a millisecond. Has no effect except on Linux.
+
+    Numba needs LLVM to compile a kernel, or to load it from the cache, but not to run it. The code is that of a file, and no
+    process writes to it. If it is needed again, the system maps it again.
+    """
+    if sys.platform != "linux":
+        return
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        code = [line.split()[0].split("-") for line in maps if " r-xp " in line and line.rstrip().endswith("/libllvmlite.so")]
+    for first, end in code:
+        size = int(end, 16) - int(first, 16)
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(int(first, 16)), ctypes.c_size_t(size), _MADV_DONTNEED)

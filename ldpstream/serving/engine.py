@@ -10,7 +10,7 @@ from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.malloc import return_freed_memory
+from ldpstream.runtime.malloc import return_compiler, return_freed_memory
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import PARTITION, DataFolder
@@ -63,9 +63,10 @@ class FolderEngine:
         metrics.store_available.set(1)
 
     def _tidy(self, now_ms: int) -> None:
-        """Deletes expired records and returns freed memory, once a minute."""
+        """Deletes expired records and returns memory that is not needed, once a minute."""
         if now_ms - self._tidied_ms >= TIDY_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
             return_freed_memory()
+            return_compiler()
             self._tidied_ms = now_ms
 
     def close(self) -> None:

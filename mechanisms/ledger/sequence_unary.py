@@ -19,6 +19,7 @@ then has one value, or as many values as possible.
 3. Pairs give a lower bound (`_best_known`): x has one or two values; x' spreads its values evenly over x or is nearly constant.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -26,7 +27,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from ldpstream.mechanisms.arguments import MAX_K, IntArray, integer
+from ldpstream.mechanisms.arguments import MAX_K, FloatArray, IntArray, integer
 from ldpstream.mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 
@@ -94,18 +95,23 @@ class _Pair:
 
 def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, str]:
     """The largest loss of some pairs, and a description of the pair with this loss."""
-    loss, partner, pair = max(((*_pair_loss(pair, k, rounds), pair) for pair in pairs), key=lambda found: found[0])
-    return loss, _describe(pair, partner)
+    loss, partner, worst = -math.inf, np.zeros(0, np.int64), None
+    for pair in pairs:
+        found, found_partner = _pair_loss(pair, k, rounds, loss)
+        if found > loss or worst is None:
+            loss, partner, worst = found, found_partner, pair
+    assert worst is not None  # every number of reports has a pair
+    return loss, _describe(worst, partner)
 
 
-def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, IntArray]:
+def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.inf) -> tuple[float, IntArray]:
     """The largest loss of the pair over all choices of common values and reported bits, and the partners for `_describe`.
+
+    If this loss is not above `known`, the result may be any number from the loss to `known`.
 
     A block of x has the same value as a block of x', or a value that x' lacks. Every choice of values moves bits between the
     four kinds (hot in x or not, hot in x' or not). The best choice therefore solves an assignment problem for the blocks of x.
     """
-    from scipy.optimize import linear_sum_assignment  # slow to load; a device needs it only for `spent`
-
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
     cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)
@@ -118,12 +124,37 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, IntArra
     hot_both = (gain[:, None, None] + more[:, :, None] - less[:, None, :]).max(axis=0)
     blocks, others = pair.shape
     own = min(blocks, k - others)
-    kinds = np.repeat(np.arange(len(pair.times)), np.minimum(pair.times, blocks))
-    profit = np.concatenate((hot_both - hot_right, np.repeat((hot_left - cold)[:, None], own, axis=1)), axis=1)
-    columns = np.concatenate((kinds, len(pair.times) + np.arange(own)))
-    row, column = linear_sum_assignment(profit[:, columns], maximize=True)
-    loss = float((hot_right * pair.times).sum() + (k - others) * cold + profit[row, columns[column]].sum())
-    return loss, columns[column]
+    profit = np.append(hot_both - hot_right, (hot_left - cold)[:, None], axis=1)
+    block, times = np.arange(blocks), np.append(np.minimum(pair.times, blocks), own)  # a kind has `times` partners
+    rest = float((hot_right * pair.times).sum() + (k - others) * cold)
+    partner = profit.argmax(axis=1)
+    loss = rest + float(profit[block, partner].sum())
+    if loss > known and (np.bincount(partner, minlength=len(times)) > times).any():
+        partner = _assignment(profit, times)
+        loss = rest + float(profit[block, partner].sum())
+    return loss, partner
+
+
+def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
+    """The kind of partner of every block with the largest total profit. Kind i has times[i] partners, each for one block.
+
+    A dynamic programme adds one partner after the other: `best` is the largest profit of every set of blocks with partners.
+    """
+    sets = np.arange(2 ** len(profit))[:, None]
+    without = sets & ~(2 ** np.arange(len(profit)))
+    best, chosen = np.where(sets[:, 0] == 0, 0.0, -np.inf), []
+    for kind in (kinds := np.repeat(np.arange(len(times)), times)):
+        offers = np.where(without < sets, best[without] + profit[:, kind], -np.inf)
+        block = offers.argmax(axis=1)
+        offer = offers[sets[:, 0], block]
+        chosen.append(np.where(offer > best, block, -1))
+        best = np.maximum(offer, best)
+    partner, left = np.zeros(len(profit), np.int64), len(sets) - 1
+    for kind, blocks in zip(kinds[::-1], chosen[::-1]):
+        if (block := blocks[left]) >= 0:
+            partner[block] = kind
+            left ^= 2**block
+    return partner
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:

@@ -1,11 +1,15 @@
 """Tests that the process keeps freed memory, so that repeated work needs no new memory pages, and returns it when asked."""
 
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
+
+from ldpstream.runtime.malloc import return_compiler
 
 PROGRAM = Path(__file__).with_name("repeated_work.py")
 PAGES = 48 * 2**20 // 4096
@@ -21,3 +25,22 @@ def test_freed_memory_is_kept_until_it_is_returned() -> None:
     assert faults("keep") < PAGES
     assert faults() > 5 * PAGES  # the control: by default glibc returns most of the memory to the system every time
     assert faults("keep", "return") > 5 * PAGES
+
+
+def compiler_bytes() -> int:
+    """Size of LLVM's machine code in the memory of this process."""
+    maps = Path("/proc/self/smaps").read_text(encoding="utf-8")
+    return 1024 * sum(map(int, re.findall(r"r-xp .*/libllvmlite\.so\n(?:\w+: .*\n)*?Rss: +(\d+) kB", maps)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes the pages back")
+def test_the_compiler_is_returned_and_can_compile_again() -> None:
+    add = numba.njit(lambda a, b: a + b)
+    assert add(1, 2) == 3
+    assert compiler_bytes() > 20 * 2**20
+    return_compiler()
+    assert compiler_bytes() == 0
+    assert add(1, 2) == 3
+    assert compiler_bytes() == 0, "a kernel runs without LLVM"
+    assert add(1.5, 2.0) == 3.5  # compiled for other types
+    assert compiler_bytes() > 2**20

@@ -128,6 +128,16 @@ def test_it_loads_only_what_it_needs(tmp_path: Path) -> None:
     assert not loaded & {"scipy.integrate", "scipy.ndimage", "scipy.stats"}
 
 
+def test_estimates_load_only_what_they_need(tmp_path: Path) -> None:
+    """On a simulated clock. Pairs, and the loss of more than six reports, need parts of SciPy that take 20 MiB."""
+    program = "import sys, pathlib, lab.bench.week as week; done = week.bench(pathlib.Path(sys.argv[1]), 240, 2)\n"
+    program += "assert done.published; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {"ldpstream.estimators.few_values_kernels", "scipy.special", "numba"} <= loaded
+    assert not loaded & {"scipy.optimize", "scipy.sparse", "scipy.spatial"}
+
+
 def test_the_first_line_names_an_address_that_devices_can_reach() -> None:
     at_all = _first_line(Settings(gateway_host="0.0.0.0", page_host="::1"), Path("/data"))
     assert at_all.startswith(f"Devices report to http://{socket.gethostname()}:8081, the page is http://[::1]:8080/, ")

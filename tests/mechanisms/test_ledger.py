@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
 from ldpstream.mechanisms import ledger, mechanism
 from ldpstream.mechanisms.ledger import bound_grr
@@ -434,3 +435,28 @@ def test_the_witness_describes_a_pair() -> None:
     found = sequence_unary(100, unary_rounds("L-OSUE", 2.0, 1.0), 3)
     assert found.witness == "steps (x, x'): 1 x (0, 0), 1 x (0, 1), 1 x (0, 2)"
     assert np.isclose(found.value, 125.3787, atol=1e-4)
+
+
+def test_the_partners_of_blocks_have_the_largest_total_profit() -> None:
+    """The dynamic programme, against SciPy's solver of assignment problems."""
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        blocks, kinds = rng.integers(1, 7), rng.integers(1, 6)
+        times = rng.multinomial(blocks + rng.integers(0, 4), np.full(kinds, 1 / kinds))
+        profit = rng.normal(size=(blocks, kinds)).round(rng.integers(0, 3))  # rounded: some have equal profits
+        partner = unary_module._assignment(profit, times)
+        assert (np.bincount(partner, minlength=kinds) <= times).all()
+        best = linear_sum_assignment(every := np.repeat(profit, times, axis=1), maximize=True)
+        assert profit[np.arange(blocks), partner].sum() == pytest.approx(every[best].sum(), abs=1e-12)
+
+
+def test_a_pair_is_only_searched_through_if_it_may_have_the_largest_loss() -> None:
+    rounds = log_rounds(unary_rounds("L-OUE", 2.0, 1.0))
+    pairs = unary_module._pairs(5, 4)
+    losses = [unary_module._pair_loss(pair, 4, rounds)[0] for pair in pairs]
+    known = [unary_module._pair_loss(pair, 4, rounds, loss)[0] for pair, loss in zip(pairs, losses)]
+    assert known == losses
+    middle = float(np.median(losses))
+    bounded = [unary_module._pair_loss(pair, 4, rounds, middle)[0] for pair in pairs]
+    assert all(loss <= bound <= max(loss, middle) for loss, bound in zip(losses, bounded))
+    assert unary_module._worst(pairs, 4, rounds)[0] == max(losses)
