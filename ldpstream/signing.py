@@ -58,7 +58,7 @@ def new_key(path: Path, passphrase: str) -> str:
     """Writes a new private key, encrypted, into a new file that only its owner may read. Returns the public key.
 
     Raises:
-        SigningError: if the file exists or cannot be written, the passphrase is too short, or the package cryptography is missing.
+        SigningError: if the file exists or cannot be written, the passphrase is too short, or cryptography is missing.
     """
     if len(passphrase) < MIN_PASSPHRASE:
         raise SigningError(f"{path}: the passphrase must have at least {MIN_PASSPHRASE} characters, got {len(passphrase)}")
@@ -83,8 +83,8 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     """Reads a private key, Ed25519 in PEM (PKCS #8), encrypted or not.
 
     Raises:
-        SigningError: if the file cannot be read or is no such key, the passphrase is wrong or missing, or the package cryptography
-            is missing.
+        SigningError: if the file cannot be read or is no such key, the passphrase is wrong or missing, or cryptography is
+            missing.
     """
     _require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -138,8 +138,8 @@ def read_file(path: Path) -> list[SignedLine]:
     """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
 
     Raises:
-        SigningError: if the file cannot be read or is not UTF-8; or if a line is not a signature, or is not about the text beside
-            it, or does not follow the previous line.
+        SigningError: if the file cannot be read or is not UTF-8; or if a line is not a signature, or is not about the text
+            beside it, or does not follow the previous line.
     """
     if not path.exists():
         return []
