@@ -68,6 +68,21 @@ def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = N
     return np.asarray(np.minimum(largest, np.sqrt(own + 2 * opposed)))
 
 
+def unchanged_errors(before: Estimate, after: Estimate, people: tuple[float, float]) -> FloatArray:
+    """Standard errors of `after.frequencies - before.frequencies` if the shares are equal, (k,); NaN where an error is NaN.
+
+    With n people, s² n is the variance of one person. Its estimate is far too small if few people happen to have none of a
+    value, so the larger of both estimates counts for both times. People who count at both times are taken as independent.
+
+    Args:
+        before, after: estimates of the same attribute by the same estimator.
+        people: number of people at each time, above 0.
+    """
+    one, other = people
+    single = np.maximum(one * before.standard_errors**2, other * after.standard_errors**2)
+    return np.asarray(np.sqrt(single * (1 / one + 1 / other)))
+
+
 def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
     """Absolute differences in units of their standard errors, (k,); NaN where a difference or an error is NaN.
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from scipy.special import ndtri
 
-from ldpstream.estimators.differences import clear_differences, difference_errors, separate_errors
+from ldpstream.estimators.differences import clear_differences, difference_errors, separate_errors, unchanged_errors
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -12,7 +13,7 @@ from ldpstream.publishing.api.earlier import Source
 from ldpstream.publishing.api.schema import Basis, Growth
 from ldpstream.publishing.catalogue import INVERSION
 from ldpstream.publishing.publication import Publication, publication_key
-from ldpstream.publishing.thresholds import ALARM_CHANCE
+from ldpstream.publishing.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
 from ldpstream.surveys import Survey
 
 INTERVAL = -float(ndtri(0.025))  # half-width of a 95 % interval, in standard errors
@@ -50,7 +51,8 @@ def growth_of(survey: Survey, source: Source, name: str, step: int, people: Call
         people: returns a lower bound of the number of people who reported in a publication.
 
     Returns:
-        None unless the share of the value for texts that are not listed has clearly grown.
+        None unless the share of the value for texts that are not listed has clearly grown, and both windows have at least
+        `GROWTH_PEOPLE` people.
     """
     attribute, width, progress = survey.attributes[survey.index(name)], survey.window_steps, source.progress()
     if attribute.catch_all is None or progress is None:
@@ -61,14 +63,18 @@ def growth_of(survey: Survey, source: Source, name: str, step: int, people: Call
     first, second = source.get([publication_key(name, "window", at) for at in (before, step)])
     if first is None or second is None:
         return None
+    each = people(first), people(second)
+    if min(each) < GROWTH_PEOPLE:
+        return None
     found = [p.estimators[INVERSION] for p in (first, second) if INVERSION in p.estimators]
     if len(found) < 2 or any(one.interval_withheld for one in found):
         return None
     estimates, v = (found[0].estimate(), found[1].estimate()), attribute.labels.index(attribute.catch_all)
-    mechanisms, most = survey.mechanisms[survey.index(name)], max(people(first), people(second))
-    errors = errors_of(mechanisms, (first, second), estimates, INVERSION, most, apart=False)[1][v : v + 1]
+    mechanisms = survey.mechanisms[survey.index(name)]
+    errors = errors_of(mechanisms, (first, second), estimates, INVERSION, max(each), apart=False)[1][v : v + 1]
+    tested = np.maximum(errors, unchanged_errors(*estimates, each)[v : v + 1])
     differences = (estimates[1].frequencies - estimates[0].frequencies)[v : v + 1]
-    if not (differences[0] > 0 and clear_differences(differences, errors, ALARM_CHANCE)[0]):
+    if not (differences[0] > 0 and clear_differences(differences, tested, ALARM_CHANCE)[0]):
         return None
     size, half = float(differences[0]), INTERVAL * float(errors[0])
     return Growth(label=attribute.catch_all, before_step=before, difference=size, low=size - half, high=size + half)

@@ -54,7 +54,8 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """Growth of the share of the value that devices report for texts that are not listed, such as "other".
 
     `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window; `low` and
-    `high` are its 95 % interval. Without growth, chance alone causes a growth in fewer than 1 of 1,000,000 comparisons.
+    `high` are its 95 % interval. Both windows have at least 100 people. Without growth, chance alone causes a growth in fewer
+    than 1 of 1,000,000 comparisons.
     """
 
     label: str

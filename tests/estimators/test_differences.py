@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import false_discovery_control
+from scipy.stats import binom, false_discovery_control
 
 from ldpstream.estimators import matrix_inversion
-from ldpstream.estimators.differences import clear_differences, difference_errors, evidence, separate_errors
+from ldpstream.estimators.differences import clear_differences, difference_errors, evidence, separate_errors, unchanged_errors
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -153,3 +153,35 @@ def test_unknown_differences_are_not_marked_and_not_counted() -> None:
     differences, errors = np.array([3.0, np.nan, 0.0, 2.2, 1.0]), np.array([1.0, 1.0, 0.0, np.nan, 0.0])
     assert clear_differences(differences, errors).tolist() == [True, False, False, False, True]
     assert not clear_differences(np.full(3, np.nan), np.ones(3)).any()
+
+
+@pytest.mark.parametrize("eps", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("people", [(100, 100), (100, 2000), (2000, 100)])
+def test_equal_shares_differ_by_five_errors_in_fewer_than_one_of_a_million_cases(eps: float, people: tuple[int, int]) -> None:
+    """Enumerates both counts of a value. Control: errors without `unchanged_errors` have a far larger rate."""
+    m = mechanism("GRR", 4, eps=eps)
+    counts = [np.arange(n + 1) for n in people]
+    shares = [(c / n - m.q) / (m.p - m.q) for c, n in zip(counts, people, strict=True)]
+    errors = [np.sqrt(m.inversion_variances(np.clip(f, 0, 1), 1) / n) for f, n in zip(shares, people, strict=True)]
+    one, other = (
+        Estimate(np.broadcast_to(f, (people[1] + 1, people[0] + 1)), np.broadcast_to(s, (people[1] + 1, people[0] + 1)), 1)
+        for f, s in zip((shares[0][None, :], shares[1][:, None]), (errors[0][None, :], errors[1][:, None]), strict=True)
+    )
+    growth = other.frequencies - one.frequencies
+    usual = difference_errors(one, other, m, max(people))
+    both = np.maximum(usual, unchanged_errors(one, other, people))
+
+    def rate(errors: FloatArray) -> float:
+        grown = (growth > 0) & clear_each(growth, errors)
+        chances = [
+            [binom.pmf(c, n, m.q + f * (m.p - m.q)) for f in (0.0, 0.02, 0.1, 0.4, 0.8, 1.0)]
+            for c, n in zip(counts, people, strict=True)
+        ]
+        return float(max(second @ grown @ first for first, second in zip(*chances, strict=True)))
+
+    def clear_each(differences: FloatArray, errors: FloatArray) -> np.typing.NDArray[np.bool_]:
+        return np.asarray(2 * ndtr(-evidence(differences, errors)) <= 5.7e-7)
+
+    assert rate(both) < 1e-6
+    if people == (100, 2000) and eps > 1:
+        assert rate(usual) > 1e-5
