@@ -12,6 +12,7 @@ most one report of a level with `every_steps` = w. `lifetime_reports` are those 
 import json
 import re
 import tomllib
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from scipy.special import ndtri
 
 from ldpstream.forecast import least_share, person_variances
 from ldpstream.mechanisms import NUMERIC, Mechanism
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.questions import LABEL, Attribute
@@ -121,6 +123,16 @@ def _wrong(text: str, attribute: Attribute, lines: Mapping[str, int]) -> str | N
     return f"{shown} is an alias in the survey" if text in attribute.aliases else None
 
 
+def same_looking(attribute: Attribute, candidates: Sequence[str]) -> list[str]:
+    """Candidates that differ from a value or an earlier candidate only in their Unicode form: é as one or two characters."""
+    seen, found = {unicodedata.normalize("NFC", label) for label in attribute.labels}, []
+    for text in candidates:
+        if (form := unicodedata.normalize("NFC", text)) in seen:
+            found.append(text)
+        seen.add(form)
+    return found
+
+
 def open_attribute(survey: Survey, name: str | None) -> int:
     """The index of the attribute that gets candidates; without a name, of the only one with a value for texts not listed.
 
@@ -203,16 +215,23 @@ def rounds(
         steps: number of steps of a round; None for a window if there are several rounds, and for no end if there is one.
         people: number of people of the whole survey, for `NextSurvey.least`.
         mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
-        after: the survey that devices answer before the first round; None for `survey`.
+        after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.
 
     Raises:
         CandidatesError: if the first round would begin before the end of the survey before it, a level has no report left, or
-            `after` has other attributes or levels.
+            `after` does not replace `survey`, or has other attributes, levels or steps.
         SurveyError: if a next survey would not be valid, for example if it has too many values.
     """
     before = survey if after is None else after
-    if _names(before) != _names(survey):
-        raise CandidatesError(f"survey {before.name} has other attributes or levels than survey {survey.name}")
+    if after is not None and survey.fingerprint.hex() not in (before.fingerprint.hex(), before.replaces):
+        raise CandidatesError(f"survey {before.name} must replace survey {survey.name} ({survey.fingerprint.hex()})")
+    if _kept(before) != _kept(survey):
+        raise CandidatesError(f"survey {before.name} has other attributes, levels or steps than survey {survey.name}")
+    if before.n_steps is None and before.step_at(round(start.timestamp() * 1000)) <= (gap := spacing(before)):
+        raise CandidatesError(
+            f"start must be more than {plural(gap, 'step')} after the start of survey {before.name}, {_time(before.start)}, "
+            f"got {_time(start)}"
+        )
     if before.n_steps is not None and start.timestamp() * 1000 < before.opens_ms(before.n_steps):
         ends = datetime.fromtimestamp(before.opens_ms(before.n_steps) / 1000, UTC)
         raise CandidatesError(f"start must not be before the end of survey {before.name}, {_time(ends)}, got {_time(start)}")
@@ -232,8 +251,14 @@ def rounds(
     return found
 
 
-def _names(survey: Survey) -> list[tuple[str, list[str]]]:
-    return [(attribute.name, [level.name for level in attribute.levels]) for attribute in survey.attributes]
+def _kept(survey: Survey) -> tuple[Any, ...]:
+    """The part of a survey that decides what a person loses, without mechanisms and the number of `lifetime_reports`."""
+    levels = [
+        (a.name, level.name, level.eps, level.eps_inf, level.eps_1, level.every_steps, level.lifetime_reports is None)
+        for a in survey.attributes
+        for level in a.levels
+    ]
+    return survey.step_seconds, survey.collection, levels
 
 
 def fitting(
@@ -300,7 +325,7 @@ def _costs(before: Survey, start: datetime) -> list[Cost]:
         for level, m in zip(attribute.levels, levels, strict=True):
             left = None
             if m.lifetime_reports is not None:
-                left = m.lifetime_reports - m.reports_in(max(0, ended))
+                left = m.lifetime_reports - m.reports_in(ended)
                 if left < 1:
                     raise CandidatesError(
                         f"attribute {attribute.name}, level {level.name}: survey {before.name} uses all of its "

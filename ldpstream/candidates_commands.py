@@ -1,6 +1,7 @@
 """The commands `candidates` and `found`: the next survey asks for values that are in `other`."""
 
 import shlex
+import time
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +61,16 @@ def candidates_command(
     json: JsonFile = None,
 ) -> None:
     """Make the next survey, or several: they list the survey's values and candidates from a public list."""
-    from ldpstream.candidates import CandidatesError, fitting, lighter, next_start, open_attribute, read_candidates, rounds
+    from ldpstream.candidates import (
+        CandidatesError,
+        fitting,
+        lighter,
+        next_start,
+        open_attribute,
+        read_candidates,
+        rounds,
+        same_looking,
+    )
 
     survey, text = read_survey(survey_file)
     document = tomllib.loads(text)
@@ -87,8 +97,11 @@ def candidates_command(
         if path.exists():
             raise OutputError(f"{path}: exists already; give another folder with --out")
     for path, one in zip(paths, found, strict=True):
-        with path.open("x", encoding="utf-8") as file:
-            file.write(one.text)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(one.text)
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     console.print(_rounds_table(found))
     asked = survey.attributes[index]
     tell(
@@ -98,6 +111,14 @@ def candidates_command(
     if number < len(wanted):
         left_out = plural(len(wanted) - number, "candidate")
         tell(f"{left_out} at the end of the list left out: with more candidates, the least share is larger.")
+    if alike := same_looking(asked, wanted[:number]):
+        tell(
+            f"Looks the same as another value, but has other Unicode characters: {alike[0]}"
+            + (f", and {len(alike) - 1} more" if len(alike) > 1 else "")
+            + ". Devices compare texts exactly."
+        )
+    if (ends := found[0].survey.n_steps) is not None and found[0].survey.opens_ms(ends) <= time.time() * 1000:
+        tell(f"{found[0].survey.name} has ended already. Give a later --start.")
     for level, name, factor in lighter(found[0].survey, index):
         tell(f"{asked.name}, {level}: {name} has {factor:.3g} times less variance for so many values: --mechanism {name}")
     for line in _lines(before, found, people):
@@ -120,7 +141,10 @@ def _document(path: Path, one: "NextSurvey") -> dict[str, Any]:
 def _rounds_table(found: "list[NextSurvey]") -> Table:
     shown = table("Next surveys", "name", "start (UTC)", "steps", "candidates", "least share found", texts=2)
     for one in found:
-        least = [NONE if x is None else f"{100 * x:.3g} %" for x in one.least.values()]
+        least = [
+            (f"{level}: " if len(one.least) > 1 else "") + (NONE if x is None else f"{100 * x:.3g} %")
+            for level, x in one.least.items()
+        ]
         steps = NONE if one.survey.n_steps is None else f"{one.survey.n_steps:,}"
         row = one.survey.name, f"{one.survey.start:%Y-%m-%d %H:%M}", steps, f"{len(one.candidates):,}", ", ".join(least) or NONE
         shown.add_row(*map(escape, row))
@@ -134,8 +158,8 @@ def _lines(survey: Survey, found: "list[NextSurvey]", people: int | None) -> lis
     said = []
     if people is not None:
         said.append(
-            "least share found: with this share, a candidate is found in 9 of 10 cases. If no candidate has people, one is "
-            "found in at most 1 of 20 cases."
+            "least share found: with this share, a candidate is found in 9 of 10 cases, if all people choose one level. If no "
+            "candidate has people, one is found in at most 1 of 20 cases."
         )
     if gap := spacing(survey):
         said.append(f"Devices must leave a survey at least {plural(gap, 'step')} before the next one starts.")
@@ -184,7 +208,8 @@ def found_command(
     found, tested = found_values(old, new, shares, candidates)
     if found:
         console.print(_found_table(found, shares.confidence))
-    where = f"{shares.attribute}, {shares.span} until step {shares.step}, {plural(shares.reports, 'report')}"
+    whose = shares.attribute if shares.cohort is None else f"{shares.attribute} of cohort {shares.cohort}"
+    where = f"{whose}, {shares.span} until step {shares.step}, {plural(shares.reports, 'report')}"
     tell(f"{where}: {plural(len(found), 'value')} found among {plural(tested, 'candidate')}.")
     if not shares.complete:
         tell("The estimate is incomplete: reports may be missing.")

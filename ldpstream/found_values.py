@@ -20,6 +20,7 @@ class HistogramFile(msgspec.Struct, frozen=True):
     attribute: str
     step: int
     span: str
+    cohort: str | None
     complete: bool
     estimator: str
     post: str
@@ -80,16 +81,21 @@ def found_values(
         candidates: number of candidates in all surveys of a list; None if the new survey has all of them.
 
     Raises:
-        CandidatesError: if a survey lacks the attribute, or the new survey has no new value of it.
+        CandidatesError: if a survey lacks the attribute, the attribute is a pair, the new survey has no new value of it, or
+            has more than `candidates`.
     """
     name = shares.attribute
     for survey in (old, new):
         if name not in [a.name for a in survey.attributes]:
             raise CandidatesError(f"survey {survey.name} has no attribute {name}")
-    listed = set(old.attributes[old.index(name)].labels)
-    new_labels = set(new.attributes[new.index(name)].labels) - listed
+    listed, asked = set(old.attributes[old.index(name)].labels), new.attributes[new.index(name)]
+    if asked.pair is not None:
+        raise CandidatesError(f"{name} is a pair; ask for the histogram of the attribute with the candidates")
+    new_labels = set(asked.labels) - listed - {now for was, now in asked.aliases.items() if was in listed}
     if not new_labels:
         raise CandidatesError(f"{name}: survey {new.name} has no value that survey {old.name} does not list")
+    if candidates is not None and candidates < len(new_labels):
+        raise CandidatesError(f"candidates must be at least {len(new_labels)}, those of survey {new.name}, got {candidates}")
     rows = [i for i, label in enumerate(shares.labels) if label in new_labels]
     if len(rows) < len(new_labels):
         raise CandidatesError(f"{name}: the histogram has {len(rows)} of {len(new_labels)} candidates; ask for it without top")

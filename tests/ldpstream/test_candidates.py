@@ -29,6 +29,7 @@ from ldpstream.candidates import (
     open_attribute,
     read_candidates,
     rounds,
+    same_looking,
     toml,
 )
 from ldpstream.cli import app
@@ -38,6 +39,7 @@ from ldpstream.estimators import matrix_inversion
 from ldpstream.found_values import HistogramFile, found_values, read_shares
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.outputs import OutputError
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.summaries import Alert, alerts
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
@@ -82,6 +84,14 @@ def made(text: str = SURVEY, labels: Sequence[str] = LABELS, start: datetime | N
     return rounds(survey, document, 0, list(labels), begin, **{"most": 1000, **keys})
 
 
+def after(old: str, new: str) -> Survey:
+    """A survey that replaces `SURVEY`, with a change."""
+    replaces = parse_survey(tomllib.loads(SURVEY)).fingerprint.hex()
+    return parse_survey(
+        tomllib.loads(f'replaces = "{replaces}"\n' + SURVEY.replace('"travel"', '"travel-2"').replace(old, new))
+    )
+
+
 # ---- the list
 
 
@@ -116,6 +126,11 @@ def test_a_list_is_read_as_it_is(tmp_path: Path) -> None:
     assert read_candidates(path, attribute) == ["tram", 'Klo\u0308ster \u00d7 # "x"']
     with pytest.raises(CandidatesError, match=r"no\.txt: cannot be read: No such file"):
         read_candidates(tmp_path / "no.txt", attribute)
+
+
+def test_candidates_that_look_the_same_are_named() -> None:
+    attribute = parse_survey(tomllib.loads(SURVEY.replace('"bus"', '"caf\u00e9"'))).attributes[0]
+    assert same_looking(attribute, ["tram", "cafe\u0301", "cafe", "\u00fc", "u\u0308"]) == ["cafe\u0301", "u\u0308"]
 
 
 # ---- the next surveys
@@ -208,7 +223,14 @@ def test_memos_are_fresh() -> None:
     [
         (SURVEY.replace("ends = 12\n", ""), {}, CandidatesError, "survey travel has no end: give --start, at least 4 steps"),
         (SURVEY, {"start": datetime(2026, 1, 5, tzinfo=UTC)}, CandidatesError, "the end of survey travel, 2026-01-05T12:"),
-        (SURVEY, {"after": parse_survey(tomllib.loads(SURVEY + MEMOIZED))}, CandidatesError, "has other attributes or levels"),
+        (SURVEY, {"after": parse_survey(tomllib.loads(SURVEY + MEMOIZED))}, CandidatesError, "must replace survey travel ("),
+        (SURVEY, {"after": after("eps = 2.0", "eps = 3.0")}, CandidatesError, "has other attributes, levels or steps"),
+        (SURVEY, {"after": after("lifetime_reports = 100", "")}, CandidatesError, "has other attributes, levels or steps than"),
+        (SURVEY, {"after": after("= 3600", "= 60")}, CandidatesError, "has other attributes, levels or steps"),
+        (
+            SURVEY.replace("ends = 12\n", ""), {"start": datetime(2026, 1, 5, 4, 59, tzinfo=UTC)}, CandidatesError,
+            "start must be more than 4 steps after the start of survey travel, 2026-01-05T00:00:00Z, got 2026-01-05T04:59:00Z",
+        ),
         (SURVEY.replace("= 100", "= 3"), {}, CandidatesError, "level daily: survey travel uses all of its 3 lifetime_reports"),
         (SURVEY + PAIR, {"labels": [f"{i}" for i in range(600)]}, SurveyError, "604 values of mode times 2 values of age"),
     ],
@@ -251,7 +273,7 @@ def test_many_values_need_another_mechanism() -> None:
 def shares_of(estimate: Any) -> HistogramFile:
     low, high = estimate.interval()
     return HistogramFile(
-        "travel-2", "mode", 0, "step", True, "mi", "none", 0.95, estimate.n,
+        "travel-2", "mode", 0, "step", None, True, "mi", "none", 0.95, estimate.n,
         ["car", "other", *LABELS, *(f"{i}" for i in range(20))],
         estimate.frequencies.tolist(), estimate.standard_errors.tolist(), low.tolist(), high.tolist(),
     )  # fmt: skip
@@ -302,7 +324,7 @@ def test_the_least_share_is_found_and_others_are_not() -> None:
 )
 def test_a_wrong_histogram_is_refused_in_one_line(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
     numbers = [0.1] * 14
-    right = HistogramFile("travel-2", "mode", 0, "step", True, "mi", "none", 0.95, 9, ["x"] * 14, *[numbers] * 4)  # type: ignore[arg-type]
+    right = HistogramFile("travel-2", "mode", 0, "step", None, True, "mi", "none", 0.95, 9, ["x"] * 14, *[numbers] * 4)  # type: ignore[arg-type]
     survey, path = made()[0].survey, tmp_path / "found.json"
     path.write_bytes(msgspec.json.encode(right))
     assert read_shares(path, survey) == right
@@ -325,6 +347,7 @@ def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
         "mode",
         0,
         "step",
+        None,
         True,
         "mi",
         "none",
@@ -338,10 +361,23 @@ def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
     )
     assert [one.label for one in found_values(old, one.survey, shares)[0]] == ["candidate 0"]
     assert found_values(old, one.survey, shares, 20) == ([], 20)
+    with pytest.raises(CandidatesError, match="candidates must be at least 10, those of survey travel-2, got 9"):
+        found_values(old, one.survey, shares, 9)
+    renamed = parse_survey(
+        tomllib.loads(one.text.replace('"bus"', '"coach"').replace("[[attribute.", 'aliases = { bus = "coach" }\n[[attribute.'))
+    )
+    assert found_values(old, renamed, shares)[1] == 10
     with pytest.raises(CandidatesError, match="has no value that survey travel-2 does not list"):
         found_values(one.survey, one.survey, shares)
     with pytest.raises(CandidatesError, match="has 0 of 10 candidates; ask for it without top"):
         found_values(old, one.survey, msgspec.structs.replace(shares, labels=["car"] * 14))
+
+
+def test_cells_of_a_pair_are_no_candidates() -> None:
+    [one] = made(SURVEY + PAIR)
+    shares = HistogramFile("travel-2", "both", 0, "step", None, True, "mi", "none", 0.95, 9, ["x"], [0.1], [0.1], [0.1], [0.1])
+    with pytest.raises(CandidatesError, match="both is a pair; ask for the histogram of the attribute with the candidates"):
+        found_values(parse_survey(tomllib.loads(SURVEY + PAIR)), one.survey, shares)
 
 
 # ---- from the growth of `other` to the value
@@ -412,6 +448,23 @@ def test_the_walk_of_the_document_finds_the_value(tmp_path: Path, monkeypatch: p
     assert (final.replaces, final.n_steps) == (survey.fingerprint.hex(), None)
     assert final.start_ms == new.opens_ms(4 + 4)
     assert final.attributes[0].levels[0].lifetime_reports == 100 - 3 - 1
+
+
+def test_the_command_writes_no_file_through_a_link_and_names_surveys_that_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("travel.toml").write_text(SURVEY)
+    Path("list.txt").write_text("tram\nCaf\u00e9\nCafe\u0301\n")
+    ask = ["candidates", "travel.toml", "--list", "list.txt", "--steps", "4"]
+    Path("travel-2.toml").symlink_to("elsewhere.toml")
+    refused = CliRunner().invoke(app, ask)
+    assert isinstance(refused.exception, OutputError)
+    assert str(refused.exception) == "travel-2.toml: cannot be written: File exists"
+    Path("travel-2.toml").unlink()
+    said = invoke(ask)
+    assert "travel-2 has ended already. Give a later --start." in said
+    assert "Looks the same as another value, but has other Unicode characters: Cafe\u0301. Devices" in said
 
 
 def made_folder(tmp_path: Path) -> Path:
