@@ -478,6 +478,21 @@ def invoke(arguments: list[str]) -> str:
     return " ".join(shown.output.split())
 
 
+@pytest.mark.parametrize(("people", "warns"), [(99, False), (120, True)])
+def test_fewer_than_a_hundred_people_warn_of_nothing(people: int, warns: bool) -> None:
+    """All people change to scooters."""
+
+    class Changed(Travellers):
+        def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+            return self._people, np.full(people, self._values[4 if step >= 4 else 0])
+
+    survey = parse_survey(tomllib.loads(SURVEY.replace("eps = 2.0", "eps = 8.0")))
+    demo = Demo(survey, Changed(survey, people, 12, 4), 1)
+    demo.run(lambda step, made: None)
+    growth = client_of(survey, demo).get("/api/v1/status").json()["attributes"][0]["growth"]
+    assert (growth is not None) is warns
+
+
 def test_without_scooters_nothing_warns() -> None:
     survey = parse_survey(tomllib.loads(SURVEY))
     demo = Demo(survey, Travellers(survey, 4000, 12, 99), 1)
