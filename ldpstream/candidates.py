@@ -395,4 +395,4 @@ def _value(value: Any) -> str:
 
 
 def _time(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

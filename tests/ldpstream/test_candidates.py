@@ -146,6 +146,8 @@ def test_the_next_survey_keeps_everything_else() -> None:
     again = parse_survey(tomllib.loads(one.text))
     assert again == new
     assert new.attributes[0].catch_all == "other"
+    [later] = made(SURVEY.replace("00:00:00Z", "00:00:00.25Z"))
+    assert later.survey.start_ms == one.survey.start_ms + 250
 
 
 def test_a_file_says_what_its_document_says() -> None:
