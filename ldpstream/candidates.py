@@ -302,15 +302,18 @@ def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
     Returns:
         The name of the level, a better mechanism, and the number of times that it has less variance.
     """
+    asked = survey.attributes[attribute]
+
+    def variance(level: int, name: str) -> float:
+        levels = tuple(replace(one, mechanism=name) if i == level else one for i, one in enumerate(asked.levels))
+        attributes = (replace(asked, levels=levels) if i == attribute else one for i, one in enumerate(survey.attributes))
+        return replace(survey, attributes=tuple(attributes)).mechanisms[attribute][level].variance()
+
     found = []
-    for level in survey.attributes[attribute].levels:
+    for i, level in enumerate(asked.levels):
         if level.eps is None or level.mechanism in NUMERIC:
             continue
-        own, *others = (
-            replace(level, mechanism=name).build(survey.attributes[attribute].k, survey.share).variance()
-            for name in (level.mechanism, *FEW_BYTES)
-        )
-        factor, name = max((own / other, name) for other, name in zip(others, FEW_BYTES, strict=True))
+        factor, name = max((variance(i, level.mechanism) / variance(i, name), name) for name in FEW_BYTES)
         if factor > NOISY:
             found.append((level.name, name, factor))
     return found

@@ -203,6 +203,8 @@ def found_command(
     """Say which candidates people have."""
     from ldpstream.found_values import found_values, read_shares
 
+    if out is not None and out.resolve() in [path.resolve() for path in (old_file, new_file, histogram)]:
+        raise OutputError(f"--out {out}: the command reads this file; give another one")
     old, new = load_survey(old_file), load_survey(new_file)
     shares = read_shares(histogram, new)
     found, tested = found_values(old, new, shares, candidates)

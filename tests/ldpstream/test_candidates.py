@@ -267,6 +267,11 @@ def test_many_values_need_another_mechanism() -> None:
     [better] = made(labels=[f"{i}" for i in range(100)], mechanism="OLH")
     assert lighter(better.survey, 0) == []
     assert lighter(made()[0].survey, 0) == []
+    second = SURVEY[SURVEY.index("[[") :].replace('"mode"', '"two"')
+    [fake] = made(SURVEY.replace('"smp"', '"rs+fd"') + second, [f"{i}" for i in range(100)])
+    grr, olh = (mechanism(name, 104, eps=2.0).with_fake_data(2).variance() for name in ("GRR", "OLH"))
+    [(_, _, factor)] = lighter(fake.survey, 0)
+    assert factor == pytest.approx(grr / olh)
 
 
 # ---- power and false alarms
@@ -373,6 +378,16 @@ def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
         found_values(one.survey, one.survey, shares)
     with pytest.raises(CandidatesError, match="has 0 of 10 candidates; ask for it without top"):
         found_values(old, one.survey, msgspec.structs.replace(shares, labels=["car"] * 14))
+
+
+def test_found_does_not_overwrite_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("travel.toml").write_text(SURVEY)
+    Path("travel-2.toml").write_text(made()[0].text)
+    for read in ("travel.toml", "travel-2.toml"):
+        refused = CliRunner().invoke(app, ["found", "travel.toml", "travel-2.toml", "found.json", "--out", f"./{read}"])
+        assert isinstance(refused.exception, OutputError)
+        assert str(refused.exception) == f"--out {read}: the command reads this file; give another one"
 
 
 def test_cells_of_a_pair_are_no_candidates() -> None:
