@@ -107,7 +107,7 @@ class Schedule:
         position: LogPosition,
         results: Results,
         publishers: list[Publisher],
-        margin_ms: int = 500,
+        margin_ms: int = 200,
         topic: EstimatesTopic | None = None,
         research: Callable[[], bool] = lambda: True,
     ) -> None:

@@ -123,7 +123,7 @@ class Settings(BaseSettings):
     """replication factor of the topics when a process makes them"""
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
     """how often an agent writes to the count store, in ms"""
-    margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
+    margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 200
     """delay, in ms, after a step's close until an estimator looks whether the step is complete, and writes markers into idle
     partitions"""
     metrics_port: Port = 0

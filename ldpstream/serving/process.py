@@ -61,7 +61,8 @@ class _Estimates(Thread):
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
         engine = FolderEngine(folder, FolderKeeper(folder, watch).check)
-        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings)
+        same_clock = settings.model_copy(update={"margin_ms": 0})  # the log's clock is this machine's
+        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock)
         self._error: BaseException | None = None
         try:
             self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses

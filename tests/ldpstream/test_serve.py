@@ -60,6 +60,7 @@ class Served:
 
     def start(self, **more: str) -> None:
         settings = {"GATEWAY_PORT": self.gateway, "PAGE_PORT": self.page, "METRICS_PORT": self.metrics, "GATEWAY_RATE": 10**6}
+        settings["MARGIN_MS"] = 3_600_000  # has no effect: estimates must not wait for an hour
         environment = {f"LDPSTREAM_{name}": str(value) for name, value in settings.items()} | more
         self.process = start_command(self._log, environment, "serve", self.survey_file, "--data", self.data)
 
