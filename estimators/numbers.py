@@ -220,7 +220,7 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
     >>> from ldpstream.mechanisms import mechanism
     >>> m, uniform = mechanism("SW", k=10, eps=1.0), np.full(10, 0.1)
     >>> round(mean_variance(m, uniform, np.arange(10.0)), 1)
-    83.7
+    94.6
     """
     of_person = float(shares @ numbers**2 - (shares @ numbers) ** 2)
     if m.pure:
