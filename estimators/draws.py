@@ -1,11 +1,12 @@
 """The posterior distribution of a histogram, as random draws."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,25 @@ class Unshrunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbiased:
+    """The raw inversion of a mechanism that is not pure. The errors of its shares depend on each other.
+
+    Attributes:
+        weight: part of the distance that the ends of the quantiles' intervals move towards those from these shares, in [0, 1].
+        shares: (k,) unbiased shares with sum 1; may be negative.
+        places: (K + 1,) some of the edges of the bins, by their index, from 0 to k.
+        errors: (K + 1,) standard errors of the distribution function at these edges.
+        error_of_mean: returns the standard error of a person's mean number, for the number that each value stands for, (k,).
+    """
+
+    weight: float
+    shares: FloatArray
+    places: IntArray
+    errors: FloatArray
+    error_of_mean: Callable[[FloatArray], float]
+
+
+@dataclass(frozen=True, slots=True)
 class Draws:
     """Equally likely shares and histograms from the posterior distribution of ordered shares.
 
@@ -49,14 +69,14 @@ class Draws:
             errors of the draws: the draws ignore the bias of a smooth estimate, and a prior that is fitted to large shares
             gives too narrow posteriors to shares far below the noise.
         unshrunk: the unbiased shares, which widen intervals where the smooth model is wrong; None if the estimate is the smooth
-            model alone.
+            model alone. `Unbiased` for the mechanisms of `estimators.numbers`.
     """
 
     shares: FloatArray
     smooth: FloatArray
     below: FloatArray
     above: FloatArray
-    unshrunk: Unshrunk | None = None
+    unshrunk: Unshrunk | Unbiased | None = None
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1].

@@ -6,6 +6,7 @@ from typing import overload
 import numpy.typing as npt
 
 from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of
+from ldpstream.estimators.numbers import number_posterior
 from ldpstream.estimators.ordered import ordered_posterior
 from ldpstream.estimators.unordered import unordered_posterior
 from ldpstream.mechanisms import CountTable, Mechanism
@@ -35,8 +36,8 @@ def empirical_bayes(
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
         table: the mechanism's count table.
-        ordered: true if neighbouring values have similar shares, such as the bins of a number: see `estimators.ordered`. For
-            more than 10 000 values the estimate does not use the order.
+        ordered: true if neighbouring values have similar shares, such as the bins of a number: see `estimators.ordered`, and
+            `estimators.numbers` for Square Wave. For more than 10 000 values the estimate does not use the order.
         widths: (k,) widths of the bins of ordered values, positive; None for equal widths. The estimate assumes that the shares
             per unit of width are smooth.
         steps: as in `matrix_inversion`.
@@ -51,6 +52,8 @@ def empirical_bayes(
             values without order.
     """
     groups = groups_of(m, table, steps)
+    if ordered and any(counts.n and not own.pure for own, counts in groups):
+        return number_posterior(groups, widths, steps)
     if ordered:
         return ordered_posterior(groups, widths, steps)
     if widths is not None:

@@ -15,6 +15,10 @@ The smooth model can be wrong. For example, people round their numbers, so multi
 gives the smooth model a small weight. The ends of an interval move outwards, towards the ends of the interval from the unbiased
 shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the weight of the smooth model.
 
+Mechanisms that are not pure, such as Square Wave, have an unbiased mean whose error is known (`Unbiased`). `mean` returns its
+interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean. The ends of the
+quantiles' intervals move outwards to edges of bins, since no report says where in a bin a number lies.
+
 All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
 if the ends of two requested quantiles would cross, one of them moves outwards.
 """
@@ -27,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ldpstream.estimators.draws import Draws, Unshrunk
+from ldpstream.estimators.draws import Draws, Unbiased, Unshrunk
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.mechanisms.arguments import FloatArray, real
 
@@ -63,6 +67,8 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     if posterior is None:
         return None
     draws, middles = posterior.smooth, (at[1:] + at[:-1]) / 2
+    if isinstance(posterior.unshrunk, Unbiased):
+        return _unbiased_mean(estimate, posterior.unshrunk, middles, level, at)
     value = float(draws.mean(axis=0) @ middles)
     low, high = _ends(value, draws @ middles, level, (1.0, 1.0), at)
     if (unshrunk := posterior.unshrunk) is not None:
@@ -95,7 +101,8 @@ def quantiles(
         return None
     draws, unshrunk = posterior.smooth, posterior.unshrunk
     reached = _distributions(draws)
-    own = _distributions(draws.mean(axis=0)[None])
+    exact = isinstance(unshrunk, Unbiased)
+    own = _distributions((estimate.frequencies if exact else draws.mean(axis=0))[None])
     values = np.array([_quantiles(own, at, q)[0] for q in wanted])
     ends = np.empty((2, values.size))
     for i, q in enumerate(wanted):
@@ -103,6 +110,9 @@ def quantiles(
         ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
         if unshrunk is not None:
             ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
+    if exact:
+        ends[0] = at[np.searchsorted(at, ends[0], side="right") - 1]
+        ends[1] = at[np.searchsorted(at, ends[1])]
     order = np.argsort(wanted)
     ends[0, order] = np.minimum.accumulate(ends[0, order[::-1]])[::-1]
     ends[1, order] = np.maximum.accumulate(ends[1, order])
@@ -154,9 +164,23 @@ def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: floa
     return max(low, float(edges[0])), min(high, float(edges[-1]))
 
 
-def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
+def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, level: float, edges: FloatArray) -> Number:
+    centre, error = float(unbiased.shares @ middles), unbiased.error_of_mean(middles)
+    reach = -ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2) * error
+    within = min(error, reach)
+    value = min(max(float(estimate.frequencies @ middles), centre - within), centre + within)
+    value, low, high = np.clip([value, centre - reach, centre + reach], edges[0], edges[-1]).tolist()
+    return Number(value, low, high)
+
+
+def _unshrunk_ends(unshrunk: Unshrunk | Unbiased, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
     """Returns the ends of the interval for the q-quantile from the unbiased shares alone."""
-    reached, error = unshrunk.cumulative()
+    if isinstance(unshrunk, Unbiased):
+        reached, error = np.concatenate([[0.0], np.cumsum(unshrunk.shares)])[unshrunk.places], unshrunk.errors
+        reached[-1] = 1.0
+        edges = edges[unshrunk.places]
+    else:
+        reached, error = unshrunk.cumulative()
     reach = -ndtri((1 - level) / 2) * error
     first = int(np.argmax(reached + reach >= q))
     last = int(np.flatnonzero(reached - reach <= q)[-1])

@@ -10,6 +10,8 @@ variance of the mean of t reports of one person. With n people, a share f has th
 t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
 no device has sent its last report yet.
 
+The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.numbers.mean_variance`.
+
 The filter does not assume that shares are constant; U corrects for this. In simulated runs, the half-width that the filter
 states is 0.9 to 1.11 times this forecast.
 """
@@ -23,13 +25,14 @@ from scipy.optimize import brentq
 
 from ldpstream.behind_relay import BehindRelay
 from ldpstream.estimators.changes import detectable
+from ldpstream.estimators.numbers import mean_variance
 from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.pair_costs import people_factor
 from ldpstream.reader import Reader
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Attribute, Survey
 
 INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases
 FILTER_STEPS = 100  # T
@@ -55,6 +58,20 @@ class Precision(Struct, frozen=True, kw_only=True):
     people: int
 
 
+class MeanPrecision(Struct, frozen=True, kw_only=True):
+    """Precision of the mean of an attribute's numbers in one span.
+
+    Attributes:
+        half_width: half of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are equally frequent.
+        wished: the wished half-width, in the attribute's unit: the wished half-width of a share times the range of the numbers.
+        people: number of people of the whole survey for `wished`.
+    """
+
+    half_width: float
+    wished: float
+    people: int
+
+
 class Forecast(Struct, frozen=True, kw_only=True):
     """Forecast for an attribute, if all its people choose this level.
 
@@ -63,6 +80,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
         people: number of people who answer the attribute.
         reports: number of reports at a step.
         spans: precision of a step, of the window, and of the filter after 100 steps with constant shares.
+        means: precision of the mean of the numbers, of a step and of the window; empty for an attribute without numbers.
         least_jump: the smallest jump of a share of 1/k that the filter finds within five steps in about 9 of 10 cases, with one
             false alarm in 10 000 steps (`estimators.changes.detectable`).
     """
@@ -74,6 +92,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     people: float
     reports: float
     spans: dict[str, Precision]
+    means: dict[str, MeanPrecision]
     least_jump: float
 
 
@@ -138,22 +157,38 @@ def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast
     real("width", width, 1e-9, 1 - 1e-9)
     parts = len(survey.attributes) if survey.collection == "smp" else 1
     return [
-        _level(survey, attribute.name, level.name, m, people / parts, parts, width)
+        _level(survey, attribute, level.name, m, people / parts, parts, width)
         for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True)
         for level, m in zip(attribute.levels, mechanisms, strict=True)
     ]
 
 
-def _level(survey: Survey, attribute: str, level: str, m: Mechanism, n: float, parts: int, width: float) -> Forecast:
+def _level(survey: Survey, attribute: Attribute, level: str, m: Mechanism, n: float, parts: int, width: float) -> Forecast:
     spans = {}
     for name, variance in person_variances(m, survey.window_steps).items():
         half_width = INTERVAL * math.sqrt(variance(1 / m.k) / n)
         needed = math.ceil(round(parts * n * (half_width / width) ** 2, 6))
         spans[name] = Precision(half_width=half_width, least_share=least_share(variance, n), people=needed)
     return Forecast(
-        attribute=attribute, level=level, k=m.k, every_steps=m.every_steps, people=n, reports=n / m.every_steps, spans=spans,
+        attribute=attribute.name, level=level, k=m.k, every_steps=m.every_steps, people=n, reports=n / m.every_steps,
+        spans=spans, means=_means(attribute, m, survey.window_steps, n, parts, width),
         least_jump=detectable(m.k, spans["step"].half_width / INTERVAL),
     )  # fmt: skip
+
+
+def _means(attribute: Attribute, m: Mechanism, window: int, n: float, parts: int, width: float) -> dict[str, MeanPrecision]:
+    if attribute.edges is None:
+        return {}
+    edges, uniform = np.array(attribute.edges), np.full(m.k, 1 / m.k)
+    middles, wished = (edges[1:] + edges[:-1]) / 2, width * float(edges[-1] - edges[0])
+    w, t = m.every_steps, m.reports_in(window)
+    found = {"step": w * mean_variance(m, uniform, middles)}
+    found["window"] = max(1.0, t * w / window) * mean_variance(m, uniform, middles, t)
+    halves = {span: INTERVAL * math.sqrt(variance / n) for span, variance in found.items()}
+    return {
+        span: MeanPrecision(half_width=half, wished=wished, people=math.ceil(round(parts * n * (half / wished) ** 2, 6)))
+        for span, half in halves.items()
+    }
 
 
 def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:

@@ -51,6 +51,20 @@ def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
     return shown
 
 
+def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
+    """A line for each level of an attribute with numbers: the precision of the mean."""
+    window = plural(survey.window_steps, "step")
+    lines = [
+        f"{row.attribute}, {row.level}: the unbiased mean has ± {step.half_width:.3g} in one step, ± {whole.half_width:.3g} in "
+        f"{window}. ± {step.wished:.3g} ({points(width)} of the range) needs {step.people:,} people in one step, "
+        f"{whole.people:,} in {window}."
+        for row in rows
+        if row.means
+        for step, whole in [(row.means["step"], row.means["window"])]
+    ]
+    return [*lines, "± of a mean: half of a 95 % interval, if all values are equally frequent."] if lines else []
+
+
 def growth_table(survey: Survey, people: int) -> Table:
     """Table of the half-width of one step, for the number of people and for 10 and 100 times as many."""
     counts, d = [people * factor for factor in GROWTH], len(survey.attributes)

@@ -92,7 +92,7 @@ def _print_forecast(survey: Survey, people: int, width: float | None, relay: boo
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
     console.print(forecast_tables.forecast_table(survey, rows, wished))
-    for line in forecast_tables.LEGEND:
+    for line in (*forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished)):
         console.print(line, markup=False, highlight=False)
     pairs = pair_forecasts(survey, rows)
     for line in forecast_tables.pair_lines(pairs):

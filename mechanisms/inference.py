@@ -160,6 +160,14 @@ class Inference(ABC):
         """Returns the raw frequencies of the matrix inversion, (k,): (C_v/n - q) / (p - q) for support counts C."""
         return np.asarray((self.support(table) / table.n - self.q) / (self.p - self.q))
 
+    def inverse(self) -> FloatArray:
+        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure.
+
+        Raises:
+            TypeError: for a pure mechanism, whose inversion needs only the support counts.
+        """
+        raise TypeError(f"{self.signature} is pure and has no inverse of its channel")
+
     def possible(self, shares: FloatArray) -> FloatArray:
         """Returns frequencies near these raw shares, (k,), for which `inversion_variances` is defined."""
         return np.clip(shares, 0, 1)

@@ -79,6 +79,7 @@ class PublishedEstimator:
         mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
         max_k: largest number of values for which it is published; None for any number.
         default: true if it is the default for these mechanisms. Cohorts have only the default.
+        was_default: true if it was a default in an earlier version, whose publications may still be stored.
         intervals: "always", "never", or "unless biased": an estimate with a large bias is published without intervals.
         make: calculates the estimate. None for the filter, which needs earlier steps (`publishing.filtering`).
     """
@@ -89,6 +90,7 @@ class PublishedEstimator:
     mechanisms: For = "any mechanism"
     max_k: int | None = None
     default: bool = False
+    was_default: bool = False
     intervals: Intervals = "always"
     make: Callable[[AttributeCounts], Estimate] | None
 
@@ -107,8 +109,9 @@ class PublishedEstimator:
 
 
 def _empirical_bayes(counts: AttributeCounts) -> Estimate:
-    widths = np.diff(counts.edges) if counts.in_order and counts.edges is not None else None
-    return empirical_bayes(counts.groups, ordered=counts.in_order, widths=widths, steps=counts.reports)
+    ordered = counts.in_order or is_numeric([m for m, _ in counts.groups])
+    widths = np.diff(counts.edges) if ordered and counts.edges is not None else None
+    return empirical_bayes(counts.groups, ordered=ordered, widths=widths, steps=counts.reports)
 
 
 def _ibu(counts: AttributeCounts) -> Estimate:
@@ -121,16 +124,15 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
         name="eb",
         label="empirical Bayes (default)",
         meaning="Empirical Bayes learns from all values how large shares usually are. No share is negative.",
-        mechanisms="mechanisms of categories",
         default=True,
         make=_empirical_bayes,
     ),
     PublishedEstimator(
         name="ems",
         label="EMS (smoothed likelihood)",
-        meaning="EMS is maximum likelihood with smoothing, the default for Square Wave. It is biased.",
+        meaning="EMS is maximum likelihood with smoothing, from the literature of Square Wave. It is biased.",
         mechanisms="mechanisms of numbers",
-        default=True,
+        was_default=True,
         intervals="never",
         make=lambda counts: ems(counts.groups),
     ),

@@ -44,7 +44,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
         default, counts = estimators(mechanisms)[0], AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
         estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
-        edges = edges_of(asked, mechanisms)
+        edges = edges_of(asked, mechanisms, everybody.span)
         numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)
         found = {default.name: Frequencies.of(estimate, withheld or default.withheld(estimate, counts))}
     alone = [panes[-1]] if everybody.span == "step" else []

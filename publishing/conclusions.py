@@ -66,7 +66,7 @@ def conclude(
         level.name: attempts.of(f"fit of {level.name}", partial(fit, *group, n), unknown)
         for level, group, n in zip(asked.levels, groups, reports, strict=True)
     }
-    edges, numbers = edges_of(asked, mechanisms), dict[str, NumberEstimate]()
+    edges, numbers = edges_of(asked, mechanisms, span), dict[str, NumberEstimate]()
     numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
     table: CrossTable | UnsetType | None = UNSET
     if of_members:

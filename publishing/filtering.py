@@ -89,7 +89,7 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
     main = find(step.main)
     # Publications without a default estimator come from versions that could post-process the inversion before publication.
-    known = len(reports) == len(mechanisms) and main is not None and main.default
+    known = len(reports) == len(mechanisms) and main is not None and (main.default or main.was_default)
     raw = step.estimators[INVERSION].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)

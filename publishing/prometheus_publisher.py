@@ -208,7 +208,7 @@ class PrometheusPublisher:
     def _show_numbers(self, p: Publication) -> None:
         """Sets the mean and the quantiles of an attribute with numbers."""
         attribute = self._survey.index(p.attribute)
-        if edges_of(self._survey.attributes[attribute], self._survey.mechanisms[attribute]) is None:
+        if edges_of(self._survey.attributes[attribute], self._survey.mechanisms[attribute], p.span) is None:
             return
         for name, q in zip(NUMBERS, (None, *PERCENTILES), strict=True):
             x = p.numbers.get(name)

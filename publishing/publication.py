@@ -149,13 +149,13 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and "mle" use the
             likelihood of the support counts; both are missing for more than 10 000 values. The span "filtered" has the
             estimator "filter" alone, the only one that uses steps before the span. The estimates of the span "step" depend only
-            on the counts of the step. If a level of the attribute has Square Wave, the estimators are "ems" (`estimators.ems`),
-            without intervals, and "mi".
+            on the counts of the step. If a level of the attribute has Square Wave, the estimators are "eb"
+            (`estimators.numbers`), "ems" (`estimators.ems`), without intervals, and "mi".
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
         numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
-            attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, for Square Wave, without reports,
-            and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
+            attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, without reports, and for more than
+            10 000 values. For the span "filtered" they come from the filter's shares; empty for Square Wave.
         levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels and at
             most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
@@ -239,9 +239,12 @@ def spans(attribute: Attribute) -> tuple[Span, ...]:
     return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
 
 
-def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[float, ...] | None:
-    """Returns the edges of the values' numbers, or None if no mean and percentiles are published."""
-    return None if is_numeric(mechanisms) else attribute.edges
+def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[float, ...] | None:
+    """Returns the edges of the values' numbers, or None if no mean and percentiles are published for the span.
+
+    The filter knows the error of each share alone. With Square Wave, the errors of the shares depend on each other.
+    """
+    return None if span == "filtered" and is_numeric(mechanisms) else attribute.edges
 
 
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result

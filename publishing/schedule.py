@@ -386,7 +386,7 @@ class Schedule:
             if "filtered" in spans(asked):
                 state = before_step.get(asked.name)
                 curve, filters[asked.name] = conclude_filtered(
-                    mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms)
+                    mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms, "filtered")
                 )
                 made.append(curve)
             publications += made

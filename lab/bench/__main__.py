@@ -134,6 +134,25 @@ def numbers_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="number-estimates")
+def number_estimates_command(
+    quick: Annotated[bool, typer.Option(help="two cells only")] = False,
+    runs: Annotated[int, typer.Option(min=2, max=10_000, help="repetitions of each cell")] = 40,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare the default estimate of numbers with EMS, and measure the coverage of its intervals."""
+    from lab.bench.means import means_table
+    from lab.bench.number_estimates import cells, coverage_table, measure, ratio_table
+
+    with activity() as progress:
+        rows = measure(cells(quick), runs, seed, progress)
+    console.print(ratio_table(rows))
+    console.print(coverage_table(rows))
+    console.print(means_table())
+    write_json(json, msgspec.to_builtins(rows))
+
+
 @app.command(name="pairs")
 def pairs_command(
     runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions of each setting")] = 400,

@@ -12,7 +12,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, AttributeCounts, estimators
 
-BEST = next(row for row in ESTIMATORS if row.default)  # the default estimator for mechanisms of categories
+BEST = next(row for row in ESTIMATORS if row.default)  # the default estimator
 DEFAULT = BEST.name
 POSTS = [method for method in METHODS if method != "none"]
 

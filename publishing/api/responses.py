@@ -304,9 +304,9 @@ class ApiResponses:
 
     def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
         attribute = self._known(name, span, cohort)
-        if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)]) is None:
-            needed = "they need bins or ordered numbers, and no Square Wave"
-            raise NotFound(f"attribute {name} has no published mean and no percentiles: {needed}")
+        if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)], span) is None:
+            why = "Square Wave has none for the span filtered" if attribute.edges else "they need bins or ordered numbers"
+            raise NotFound(f"attribute {name} has no published mean and no percentiles: {why}")
         found, every = self._last(name, span, last, step, cohort)
         lines = []
         for number in NUMBERS:

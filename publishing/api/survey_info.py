@@ -48,8 +48,9 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered".
-    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers. `pair`: the
-    names of a pair's two attributes; None for an attribute that is no pair.
+    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers. `number_spans`:
+    the spans for which they are published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None
+    for an attribute that is no pair.
     """
 
     name: str
@@ -58,6 +59,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     estimators: list[str]
     spans: list[Span]
     numbers: list[str]
+    number_spans: list[Span]
     pair: list[str] | None
 
 
@@ -146,7 +148,8 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             ],
             estimators=[row.name for row in estimators(mechanisms)],
             spans=list(spans(a)),
-            numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
+            numbers=[] if a.edges is None else list(NUMBERS),
+            number_spans=[span for span in spans(a) if edges_of(a, mechanisms, span) is not None],
             pair=None if a.pair is None else list(a.pair),
         )
         for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)

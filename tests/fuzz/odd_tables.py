@@ -160,7 +160,7 @@ def _complaints(survey: Survey, tables: list[list[CountTable]]) -> Iterator[str]
             conclude(survey, 0, step, "step", tables[step : step + 1], True, tables[step - 1] if step else None),
             conclude(survey, 0, step, "window", tables[first : step + 1], True),
         ]
-        curve, after = conclude_filtered(mechanisms, tables[step], made, state, True, edges_of(asked, mechanisms))
+        curve, after = conclude_filtered(mechanisms, tables[step], made, state, True, edges_of(asked, mechanisms, "filtered"))
         if replay(mechanisms, made[0], state) != after:
             yield f"step {step}: the filter continues differently after a restore"
         state = after
@@ -206,7 +206,7 @@ def _wrong(survey: Survey, p: Publication, informed: dict[str, bool]) -> Iterato
         elif not any(missing):
             yield from (f"{name}: {complaint}" for complaint in _wrong_shares(name, found))
     if p.numbers:
-        edges = edges_of(survey.attributes[0], survey.mechanisms[0])
+        edges = edges_of(survey.attributes[0], survey.mechanisms[0], p.span)
         assert edges is not None
         if set(p.numbers) != {"mean", "p50", "p90", "p99"}:
             yield f"numbers {sorted(p.numbers)}"
@@ -215,7 +215,7 @@ def _wrong(survey: Survey, p: Publication, informed: dict[str, bool]) -> Iterato
                 yield f"{name} is {x}, beyond the edges"
             if x.low is not None and x.high is not None and not edges[0] <= x.low <= x.value <= x.high <= edges[-1]:
                 yield f"{name} is {x}"
-    elif p.span != "filtered" and informed["eb"] and edges_of(survey.attributes[0], survey.mechanisms[0]) is not None:
+    elif p.span != "filtered" and informed["eb"] and survey.attributes[0].edges is not None:
         yield "numbers are missing"
 
 

@@ -19,6 +19,7 @@ from ldpstream.estimators import matrix_inversion
 from ldpstream.estimators.local_level import Filtered, LocalLevel
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.forecast import FILTER_STEPS, INTERVAL, Forecast, forecast
+from ldpstream.forecast_tables import mean_lines
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.surveys import Survey, parse_survey
@@ -35,9 +36,10 @@ LEVELS = {
 }
 
 
-def survey_of(level: str, k: int, attributes: int = 1, collection: str = "smp") -> Survey:
+def survey_of(level: str, k: int, attributes: int = 1, collection: str = "smp", domain: str = "") -> Survey:
     head = f'name = "f"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 3600\nwindow_steps = {WINDOW}\nlateness_steps = 1\n'
-    asked = [f'[[attribute]]\nname = "a{i}"\nsize = {k}\n[[attribute.level]]\nname = "l"\n{level}' for i in range(attributes)]
+    domain = domain or f"size = {k}"
+    asked = [f'[[attribute]]\nname = "a{i}"\n{domain}\n[[attribute.level]]\nname = "l"\n{level}' for i in range(attributes)]
     return parse_survey(tomllib.loads(f'{head}collection = "{collection}"\n' + "\n".join(asked)), "a test")
 
 
@@ -76,6 +78,30 @@ def test_the_half_width_is_that_of_the_published_interval_and_of_the_error(level
     ratio = np.square(np.array(errors) * INTERVAL / predicted).mean(axis=1)
     assert near_one(ratio)
     assert not near_one(ratio * 2)  # control: the forecast for twice as many people
+
+
+@pytest.mark.parametrize("level", ["waves", "fresh bits"])
+def test_the_mean_has_the_forecast_error(level: str) -> None:
+    k = 6
+    survey = survey_of(LEVELS[level], k, domain="bins = [0, 10, 20, 30, 40, 50, 60]")
+    ((m,),), (row,) = survey.mechanisms, forecast(survey, PEOPLE)
+    uniform, rng, errors = np.full(k, 1 / k), np.random.default_rng(1), []
+    for _ in range(300):
+        raw = matrix_inversion(m, table_of(m, uniform, PEOPLE, WINDOW, rng), steps=m.reports_in(WINDOW)).frequencies
+        noise = np.full(k, 1.0) if level == "fresh bits" else np.zeros(k)  # equal variances share the excess of the sum
+        shares = raw + (1 - raw.sum()) * noise / max(noise.sum(), 1)
+        errors.append(shares @ np.arange(5, 60, 10) - 30)
+    ratio = np.square(np.array(errors) * INTERVAL / row.means["window"].half_width)
+    assert near_one(ratio)
+    assert not near_one(ratio * 2)  # control
+    step, window = row.means["step"], row.means["window"]
+    assert step.wished == window.wished == pytest.approx(0.6)
+    assert forecast(survey, window.people)[0].means["window"].half_width == pytest.approx(0.6, rel=1e-3)
+    if level == "waves":  # everybody reports once in the window
+        assert step.half_width == pytest.approx(window.half_width * math.sqrt(8), rel=1e-6)
+    assert not forecast(survey_of(LEVELS[level], k), PEOPLE)[0].means
+    [first, _] = mean_lines(survey, [row], 0.01)
+    assert f"± 0.6 (1 % of the range) needs {step.people:,} people in one step" in first
 
 
 @pytest.mark.parametrize("level", ["memoized symbols", "fresh bits", "spaced symbols"])

@@ -155,7 +155,7 @@ def test_the_api_serves_the_saved_publication(cohort: str, span: str) -> None:
         p, h = published(attribute, span, LAST, cohort), ask("histogram", attribute, span=span, cohort=cohort)
         k = len(h["values"])
         assert (h["cohort"], h["below_least"], h["reports"]) == (cohort, p.below_least, p.reports)
-        assert h["estimator"] == ("ems" if attribute == "wave" else "eb")
+        assert h["estimator"] == "eb"
         if p.below_least:
             assert h["frequencies"] == h["standard_errors"] == h["low"] == h["high"] == [None] * k
             assert (h["numbers"], h["levels"], h["converged"]) == ({}, {}, False)

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -17,6 +18,8 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.filtering import conclude_filtered, replay
+from ldpstream.publishing.publication import COHORT_SPANS, edges_of, spans
 from ldpstream.surveys import Survey, SurveyError
 from tests.small_survey import small_survey
 
@@ -155,7 +158,7 @@ def test_a_survey_with_square_wave_publishes_ems(mechanisms: tuple[str, ...]) ->
     tables = [drawn(m, beta(20), 3000) for m in survey.mechanisms[0]]
     p = conclude(survey, 0, 0, "step", [tables], True)
     assert list(p.estimators) == [row.name for row in estimators(survey.mechanisms[0])]
-    assert (p.main, "ems" in p.estimators) == (("ems", True) if "SW" in mechanisms else ("eb", False))
+    assert (p.main, "ems" in p.estimators) == ("eb", "SW" in mechanisms)
     if "SW" not in mechanisms:
         return
     found = p.estimators["ems"]
@@ -166,6 +169,36 @@ def test_a_survey_with_square_wave_publishes_ems(mechanisms: tuple[str, ...]) ->
     assert p.diagnostics.fit_sign["SW"] == "classes"
     empty = conclude(survey, 0, 0, "step", [[m.empty_table() for m in survey.mechanisms[0]]], True)
     assert empty.estimators["ems"].interval_withheld is None
+    own = p.estimators["eb"]
+    assert own.interval_withheld is None
+    low, high = own.estimate().interval()
+    assert (low >= 0).all()
+    assert (low <= own.estimate().frequencies).all()
+    assert (own.estimate().frequencies <= high).all()
+    assert (high <= 1).all()
+
+
+@pytest.mark.parametrize("mechanisms", [("SW",), ("SW", "OUE")])
+def test_a_survey_with_square_wave_publishes_numbers_with_intervals(mechanisms: tuple[str, ...]) -> None:
+    edges = tuple(float(i) for i in range(21))
+    survey = survey_of(mechanisms, bins=edges)
+    tables = [drawn(m, beta(20), 5000) for m in survey.mechanisms[0]]
+    truth = float(beta(20) @ (np.arange(20) + 0.5))
+    made = [conclude(survey, 0, 0, span, [tables], True) for span in COHORT_SPANS]
+    for p in made:
+        assert set(p.numbers) == {"mean", "p50", "p90", "p99"}
+        low, value, high = (getattr(p.numbers["mean"], end) for end in ("low", "value", "high"))
+        assert low <= value <= high
+        assert low < truth < high
+    asked = survey.attributes[0]
+    assert [edges_of(asked, survey.mechanisms[0], span) for span in spans(asked)] == [edges, edges, None]
+    curve, state = conclude_filtered(survey.mechanisms[0], tables, made, None, True, None)
+    assert not curve.numbers
+    assert replay(survey.mechanisms[0], made[0], None) == state
+    earlier = {name: made[0].estimators[name] for name in ("ems", "mi")}  # of a version whose default was EMS
+    assert replay(survey.mechanisms[0], msgspec.structs.replace(made[0], estimators=earlier), None) == state
+    unknown = {"mi": made[0].estimators["mi"]}  # the control: an inversion that may be post-processed
+    assert replay(survey.mechanisms[0], msgspec.structs.replace(made[0], estimators=unknown), None) != state
 
 
 def test_square_wave_needs_numbers() -> None:

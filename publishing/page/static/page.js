@@ -174,7 +174,7 @@ async function update() {
   [state.latest, state.first] = [status.latest_step, status.first_step ?? 0];
   followLatest();
   const compares = state.against !== null || (state.before !== null && state.before !== state.step && kept(state.before));
-  const [numbers, crossed] = [asked().numbers.length > 0, hasTable()];
+  const [numbers, crossed] = [asked().number_spans.includes(state.span), hasTable()];
   const wanted = status.latest_step === null || !kept(state.step) ? [] : [path("histogram", histogramQuery()), path("series", seriesQuery()),
     ...(numbers ? [path("numbers", numbersQuery())] : []), ...(compares ? [path("comparison", comparisonQuery())] : []), ...(crossed ? [path("table", tableQuery())] : [])];
   const answers = await Promise.allSettled(wanted.map(get));

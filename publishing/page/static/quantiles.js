@@ -3,7 +3,7 @@ import { colourOf, lineChart } from "./charts.js";
 import { thinned } from "./curves.js";
 import { $, capital, element, silence } from "./dom.js";
 import { explained } from "./explain.js";
-import { fileName, numbersQuery, path, state, subject } from "./state.js";
+import { asked, fileName, numbersQuery, path, state, subject } from "./state.js";
 import { opens, periodOf, withZone } from "./times.js";
 
 const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
@@ -11,6 +11,7 @@ const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th 
 const SOURCE = {
   filtered: "They come from the filter's shares.",
   counts: "They come from the smooth part of the default estimate, which steadies the tails. The mean and percentiles of the bars above can differ from them.",
+  wave: "The interval of the mean comes from the unbiased estimate. The intervals of percentiles consist of whole bins.",
 };
 let shown = null;
 
@@ -37,7 +38,7 @@ export function drawQuantiles(s, view, period) {
   });
   read(here());
   const known = s.lines.some((line) => line.values.some((x) => x !== null));
-  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread. ${SOURCE[s.span] ?? SOURCE.counts}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
+  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
   $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${subject(s)} over time. The list and the CSV have the numbers.`);
   $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
   $("quantiles-json").href = path("numbers", numbersQuery());

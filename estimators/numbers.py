@@ -1,0 +1,275 @@
+"""Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
+
+The estimate is the mean over the models of `estimators.density_models`, weighted by the probability of the counts under each
+model. Prior log-odds (`ODDS`, by simulation) prefer smooth models. Draws for intervals use other odds (`DRAWN_ODDS`): flat
+models count less, and irregular models more, since the counts often cannot show an irregular density.
+
+The models have at most 96 cells of neighbouring bins. Within a cell, the density per unit of width is interpolated. The counts
+are nearly normal with the variances n m, where m are the probabilities of the reports after a few steps of EM:
+
+    ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
+
+Levels with a pure mechanism contribute their inversions with independent normal noise, as in `estimators.ordered`.
+
+Draws come from normal approximations of the log-density. Three corrections make intervals wider. The bias of the smooth models
+is estimated from the change with τ, as in `estimators.smooth_prior`. The ends of the intervals also move outwards, towards the
+ends of the intervals from the unbiased shares alone. They move over a part of the distance: the weight of the irregular models
+and of those with jumps (`rough`). If people report repeatedly, all draws get the variance of the choice of fewer people.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from ldpstream.estimators.density_models import DECADES, Likelihood, ModelFit, fits
+from ldpstream.estimators.draws import Draws, Unbiased
+from ldpstream.estimators.estimate import Estimate, Group, Steps
+from ldpstream.estimators.likelihood import em, likelihood_terms
+from ldpstream.estimators.matrix_inversion import inversion_weight, matrix_inversion
+from ldpstream.estimators.smooth_prior import BIAS, DRAWS, SHARP, TINY, normal_numbers
+from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+
+MAX_CELLS = 96  # cells of the models; the time is proportional to the cube of this number
+ODDS = {"flat": -3.0, "smooth": 0.0, "irregular": -4.0, "jumps": 0.0}  # prior log-odds of each model of a kind
+STEEPER = -0.5  # prior log-odds of a ten times smaller τ
+FLATTEST = -1.5  # prior log-odds of the flattest model to all others together
+DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "irregular": 1.0, "jumps": 0.0}  # the same for intervals
+ROUGH = ("irregular", "jumps")
+OF_QUANTILES = 0.6  # the ends of the quantiles' intervals move by this part of `rough`
+PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
+LEAST_EXPECTED = 0.5  # smallest expected count of a report
+MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
+NEGLIGIBLE = 1e-3  # a model with a smaller weight is left out
+LARGEST_FACTOR = 50.0  # largest logarithm of a drawn share's ratio to its mode, against overflow
+PUBLISHED = float(ndtri(0.975))  # the ends move for 95 % intervals, and by the same numbers for others
+
+
+def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
+    """Posterior means of the shares of a number's bins, with posterior draws for intervals, means and quantiles.
+
+    Args:
+        groups: checked groups, at least one with reports and a mechanism that is not pure.
+        widths, steps: as in `empirical_bayes`.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
+    """
+    raw = matrix_inversion(groups, steps=steps)
+    k = raw.frequencies.size
+    w = np.ones(k) if widths is None else np.asarray(widths, np.float64)
+    if w.shape != (k,) or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError(f"widths must be {k} positive finite numbers, got {w.size} numbers of shape {w.shape}")
+    if np.isnan(raw.frequencies).any():
+        return raw
+    cells = _Cells(w)
+    likelihood = _likelihood(groups, steps, cells)
+    found = fits(likelihood)
+    weights = _weights(found, [ODDS[fit.kind] + STEEPER * fit.decades for fit in found], FLATTEST)
+    shares = cells.spread(np.maximum(weights @ np.array([fit.shares for fit in found]), TINY))
+    drawn_weights = _weights(found, [DRAWN_ODDS[fit.kind] for fit in found])
+    drawn = cells.spread(np.maximum(_drawn(likelihood, found, drawn_weights), TINY))
+    drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps))
+    rough = sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind in ROUGH)
+    bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
+    least = SHARP * np.minimum(drawn.std(axis=0), 1 / k)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="weibull")
+    reach = PUBLISHED * raw.standard_errors
+    below = least + np.maximum(bias, 0) + rough * np.maximum(low - np.maximum(raw.frequencies - reach, 0), 0)
+    above = least + np.maximum(-bias, 0) + rough * np.maximum(np.minimum(raw.frequencies + reach, 1) - high, 0)
+    shares /= shares.sum()
+    width = np.minimum(high + above, 1) - np.maximum(low - below, 0)
+    errors = np.maximum(drawn.std(axis=0), width / (2 * PUBLISHED))  # a difference of two shares needs the bias, too
+    unbiased = _unbiased(groups, steps, raw, shares, rough, cells)
+    return Estimate(shares, errors, raw.n, posterior=Draws(drawn, drawn, below, above, unbiased))
+
+
+class _Cells:
+    """Cells of neighbouring bins, and the way back to the bins.
+
+    Attributes:
+        size: number of bins of each cell; the last cell may have fewer.
+        first: (K,) first bin of each cell.
+        of_bin: (k,) cell of each bin.
+        widths: (K,) widths of the cells.
+        parts: (k,) part of its cell's width that a bin has.
+    """
+
+    def __init__(self, bin_widths: FloatArray) -> None:
+        k = bin_widths.size
+        self.size = -(-k // MAX_CELLS)
+        self.first, self.of_bin = np.arange(0, k, self.size), np.arange(k) // self.size
+        self.widths = np.add.reduceat(bin_widths, self.first)
+        self.parts = bin_widths / self.widths[self.of_bin]
+        ends = np.concatenate([[0.0], np.cumsum(bin_widths)])
+        middles = (ends[1:] + ends[:-1]) / 2
+        of_cells = np.add.reduceat(self.parts * middles, self.first)
+        place = np.interp(middles, of_cells, np.arange(of_cells.size))
+        self._before = np.minimum(place.astype(int), max(of_cells.size - 2, 0))
+        self._part = place - self._before
+
+    def spread(self, shares: FloatArray) -> FloatArray:
+        """Returns the shares of the bins, (..., k), for positive shares of the cells, (..., K)."""
+        if self.first.size == self.of_bin.size:
+            return shares
+        density = np.log(shares / self.widths)
+        inner = (1 - self._part) * density[..., self._before] + self._part * density[..., self._before + 1]
+        inner = self.parts * np.exp(inner - density[..., self.of_bin])
+        scale = shares / np.add.reduceat(inner, self.first, axis=-1)
+        return np.asarray(inner * scale[..., self.of_bin])
+
+
+def _likelihood(groups: list[Group], steps: Steps, cells: _Cells) -> Likelihood:
+    """Returns the likelihood of the cells' shares, as if every report came from another person."""
+    k, size = cells.of_bin.size, cells.first.size
+    linear, curvature = np.zeros(size), np.zeros((size, size))
+    pilot = em(likelihood_terms(groups, "support"), np.full(k, 1 / k), PILOT_STEPS)[0]
+    told = list(informative(groups, steps))
+    seen_by: Sequence[Observation | None] = (
+        observations(groups, steps) if any(m.pure for m, _, _ in told) else [None] * len(told)
+    )
+    for (m, table, _), seen in zip(told, seen_by, strict=True):
+        scale = min(1.0, MOST_REPORTS / table.n)
+        if seen is not None and m.pure:
+            precision = scale * seen.precision(pilot)
+            own = np.add.reduceat(precision * cells.parts**2, cells.first)
+            linear += np.add.reduceat(precision * cells.parts * seen.z, cells.first)
+            curvature[np.diag_indices(size)] += own
+        else:
+            channel, outputs = _channel(m, cells.parts.tobytes(), cells.size)
+            counts = np.add.reduceat(table.counts, outputs)
+            expected = np.maximum(table.n * (np.add.reduceat(pilot, cells.first) @ channel), LEAST_EXPECTED)
+            linear += scale * (channel @ (counts * (table.n / expected)))
+            curvature += scale * ((channel * (table.n**2 / expected)) @ channel.T)
+    return Likelihood(linear, curvature, cells.widths)
+
+
+@lru_cache(maxsize=32)
+def _channel(m: Mechanism, parts: bytes, size: int) -> tuple[FloatArray, IntArray]:
+    """Returns the channel from cells of `size` bins to groups of `size` reports, and the first report of each group."""
+    channel, of_bins = m.channel(), np.frombuffer(parts)
+    rows = np.add.reduceat(of_bins[:, None] * channel, np.arange(0, of_bins.size, size), axis=0)
+    outputs = np.arange(0, channel.shape[1], size)
+    return np.add.reduceat(rows, outputs, axis=1), outputs
+
+
+def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = None) -> FloatArray:
+    """Returns the weights of the models; small weights are 0. `flattest` replaces the prior log-odds of the first model."""
+    evidence = np.array([fit.log_evidence for fit in found]) + odds
+    if flattest is not None:
+        evidence[0] = found[0].log_evidence + flattest + np.log(len(found) - 1)
+    evidence[~np.isfinite(evidence)] = -np.inf
+    weights = np.exp(evidence - evidence.max())
+    weights[weights < NEGLIGIBLE * weights.sum()] = 0
+    return np.asarray(weights / weights.sum())
+
+
+def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -> FloatArray:
+    """Returns equally likely shares of the cells, (DRAWS, K), from the normal approximations at the modes.
+
+    The log-density of a nearly empty cell has a large variance, because the counts do not determine it. A share w e^η would
+    then have a mean far above the mode. So half of the variance is subtracted from each η, as for log-normal numbers.
+    """
+    from scipy.linalg import solve_triangular  # slow to load; only estimates need it
+
+    size = likelihood.widths.size
+    normal, drawn = normal_numbers(size, 1)[:, 1:], np.empty((DRAWS, size))
+    sums = np.tril(np.ones((size, size - 1)), -1)
+    last = np.floor(np.cumsum(weights) * DRAWS + 0.5).astype(int).tolist()
+    for fit, start, end in zip(found, [0, *last[:-1]], last, strict=True):
+        if end > start:
+            centred = sums - fit.shares @ sums  # from steps to the log-density, relative to its mean over the people
+            root = solve_triangular(fit.factor, centred.T, lower=True, check_finite=False)  # (K - 1, K)
+            away = normal[start:end] @ root - 0.5 * (root**2).sum(axis=0)
+            raw = fit.shares * np.exp(np.minimum(away, LARGEST_FACTOR))
+            drawn[start:end] = raw / raw.sum(axis=1, keepdims=True)
+    return drawn
+
+
+def _bias(found: list[ModelFit], weights: FloatArray) -> FloatArray:
+    """Returns the estimated bias of the cells' shares, (K,): see `estimators.smooth_prior`."""
+    bias = np.zeros(found[0].shares.size)
+    for fit, weight in zip(found, weights, strict=True):
+        if weight and fit.coarser is not None:
+            bias += weight * BIAS / DECADES * (fit.coarser - fit.shares)
+    return bias
+
+
+def _of_fewer_people(drawn: FloatArray, reports: int, people: float) -> FloatArray:
+    """Adds the difference of two variances to the draws: of the choice of `people`, and of as many people as reports."""
+    if people >= reports:
+        return drawn
+    size = 1 / (1 / people - 1 / reports)
+    again = np.maximum(np.random.default_rng(5).standard_gamma(drawn * size), TINY)
+    return np.asarray(again / again.sum(axis=1, keepdims=True))
+
+
+def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports: int = 1) -> float:
+    """Returns n times the variance of the unbiased mean of n people's numbers, if each makes this number of reports.
+
+    Args:
+        m: the mechanism.
+        shares: (k,) true shares.
+        numbers: (k,) the number that each value stands for.
+        reports: number of reports of each person, with an unchanged value.
+
+    >>> from ldpstream.mechanisms import mechanism
+    >>> m, uniform = mechanism("SW", k=10, eps=1.0), np.full(10, 0.1)
+    >>> round(mean_variance(m, uniform, np.arange(10.0)), 1)
+    94.6
+    """
+    of_person = float(shares @ numbers**2 - (shares @ numbers) ** 2)
+    if m.pure:
+        noise = m.sampled_variances(shares, reports, reports, 1.0) - shares * (1 - shares)
+        return of_person + float(noise @ (numbers - noise @ numbers / noise.sum()) ** 2)
+    reported, told = shares @ m.channel(), m.inverse() @ numbers
+    of_report = float(reported @ told**2 - (reported @ told) ** 2)
+    return (of_report + (reports - 1) * of_person) / reports
+
+
+def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArray, rough: float, cells: _Cells) -> Unbiased:
+    """Returns the raw inversion with exact errors of its mean and its distribution function."""
+    told = list(informative(groups, steps))
+    weights = [np.ones(shares.size)]
+    if len(told) > 1:
+        weights = [inversion_weight(m, table.n / each, each) for m, table, each in told]
+        weights = [weight / sum(weights) for weight in weights]
+
+    def errors(groups_of_values: IntArray, numbers: FloatArray) -> FloatArray:
+        """Returns the standard errors of r sums of the raw shares, (r,).
+
+        Each sum has the weights `numbers`, (k,), at its own group of values and at the groups before it. `groups_of_values` has
+        the first value of each group.
+        """
+        total = np.zeros(groups_of_values.size)
+        for (m, table, each), weight in zip(told, weights, strict=True):
+            if m.pure:
+                variance = m.sampled_variances(shares, table.n, each, table.n / each)
+                own = _running(weight * numbers * variance, groups_of_values)
+                squares = _running((weight * numbers) ** 2 * variance, groups_of_values)
+                total += squares - own**2 / variance.sum()
+            else:
+                reported, of_report = table.counts / table.n, _running(m.inverse() * (weight * numbers), groups_of_values)
+                variance = reported @ of_report**2 - (reported @ of_report) ** 2
+                of_person = _running(shares * (weight * numbers) ** 2, groups_of_values)
+                of_person -= _running(shares * weight * numbers, groups_of_values) ** 2
+                total += (np.maximum(variance, 0) + (each - 1) * of_person) / table.n
+        return np.asarray(np.sqrt(np.maximum(total, 0)))
+
+    k = shares.size
+    of_function = np.concatenate([[0.0], errors(cells.first, np.ones(k))[:-1], [0.0]])
+    variance = raw.standard_errors**2
+    exact = raw.frequencies + (1 - raw.frequencies.sum()) * variance / variance.sum()
+    places = np.append(cells.first, k)
+    return Unbiased(
+        OF_QUANTILES * rough, exact, places, of_function, lambda numbers: float(errors(np.zeros(1, int), numbers)[0])
+    )
+
+
+def _running(x: FloatArray, first: IntArray) -> FloatArray:
+    """Returns the running sums of groups along the last axis, at the end of each group."""
+    return np.asarray(np.cumsum(np.add.reduceat(x, first, axis=-1), axis=-1))

@@ -1,0 +1,212 @@
+"""The default estimate of a number from Square Wave reports beside EMS: errors, and coverage of the 95 % intervals.
+
+Each run draws n people from a fixed distribution over k bins of [0, 1]. Each person sends one report with the loss ε. Both
+estimators see the same reports. The truth is the distribution, so the errors include the choice of the people. The shapes of
+`TUNED` were used to choose the constants of `estimators.numbers`, those of `HELD_OUT` were not.
+
+    rmse          root of the mean, over the runs, of the sum of the squared errors of the shares
+    wasserstein   ∫ |F̂ - F| dx
+    q50, q90, q99 absolute error of the median and of percentiles; F is linear within a bin
+    mean          absolute error of the mean
+
+A cell is one shape, k, n and ε. The other errors are means over the runs. A ratio divides the default estimate's error by that
+of EMS.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import product
+
+import msgspec
+import numpy as np
+from rich.table import Table
+from scipy import stats
+
+from ldpstream.estimators import empirical_bayes, ems
+from ldpstream.estimators.quantiles import PERCENTILES, Number, mean, quantiles
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.processes import worker_pool
+
+MEASURES = ("rmse", "wasserstein", "q50", "q90", "q99", "mean")
+INTERVALS = ("shares", "mean", "q50", "q90", "q99")
+Shape = Callable[[int], FloatArray]
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One setting: the name of a shape, the numbers of bins and people, and ε."""
+
+    shape: str
+    k: int
+    n: int
+    eps: float
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Results of a cell.
+
+    Attributes:
+        cell: the cell.
+        errors, rival: by measure, the errors of the default estimate and of EMS.
+        covered: by kind of interval, the share of intervals that contain the truth.
+        width: by kind of interval, the mean width.
+    """
+
+    cell: Cell
+    errors: dict[str, float]
+    rival: dict[str, float]
+    covered: dict[str, float]
+    width: dict[str, float]
+
+
+def density(k: int, cdf: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """The shares of k bins for a distribution function on [0, 1]."""
+    f = np.diff(cdf(np.linspace(0, 1, k + 1)))
+    return np.asarray(f / f.sum())
+
+
+def normals(*parts: tuple[float, float, float]) -> Callable[[FloatArray], FloatArray]:
+    """The distribution function of a mixture of normal densities (weight, mean, standard deviation)."""
+    return lambda x: np.asarray(sum(weight * stats.norm.cdf(x, centre, sd) for weight, centre, sd in parts))
+
+
+def without(f: FloatArray, *holes: tuple[float, float]) -> FloatArray:
+    """Sets the density to 0 within the holes."""
+    x = (np.arange(f.size) + 0.5) / f.size
+    kept = np.where(np.any([(low < x) & (x < high) for low, high in holes], axis=0), 0.0, f)
+    return np.asarray(kept / kept.sum())
+
+
+def heaped(f: FloatArray, every: float, part: float) -> FloatArray:
+    """Moves a part of all people to the nearest of the bins at a distance of `every`."""
+    step = max(2, round(f.size * every))
+    heaps = np.arange(step // 2, f.size, step)
+    nearest = heaps[np.abs(heaps - np.arange(f.size)[:, None]).argmin(axis=1)]
+    return np.asarray((1 - part) * f + np.bincount(nearest, part * f, f.size))
+
+
+def with_spikes(f: FloatArray, *spikes: tuple[float, float]) -> FloatArray:
+    """Gives single bins at these places further parts of all people."""
+    result = (1 - sum(part for _, part in spikes)) * f
+    for place, part in spikes:
+        result[int(place * f.size)] += part
+    return np.asarray(result)
+
+
+TUNED: dict[str, Shape] = {
+    "smooth": lambda k: density(k, stats.beta(5, 2).cdf),
+    "bimodal": lambda k: density(k, normals((0.5, 0.3, 0.08), (0.5, 0.65, 0.1))),
+    "hole": lambda k: without(density(k, stats.beta(2, 2).cdf), (0.35, 0.55)),
+    "heaps": lambda k: heaped(density(k, normals((0.5, 0.3, 0.09), (0.5, 0.45, 0.11))), 0.05, 0.5),
+    "spike": lambda k: with_spikes(density(k, normals((1, 0.5, 0.15))), (0.3, 0.2)),
+    "uniform": lambda k: np.full(k, 1 / k),
+    "two values": lambda k: with_spikes(np.full(k, 1 / k), (0.2, 0.6), (0.7, 0.38)),
+    "heavy tail": lambda k: density(k, stats.lognorm(0.8, scale=0.12).cdf),
+}
+HELD_OUT: dict[str, Shape] = {
+    "ages": lambda k: density(k, normals((0.3, 0.14, 0.08), (0.45, 0.38, 0.11), (0.25, 0.66, 0.1))),
+    "narrow": lambda k: density(k, normals((1, 0.62, 0.04))),
+    "two holes": lambda k: without(density(k, lambda x: x + x**2 / 2), (0.15, 0.3), (0.6, 0.85)),
+    "tens": lambda k: heaped(density(k, stats.gamma(3, scale=0.1).cdf), 0.1, 0.35),
+    "many zeros": lambda k: with_spikes(density(k, stats.expon(scale=0.2).cdf), (0, 0.35)),
+    "part of the range": lambda k: density(k, lambda x: np.clip((x - 0.25) / 0.5, 0, 1)),
+    "three values": lambda k: with_spikes(density(k, normals((1, 0.5, 0.2))), (0.1, 0.5), (0.5, 0.3), (0.9, 0.15)),
+    "power law": lambda k: density(k, stats.lomax(1.5, scale=0.04).cdf),
+}
+SHAPES = TUNED | HELD_OUT
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The whole grid, or a small part."""
+    grid = ((16,), (1000,), (1.0,)) if quick else ((64,), (1000, 10_000, 100_000), (0.5, 1.0, 2.0, 4.0))
+    shapes = ("smooth", "ages") if quick else SHAPES
+    return [Cell(*one) for one in product(shapes, *grid)]
+
+
+def quantile(f: FloatArray, q: float) -> float:
+    """The smallest x in [0, 1] with F(x) >= q."""
+    reached = np.concatenate([[0.0], np.cumsum(f) / f.sum()])
+    i = min(max(int(np.searchsorted(reached, q)), 1), f.size)
+    return float((i - 1 + min(1.0, (q - reached[i - 1]) / max(reached[i] - reached[i - 1], 1e-300))) / f.size)
+
+
+def errors(truth: FloatArray, found: FloatArray, mean_found: float | None = None) -> list[float]:
+    """The `MEASURES` of an estimated histogram; `mean_found` replaces its mean."""
+    middles = (np.arange(truth.size) + 0.5) / truth.size
+    moved = [abs(quantile(found, q) - quantile(truth, q)) for q in PERCENTILES]
+    own_mean = float(found @ middles) if mean_found is None else mean_found
+    area = float(np.abs(np.cumsum(found - truth)).mean())
+    return [float(((found - truth) ** 2).sum()), area, *moved, abs(own_mean - float(truth @ middles))]
+
+
+def measure_one(cell: Cell, runs: int, seed: int) -> Row:
+    """The results of one cell."""
+    f, m, edges = SHAPES[cell.shape](cell.k), SquareWave(cell.k, cell.eps), np.linspace(0, 1, cell.k + 1)
+    rng = np.random.default_rng([seed, list(SHAPES).index(cell.shape), cell.k, cell.n, round(1000 * cell.eps)])
+    truth = [float(f @ (edges[1:] + edges[:-1]) / 2), *(quantile(f, q) for q in PERCENTILES)]
+    own, rival, covered, widths = [], [], [], []
+    for _ in range(runs):
+        counts = m.draw_counts(rng.multinomial(cell.n, f), 1, rng)
+        table = m.table(cell.n, counts)
+        estimate = empirical_bayes(m, table, ordered=True)
+        average, percentiles = mean(estimate, edges), quantiles(estimate, edges)
+        assert average is not None
+        assert percentiles is not None
+        numbers: list[Number] = [average, *percentiles]
+        low, high = estimate.interval()
+        own.append(errors(f, estimate.frequencies, average.value))
+        rival.append(errors(f, ems(m, table).frequencies))
+        hit = [x.low - 1e-9 <= t <= x.high + 1e-9 for x, t in zip(numbers, truth, strict=True)]
+        covered.append([float(((low <= f) & (f <= high)).mean()), *hit])
+        widths.append([float((high - low).mean()), *(x.high - x.low for x in numbers)])
+    found = [_means(own), _means(rival)]
+    return Row(cell, *found, *(dict(zip(INTERVALS, np.mean(x, axis=0).tolist(), strict=True)) for x in (covered, widths)))
+
+
+def _means(of_runs: list[list[float]]) -> dict[str, float]:
+    means = np.mean(of_runs, axis=0)
+    means[0] = math.sqrt(means[0])
+    return dict(zip(MEASURES, means.tolist(), strict=True))
+
+
+def measure(asked: list[Cell], runs: int, seed: int, seen: Callable[[str], None], processes: int | None = None) -> list[Row]:
+    """Measures every cell. The result does not depend on the number of processes; one for each core if left out."""
+    rows = []
+    with worker_pool(processes, 0) as spread:
+        for row in spread(_job, [(cell, runs, seed) for cell in asked]):
+            rows.append(row)
+            seen(f"{row.cell.shape}, k = {row.cell.k}, n = {row.cell.n:,}, ε = {row.cell.eps:g}")
+    return rows
+
+
+def _job(task: tuple[Cell, int, int]) -> Row:
+    return measure_one(*task)
+
+
+def ratio_table(rows: list[Row]) -> Table:
+    """Errors relative to EMS: by shape the geometric mean, then the worst cell of `rmse`."""
+    table = Table("shape", *MEASURES, "worst rmse", title="Error of the default estimate, relative to EMS")
+    for name in [*dict.fromkeys(row.cell.shape for row in rows), "all shapes", "held-out shapes"]:
+        chosen = [row for row in rows if name in (row.cell.shape, "all shapes") or _held_out(name, row)]
+        if chosen:
+            ratios = {m: [row.errors[m] / max(row.rival[m], 1e-12) for row in chosen] for m in MEASURES}
+            means = (f"{math.exp(float(np.mean(np.log(np.maximum(ratios[m], 1e-12))))):.2f}" for m in MEASURES)
+            worst = max(zip(ratios["rmse"], chosen, strict=True), key=lambda one: one[0])
+            where = f"{worst[0]:.2f} (n = {worst[1].cell.n:,}, ε = {worst[1].cell.eps:g})"
+            table.add_row(name, *means, where)
+    return table
+
+
+def coverage_table(rows: list[Row]) -> Table:
+    """Coverage of the intervals: by shape the mean over the cells, and the worst cell in brackets."""
+    table = Table("shape", *INTERVALS, title="Coverage of the 95 % intervals, % (worst cell)")
+    for name in [*dict.fromkeys(row.cell.shape for row in rows), "all shapes", "held-out shapes"]:
+        chosen = [row for row in rows if name in (row.cell.shape, "all shapes") or _held_out(name, row)]
+        if chosen:
+            found = {kind: [100 * row.covered[kind] for row in chosen] for kind in INTERVALS}
+            table.add_row(name, *(f"{np.mean(x):.1f} ({min(x):.0f})" for x in found.values()))
+    return table
+
+
+def _held_out(name: str, row: Row) -> bool:
+    return name == "held-out shapes" and row.cell.shape in HELD_OUT

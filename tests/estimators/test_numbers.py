@@ -1,0 +1,266 @@
+"""The estimate of numbers from Square Wave reports: its models against dense references, its intervals, and its accuracy."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from ldpstream.estimators import Estimate, empirical_bayes, ems, matrix_inversion
+from ldpstream.estimators import numbers as module
+from ldpstream.estimators.density_models import (
+    IRREGULAR_TAU,
+    Likelihood,
+    _factor,
+    _gaussian,
+    _irregular,
+    _jumps,
+    _precision,
+    fits,
+)
+from ldpstream.estimators.draws import Draws, Unbiased
+from ldpstream.estimators.numbers import _Cells, _likelihood, mean_variance
+from ldpstream.estimators.quantiles import mean, quantiles
+from ldpstream.mechanisms import CountTable, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.square_wave import SquareWave
+
+estimate = partial(empirical_bayes, ordered=True)
+
+
+def bell(k: int) -> FloatArray:
+    f = np.exp(-((np.arange(k) / k - 0.4) ** 2) / 0.03)
+    return np.asarray(f / f.sum())
+
+
+def spikes(k: int) -> FloatArray:
+    f = np.full(k, 0.02 / k)
+    f[[k // 5, 2 * k // 3]] += [0.6, 0.38]
+    return f
+
+
+def drawn(m: SquareWave, f: FloatArray, n: int, rng: np.random.Generator) -> CountTable:
+    return m.table(n, m.draw_counts(rng.multinomial(n, f), 1, rng))
+
+
+# ---- the models
+
+
+def random_likelihood(k: int, scale: float) -> Likelihood:
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(k, k))
+    f = bell(k)
+    g = scale * root @ root.T
+    return Likelihood(g @ f, g, rng.uniform(0.5, 2, k))
+
+
+def test_the_precision_at_a_mode_is_that_of_dense_derivatives() -> None:
+    likelihood, u = random_likelihood(6, 50.0), np.array([0.3, -0.2, 0.5, 0.1, -0.7])
+    h = 1e-6 * np.eye(5)
+    slopes = np.array([(likelihood.shares(u + one) - likelihood.shares(u - one)) / 2e-6 for one in h])  # (5, 6)
+    q = _precision(5, 2, 1.0)[0]
+    factor = _factor(likelihood, likelihood.shares(u), q)
+    np.testing.assert_allclose(factor @ factor.T, slopes @ likelihood.curvature @ slopes.T + q, rtol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 1.0])
+def test_the_evidence_is_the_integral_over_all_steps(exponent: float) -> None:
+    """Two cells have one step, so quadrature gives the evidence. Laplace's error is small for a clear likelihood."""
+    likelihood = Likelihood(np.array([900.0, 2100.0]), np.array([[3000.0, 0.0], [0.0, 3000.0]]), np.ones(2))
+    q, log_det = _precision(1, 1, exponent)
+
+    def density(u: float) -> float:
+        value = likelihood(likelihood.shares(np.array([u]))) - 0.5 * q[0, 0] * u**2 + 0.5 * log_det
+        return math.exp(value - 800) / math.sqrt(2 * math.pi)
+
+    exact = math.log(integrate.quad(density, -3, 5, points=[0.85])[0]) + 800
+    assert _gaussian(likelihood, "flat", np.zeros(1), q, log_det).log_evidence == pytest.approx(exact, abs=0.01)
+
+
+def test_the_evidence_of_jumps_is_a_close_lower_bound() -> None:
+    """u has Student's t distribution with one degree of freedom, the Cauchy distribution."""
+    likelihood = Likelihood(np.array([900.0, 2100.0]), np.array([[3000.0, 0.0], [0.0, 3000.0]]), np.ones(2))
+    scale = 0.01
+
+    def density(u: float) -> float:
+        prior = float(stats.cauchy.pdf(u, scale=math.sqrt(2 * scale)))
+        return math.exp(likelihood(likelihood.shares(np.array([u]))) - 800) * prior
+
+    exact = math.log(integrate.quad(density, -3, 5, points=[0.0, 0.85])[0]) + 800
+    bound = _jumps(likelihood, np.zeros(1), scale, None).log_evidence
+    assert exact - 1 < bound < exact + 0.01
+
+
+def test_the_irregular_prior_adds_independent_parts() -> None:
+    q, log_det = _irregular(7, 0.5)
+    assert log_det == pytest.approx(np.linalg.slogdet(q)[1])
+    steps = np.diff(np.eye(8), axis=0)
+    smooth = np.linalg.inv(_precision(7, 2, IRREGULAR_TAU + 3 * math.log10(8 / 100))[0])
+    np.testing.assert_allclose(np.linalg.inv(q), smooth + 0.25 * steps @ steps.T, atol=1e-8)
+
+
+# ---- the likelihood
+
+
+def test_the_likelihood_has_the_score_and_the_information_of_the_reports() -> None:
+    m, rng = SquareWave(12, 1.0), np.random.default_rng(1)
+    table = drawn(m, bell(12), 50_000, rng)
+    found = _likelihood([(m, table)], 1, _Cells(np.ones(12)))
+    f, a = bell(12), m.channel()
+    expected = f @ a
+    information = a * (table.n / expected) @ a.T
+    np.testing.assert_allclose(found.curvature, information, rtol=0.06)  # the pilot's probabilities are near the true ones
+    score = found.linear - found.curvature @ f
+    exact = a @ ((table.counts - table.n * expected) / expected)
+    np.testing.assert_allclose(score - score @ f, exact - exact @ f, atol=0.06 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("k", [5, 96, 97, 250, 1024])
+def test_cells_keep_their_shares_and_a_straight_log_density(k: int) -> None:
+    widths = np.random.default_rng(1).uniform(0.5, 2, k)
+    cells = _Cells(widths)
+    assert cells.first.size <= module.MAX_CELLS
+    ends = np.cumsum(widths)
+    f = widths * np.exp(-3 * (ends - widths / 2) / ends[-1])
+    of_cells = np.add.reduceat(f, cells.first)
+    found = cells.spread(of_cells)
+    np.testing.assert_allclose(np.add.reduceat(found, cells.first), of_cells, rtol=1e-12)
+    np.testing.assert_allclose(found, f, rtol=0.02)
+    np.testing.assert_array_equal(cells.spread(np.array([of_cells, of_cells]))[1], found)
+
+
+# ---- the unbiased mean and distribution function
+
+
+@pytest.mark.parametrize("reports", [1, 3])
+def test_the_unbiased_errors_are_those_of_the_channel(reports: int) -> None:
+    """The exact covariance of a person's `reports` reports, from the channel, against the errors from large counts."""
+    m, f, n, numbers = SquareWave(6, 1.5), bell(6), 3_000_000, np.array([0.0, 1.0, 5.0, 6.0, 10.0, 30.0])
+    counts = np.round(n * (f @ m.channel())).astype(int)
+    table = m.table(int(counts.sum()), counts)
+    found = estimate(m, table, steps=reports).posterior
+    assert isinstance(found, Draws)
+    assert isinstance(found.unshrunk, Unbiased)
+
+    def error(values: FloatArray) -> float:
+        told = m.inverse() @ values
+        of_value = m.channel() @ told**2 - (m.channel() @ told) ** 2  # the noise of one report, for each value
+        between = float(f @ values**2 - (f @ values) ** 2)
+        return math.sqrt((float(f @ of_value) / reports + between) * reports / n)
+
+    assert found.unshrunk.error_of_mean(numbers) == pytest.approx(error(numbers), rel=1e-3)
+    assert mean_variance(m, f, numbers, reports) * reports / n == pytest.approx(error(numbers) ** 2, rel=1e-3)
+    expected = [0.0, *(error((np.arange(6) < v).astype(float)) for v in range(1, 6)), 0.0]
+    np.testing.assert_allclose(found.unshrunk.errors, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [bell, spikes])
+def test_the_mean_covers_the_truth_in_95_of_100_cases(shape: object) -> None:
+    """False alarm below 1e-4: 120 runs with a chance of 0.95. As a control, intervals of half the width miss more often."""
+    m, f, rng, edges = SquareWave(24, 1.0), (bell if shape is bell else spikes)(24), np.random.default_rng(7), np.arange(25.0)
+    truth, hits, control = float(f @ (edges[:-1] + 0.5)), 0, 0
+    for _ in range(120):
+        found = mean(estimate(m, drawn(m, f, 2000, rng)), edges)
+        assert found is not None
+        assert found.low <= found.value <= found.high
+        hits += found.low <= truth <= found.high
+        middle = (found.low + found.high) / 2
+        control += abs(truth - middle) <= (found.high - found.low) / 4
+    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 120, 0.95)
+    assert low <= hits <= high
+    assert control < low
+
+
+# ---- the estimate
+
+
+@pytest.mark.parametrize(("shape", "at_most"), [(bell, 0.6), (spikes, 0.3), (lambda k: np.full(k, 1 / k), 0.1)])
+def test_the_estimate_has_a_smaller_error_than_ems(shape: object, at_most: float) -> None:
+    """The bound is about twice the ratio of the mean squared errors in larger trials."""
+    m, rng = SquareWave(48, 2.0), np.random.default_rng(3)
+    f = shape(48)  # type: ignore[operator]
+    errors = np.zeros(2)
+    covered = []
+    for _ in range(6):
+        table = drawn(m, f, 50_000, rng)
+        own = estimate(m, table)
+        errors += [((own.frequencies - f) ** 2).sum(), ((ems(m, table).frequencies - f) ** 2).sum()]
+        low, high = own.interval()
+        covered.append(((low <= f) & (f <= high)).mean())
+    assert errors[0] < at_most * errors[1]
+    assert np.mean(covered) > 0.9
+
+
+def test_percentiles_cover_and_end_at_edges_of_bins() -> None:
+    m, f, rng, edges = SquareWave(30, 1.0), bell(30), np.random.default_rng(5), np.linspace(20, 50, 31)
+    reached = np.concatenate([[0.0], np.cumsum(f)])
+    truth = [float(np.interp(q, reached, edges)) for q in (0.5, 0.9, 0.99)]
+    hits = np.zeros(3)
+    for _ in range(20):
+        found = quantiles(estimate(m, drawn(m, f, 20_000, rng)), edges)
+        assert found is not None
+        assert all(x.low in edges and x.high in edges and x.low <= x.value <= x.high for x in found)
+        hits += [x.low <= t <= x.high for x, t in zip(found, truth, strict=True)]
+    assert hits.min() >= 16  # chance below 1e-3 for a coverage of 95 %
+
+
+def test_several_levels_are_better_than_one() -> None:
+    rng, f = np.random.default_rng(2), bell(20)
+    wave, sharp, bits = SquareWave(20, 0.5), SquareWave(20, 3.0), mechanism("OUE", k=20, eps=1.0)
+    tables = [drawn(wave, f, 20_000, rng), drawn(sharp, f, 20_000, rng)]
+    together = estimate([(wave, tables[0]), (sharp, tables[1])])
+    assert ((together.frequencies - f) ** 2).sum() < ((estimate(wave, tables[0]).frequencies - f) ** 2).sum()
+    of_bits = bits.tabulate(bits.simulate(rng.choice(20, 20_000, p=f), rng))
+    mixed = estimate([(wave, tables[0]), (bits, of_bits)])
+    assert ((mixed.frequencies - f) ** 2).sum() < ((estimate(wave, tables[0]).frequencies - f) ** 2).sum()
+    found = mean(mixed, np.arange(21.0))
+    assert found is not None
+    assert found.low < f @ (np.arange(20) + 0.5) < found.high
+
+
+def test_repeated_reports_of_the_same_people_widen_the_intervals() -> None:
+    m = SquareWave(16, 4.0)
+    table = drawn(m, bell(16), 4000, np.random.default_rng(1))
+    once, often = (estimate(m, table, steps=steps) for steps in (1, 10))
+    np.testing.assert_array_equal(once.frequencies, often.frequencies)
+    widths = [np.mean(e.interval()[1] - e.interval()[0]) for e in (once, often)]
+    assert widths[1] > 1.2 * widths[0]
+
+
+def test_the_edges_of_the_domain() -> None:
+    for k in (2, 3, 1024):
+        m = SquareWave(k, 1.0)
+        found = estimate(m, drawn(m, np.full(k, 1 / k), 5000, np.random.default_rng(1)))
+        assert found.frequencies.min() >= 0
+        assert found.frequencies.sum() == pytest.approx(1)
+        assert np.isfinite(found.standard_errors).all()
+    m = SquareWave(8, 1.0)
+    assert np.isnan(estimate(m, m.empty_table()).frequencies).all()
+    assert estimate(m, m.empty_table()).interval()[0].shape == (8,)
+    for n in (1, 10**15):  # one report; all reports in one cell, as nobody honest sends them
+        counts = np.zeros(m.cells, np.int64)
+        counts[-1] = n
+        forged = estimate(m, m.table(n, counts))
+        assert np.isfinite(forged.frequencies).all()
+        assert forged.frequencies.argmax() == 7
+    with pytest.raises(ValueError, match="widths must be 8 positive finite numbers"):
+        estimate(m, m.empty_table() + m.table(1, np.eye(m.cells, dtype=int)[0]), widths=np.zeros(8))
+
+
+def test_models_start_with_the_flattest() -> None:
+    found = fits(random_likelihood(10, 100.0))
+    assert found[0].kind == "flat"
+    assert {fit.kind for fit in found} == {"flat", "smooth", "irregular", "jumps"} == set(module.ODDS) == set(module.DRAWN_ODDS)
+    spread = float(np.ptp(np.log(found[0].shares / random_likelihood(10, 100.0).widths)))
+    assert spread < 1.0
+
+
+def test_the_inversion_alone_stays_the_same() -> None:
+    m = SquareWave(10, 1.0)
+    table = drawn(m, bell(10), 1000, np.random.default_rng(1))
+    found = estimate(m, table)
+    assert isinstance(found, Estimate)
+    assert isinstance(found.posterior, Draws)
+    assert isinstance(found.posterior.unshrunk, Unbiased)
+    np.testing.assert_allclose(found.posterior.unshrunk.shares, matrix_inversion(m, table).frequencies)

@@ -1,0 +1,55 @@
+"""Tests the shapes and tables of `bench number-estimates`, and the variances of mechanisms for a mean."""
+
+import numpy as np
+import pytest
+
+from lab.bench import means
+from lab.bench.number_estimates import (
+    INTERVALS,
+    MEASURES,
+    SHAPES,
+    Cell,
+    cells,
+    coverage_table,
+    errors,
+    measure,
+    quantile,
+    ratio_table,
+)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shapes_are_distributions(name: str) -> None:
+    for k in (16, 64, 256):
+        f = SHAPES[name](k)
+        assert f.shape == (k,)
+        assert f.sum() == pytest.approx(1)
+        assert f.min() >= 0
+
+
+def test_the_errors_of_known_histograms() -> None:
+    truth, found = np.array([0.5, 0.5, 0.0, 0.0]), np.array([0.0, 0.5, 0.5, 0.0])
+    assert errors(truth, found) == pytest.approx([0.5, 0.25, 0.25, 0.25, 0.25, 0.25])
+    assert errors(truth, found, mean_found=0.3)[-1] == pytest.approx(0.05)
+    assert quantile(truth, 0.75) == pytest.approx(0.375)
+
+
+def test_the_small_grid_does_not_depend_on_the_processes() -> None:
+    rows = measure(cells(quick=True), 2, 1, lambda _: None, 1)
+    assert [row.cell for row in rows] == [Cell("smooth", 16, 1000, 1.0), Cell("ages", 16, 1000, 1.0)]
+    assert all(set(row.errors) == set(row.rival) == set(MEASURES) for row in rows)
+    assert all(0 <= row.covered[kind] <= 1 and row.width[kind] > 0 for row in rows for kind in INTERVALS)
+    assert (ratio_table(rows).row_count, coverage_table(rows).row_count) == (4, 4)
+
+
+def test_no_mechanism_is_better_than_the_least() -> None:
+    """Drawn reports of Duchi's mechanism have the stated variance."""
+    for eps in (0.5, 3.0):
+        found = [one(eps) for one in (means.square_wave, means.laplace, means.duchi, means.piecewise)]
+        assert means.least(eps) < 1.002 * min(found)
+        assert means.least(eps) > 0.8 * min(found)
+    rng, c = np.random.default_rng(1), 1 / np.tanh(0.5)
+    x = rng.random(400_000)
+    y = np.where(rng.random(x.size) < 0.5 + (2 * x - 1) / (2 * c), c, -c) / 2 + 0.5
+    assert y.var() == pytest.approx(means.duchi(1.0), rel=0.01)
+    assert y.mean() == pytest.approx(0.5, abs=0.01)
