@@ -1,9 +1,9 @@
 """A Kafka of three brokers and a Redis for the overlay `production`, with TLS, passwords and rights.
 
 They take the place of Strimzi's cluster and of the Redis that docs/kubernetes.md asks for: the names, labels, ports and secrets
-are the same. The topics and the rights in Kafka are those of `deploy/kubernetes/strimzi`, the rights in Redis those of
-docs/security.md. Each broker and Redis have their data in a folder of this machine, which both nodes can mount, like a network
-disk.
+are the same. The topics, rights and network policies of Kafka are those of `deploy/kubernetes/strimzi`, the rights in Redis
+those of docs/security.md. Each broker and Redis have their data in a folder of this machine, which both nodes can mount, like a
+network disk.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ class SecureStores:
 
     def objects(self) -> list[Object]:
         """All objects of Kafka and Redis, and the secrets of `production`."""
-        return [*self._kafka(), *self._redis(), *self._secrets()]
+        return [*self._kafka(), *_policies(), *self._redis(), *self._secrets()]
 
     def _kafka(self) -> Iterator[Object]:
         names = [f"{KAFKA}-{number}" for number in range(BROKERS)]
@@ -276,6 +276,20 @@ def kafka_rights(survey: str) -> dict[str, list[tuple[str, str, str]]]:
             for name in acl["operations"]
         ]
     return rights
+
+
+def _policies() -> Iterator[Object]:
+    """The policy of our manifests for Kafka, and the one that Strimzi makes of its listener; 9094 is between brokers."""
+    yield from _manifests("network_policies.yaml", "demo")
+    [kafka] = [one for one in _manifests("kafka.yaml", "demo") if one["kind"] == "Kafka"]
+    [listener] = kafka["spec"]["kafka"]["listeners"]
+    brokers = [{"podSelector": {"matchLabels": LABELS[KAFKA]}}]
+    rules = ((listener["networkPolicyPeers"], (listener["port"],)), (brokers, (9093, 9094)))
+    ingress = [{"from": peers, "ports": [{"port": port, "protocol": "TCP"} for port in ports]} for peers, ports in rules]
+    yield {
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "ldpstream-network-policy-kafka"},
+        "spec": {"podSelector": {"matchLabels": LABELS[KAFKA]}, "policyTypes": ["Ingress"], "ingress": ingress},
+    }  # fmt: skip
 
 
 def _manifests(file: str, survey: str) -> list[Object]:
