@@ -7,21 +7,18 @@ because they share the machine's firewall: kube-router enforces the policies of 
 """
 
 import json
-import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.deploy.verify import names
-from tests.deploy.verify.engine import VerifyError, debian, run
+from tests.deploy.verify.engine import IPTABLES, VerifyError, debian, environment, run
 from tests.deploy.verify.programs import kubernetes, plugin
 
 PACKAGES = (  # Debian's packages; kube-proxy needs iptables, kube-router iptables and ipset
-    "containerd", "runc", "etcd-server", "containernetworking-plugins", "ipset", "libipset13", "iptables", "libip4tc2",
-    "libip6tc2", "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1", "libnftnl11", "libxtables12",
+    "containerd", "runc", "etcd-server", "containernetworking-plugins", "ipset", "libipset13", *IPTABLES,
 )  # fmt: skip
-IPTABLES = [f"{program}{end}" for program in ("iptables", "ip6tables") for end in ("", "-save", "-restore")]
 NODES = ("verify-1", "verify-2")
 NODE_IP = "10.99.0.1"  # address of an interface that only the cluster's network namespace has
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -86,18 +83,9 @@ class Cluster:
     def __init__(self, work: Path) -> None:
         self.work = work
         self._debian, self._kubernetes, self._plugin = debian(PACKAGES), kubernetes(), plugin()
-        (links := work / "bin").mkdir()  # an installation of iptables would make these links
-        for name in IPTABLES:
-            (links / name).symlink_to(self._debian / "usr" / "sbin" / "xtables-nft-multi")
-        folders = [links, self._kubernetes, self._plugin, *(self._debian / "usr" / name for name in ("sbin", "bin"))]
-        [libraries] = {path.parent for path in self._debian.glob("usr/lib/*/libxtables.so.*")}
-        (links / "xtables").symlink_to(libraries / "xtables")  # iptables ignores paths of more than 255 bytes
-        self._env = os.environ | {
-            "PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
-            "LD_LIBRARY_PATH": str(libraries),
-            "XTABLES_LIBDIR": str(links / "xtables"),
-            "KUBECONFIG": self._login("admin"),
-        }
+        env = environment(self._debian, work)
+        path = f"{self._kubernetes}:{self._plugin}:{env['PATH']}"
+        self._env = env | {"PATH": path, "KUBECONFIG": self._login("admin")}
         self._kernel = {name: Path("/proc/sys", name).read_text() for name in CHANGED}
         self._started: dict[str, tuple[list[str], subprocess.Popen[bytes]]] = {}  # name: command and process
 

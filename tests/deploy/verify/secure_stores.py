@@ -9,6 +9,7 @@ network disk.
 import contextlib
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -21,7 +22,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError
 
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import Role, check_broker, ensure_topics
+from ldpstream.runtime.topics import Role, TopicError, check_broker, ensure_topics
 from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
@@ -36,6 +37,8 @@ STRIMZI = ROOT / "deploy" / "kubernetes" / "strimzi"
 BROKERS, KAFKA, REDIS = 3, "ldpstream-nodes", "ldpstream-redis"  # the names of the pods begin with them
 BOOTSTRAP = "ldpstream-kafka-bootstrap"
 GROUP = "ldpstream-agents"
+CALLS = 10
+LIMIT_S = 1200  # only a fault takes so long, also on a busy machine
 ROLES: tuple[Role, ...] = ("agent", "estimator", "gateway")
 LABELS = {
     KAFKA: {"strimzi.io/cluster": "ldpstream", "strimzi.io/kind": "Kafka"},
@@ -147,8 +150,27 @@ class SecureStores:
             patiently(lambda: admin.create_topics(wanted))
         for name, rights in kafka_rights(survey.name).items():
             grant(admin_options, f"User:{name}", rights)
-        for role in ROLES:  # checks the rights: a process without its rights exits
-            patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
+        for role in ROLES:
+            self._await_rights(role, survey)
+
+    def _await_rights(self, role: Role, survey: Survey) -> None:
+        """Waits until all brokers know the topics and the rights of a role. A process that asks an earlier broker exits.
+
+        Each call asks some broker, so many calls in a row must succeed.
+
+        Raises:
+            TopicError: if a topic or right is missing after a long time.
+        """
+        end, succeeded = time.monotonic() + LIMIT_S, 0
+        while succeeded < CALLS:
+            try:
+                patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
+                succeeded += 1
+            except TopicError:
+                if time.monotonic() > end:
+                    raise
+                succeeded = 0
+                time.sleep(1)
 
     # ---- manifests
 
