@@ -152,6 +152,8 @@ class Cluster:
         lines = (f"nameserver {names.ADDRESS}", "search svc.cluster.local", "options ndots:5")
         (ours := self.work / "our-resolv.conf").write_text("\n".join(lines) + "\n")
         run(["mount", "--bind", ours, "/etc/resolv.conf"])  # this process uses the names of the services, too
+        Path("/run/netns").mkdir(exist_ok=True)
+        run(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"])  # the networks of the pods end with the cluster, too
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda number: self._start_containers(number, images), range(len(NODES))))
         for number, node in enumerate(NODES):
