@@ -63,6 +63,7 @@ def test_the_selectors_of_an_alert() -> None:
     found = compose.selectors()
     assert found["LdpstreamEstimateIncomplete"] == {'ldpstream_estimate_complete{span="step"}'}
     assert all(found.values())
+    assert found.keys() >= compose.BEHIND_RELAY
 
 
 def test_the_overlay_of_the_cluster_has_no_image_to_pull(tmp_path: Path) -> None:
