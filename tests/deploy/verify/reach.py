@@ -59,7 +59,10 @@ def strangers() -> Iterator[dict[str, Any]]:
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         }  # fmt: skip
         own = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-        spec = {"automountServiceAccountToken": False, "securityContext": own, "containers": [container]}
+        spec = {
+            "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1, "securityContext": own,
+            "containers": [container],
+        }  # fmt: skip
         metadata = {"namespace": namespace, "name": STRANGER}
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
