@@ -16,7 +16,7 @@ from ldpstream.stores import PaneKey
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 from tests.deploy.manifests import ROOT, refused
-from tests.deploy.verify import cluster, compose, image, production, stores, traffic
+from tests.deploy.verify import cluster, compose, image, names, production, reach, stores, traffic
 from tests.deploy.verify.denied import check_denied
 from tests.deploy.verify.engine import DOCKERFILE, Engine, VerifyError, run
 from tests.deploy.verify.node import Cluster
@@ -63,6 +63,7 @@ def test_the_selectors_of_an_alert() -> None:
     found = compose.selectors()
     assert found["LdpstreamEstimateIncomplete"] == {'ldpstream_estimate_complete{span="step"}'}
     assert all(found.values())
+    assert found.keys() >= compose.BEHIND_RELAY
 
 
 def test_the_overlay_of_the_cluster_has_no_image_to_pull(tmp_path: Path) -> None:
@@ -107,6 +108,19 @@ def test_kubernetes_accepts_the_secure_stores(tmp_path: Path) -> None:
     for role in ("agent", "estimator"):
         assert f">{secrets['ldpstream-redis'][role]} " in users
     assert users.count("ldpstream:{second:*}:counts") == users.count("ldpstream:{demo:*}:counts") > 0
+
+
+def test_kubernetes_accepts_the_names_and_the_strangers() -> None:
+    objects = [*names.objects(["kafka.ldpstream.svc.cluster.local,10.96.0.2"]), *reach.strangers()]
+    assert [reason for one in objects if (reason := refused(one)) is not None] == []
+
+
+def test_connections_against_the_policies_are_found() -> None:
+    made = {(source, *target): source in allowed for target, allowed in reach.ALLOWED.items() for source in reach.SOURCES}
+    assert reach.differences(made) == []
+    made["gateway", "ldpstream-redis", 6379] = True
+    made["agent", "kube-dns", 53] = False
+    assert reach.differences(made) == ["gateway reaches ldpstream-redis:6379", "agent does not reach kube-dns:53"]
 
 
 def test_every_attempt_without_a_right_must_be_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

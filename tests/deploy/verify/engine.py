@@ -19,7 +19,11 @@ from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
-PACKAGES = ("docker.io", "containerd", "runc", "tini")  # Debian's packages
+IPTABLES = (  # Debian's packages; the engine needs them for the names of containers
+    "iptables", "libip4tc2", "libip6tc2", "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1", "libnftnl11",
+    "libxtables12",
+)  # fmt: skip
+PACKAGES = ("docker.io", "containerd", "runc", "tini", *IPTABLES)
 STAND_IN = "ldpstream-verify-python"  # image that replaces the Dockerfile's base where it cannot be pulled
 SUITE = "bookworm"  # Debian's release of the stand-in and of the base
 IN_BASE = "python3,python3-venv,python-is-python3,ca-certificates"
@@ -109,11 +113,10 @@ class Engine:
         """Returns the name of a base image from Debian's packages. The first call takes two minutes."""
         if self.has(STAND_IN):
             return STAND_IN
-        if shutil.which("mmdebstrap") is None:
-            raise VerifyError("the base image cannot be pulled, and there is no mmdebstrap to replace it: install mmdebstrap")
+        program = shutil.which("mmdebstrap") or debian(["mmdebstrap"]) / "usr" / "bin" / "mmdebstrap"
         with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
             tar = Path(scratch) / "root.tar"
-            run(["mmdebstrap", "--variant=minbase", f"--include={IN_BASE}", SUITE, tar])
+            run([program, "--variant=minbase", f"--include={IN_BASE}", SUITE, tar])
             self.docker("import", tar, f"{STAND_IN}:bare")
             tar.unlink()
             lines = [f"FROM {STAND_IN}:bare", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
@@ -147,10 +150,9 @@ def _started() -> Iterator[Engine]:
     programs = debian(PACKAGES)
     work = cache_dir() / "verify-engine"
     work.mkdir(parents=True, exist_ok=True)
-    path = f"{programs / 'usr/sbin'}:{programs / 'usr/bin'}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="ldpstream-engine-") as run_folder:
         address = f"unix://{run_folder}/docker.sock"
-        env = os.environ | {"PATH": path, "DOCKER_HOST": address, "DOCKER_BUILDKIT": "0"}
+        env = environment(programs, Path(run_folder)) | {"DOCKER_HOST": address, "DOCKER_BUILDKIT": "0"}
         command = ["dockerd", "--host", address, "--data-root", str(work), "--exec-root", f"{run_folder}/exec"]
         command += ["--pidfile", f"{run_folder}/pid", "--bridge=none", "--iptables=false", "--ip6tables=false"]
         with (Path(run_folder) / "log").open("w+") as log, subprocess.Popen(command, env=env, stderr=log) as process:
@@ -183,6 +185,26 @@ def unmount(folder: Path) -> None:
     points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for point in sorted((point for point in points if Path(point).is_relative_to(folder)), reverse=True):
         run(["umount", point])
+
+
+def environment(programs: Path, work: Path) -> dict[str, str]:
+    """Returns the variables with which unpacked programs of Debian's packages run, iptables among them.
+
+    Args:
+        programs: folder of the unpacked packages.
+        work: folder for the links that an installation of iptables would make.
+    """
+    (links := work / "bin").mkdir()
+    for name in (f"{program}{end}" for program in ("iptables", "ip6tables") for end in ("", "-save", "-restore")):
+        (links / name).symlink_to(programs / "usr" / "sbin" / "xtables-nft-multi")
+    [libraries] = {path.parent for path in programs.glob("usr/lib/*/libxtables.so.*")}
+    (links / "xtables").symlink_to(libraries / "xtables")  # iptables ignores paths of more than 255 bytes
+    folders = [links, programs / "usr" / "sbin", programs / "usr" / "bin"]
+    return os.environ | {
+        "PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
+        "LD_LIBRARY_PATH": str(libraries),
+        "XTABLES_LIBDIR": str(links / "xtables"),
+    }
 
 
 def debian(packages: Sequence[str]) -> Path:

@@ -1,28 +1,26 @@
 """A whole Kubernetes cluster of two nodes: API server, controllers, scheduler, kubelets, kube-proxy, containerd and DNS.
 
 It runs in namespaces of its own for network, processes and mounts (`unshare`), so that its ports, firewall rules and mounts end
-with it. Its network plugin, Debian's bridge, does not enforce NetworkPolicies. Both nodes are on this machine. Each node has
-its own kubelet, containerd, pods and pod network; the nodes share one kube-proxy, because they share the machine's firewall.
+with it. Debian's bridge connects the pods, and kube-router enforces the NetworkPolicies. Both nodes are on this machine. Each
+node has its own kubelet, containerd, pods and pod network. The nodes share one address, one kube-proxy and one kube-router,
+because they share the machine's firewall: kube-router enforces the policies of the pods at its own address.
 """
 
 import json
-import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.deploy.verify.engine import VerifyError, debian, run
-from tests.deploy.verify.programs import kubernetes
+from tests.deploy.verify import names
+from tests.deploy.verify.engine import IPTABLES, VerifyError, debian, environment, run
+from tests.deploy.verify.programs import kubernetes, plugin
 
-PACKAGES = (  # Debian's packages; kube-proxy needs iptables
-    "containerd", "runc", "etcd-server", "containernetworking-plugins", "dnsmasq-base", "iptables", "libip4tc2", "libip6tc2",
-    "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1", "libnftnl11", "libxtables12",
+PACKAGES = (  # Debian's packages; kube-proxy needs iptables, kube-router iptables and ipset
+    "containerd", "runc", "etcd-server", "containernetworking-plugins", "ipset", "libipset13", *IPTABLES,
 )  # fmt: skip
-IPTABLES = [f"{program}{end}" for program in ("iptables", "ip6tables") for end in ("", "-save", "-restore")]
 NODES = ("verify-1", "verify-2")
-NODE_IPS = ("10.99.0.1", "10.99.0.2")  # addresses of an interface that only the cluster's network namespace has
-NAMES_IP = NODE_IPS[0]  # address of the DNS server
+NODE_IP = "10.99.0.1"  # address of an interface that only the cluster's network namespace has
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 API = "https://127.0.0.1:6443"
 USERS = {  # user: group
@@ -30,6 +28,7 @@ USERS = {  # user: group
     "system:kube-controller-manager": "",
     "system:kube-scheduler": "",
     "system:kube-proxy": "",
+    "kube-router": "system:masters",
     **{f"system:node:{node}": "system:nodes" for node in NODES},
 }
 READY_S = 1200  # only a fault reaches this limit, also on a busy machine
@@ -62,7 +61,7 @@ KUBELET = {
     "address": "127.0.0.1",
     "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
-    "clusterDNS": [NAMES_IP],
+    "clusterDNS": [names.ADDRESS],
     "clusterDomain": "cluster.local",
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
@@ -83,19 +82,10 @@ class Cluster:
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        self._debian, self._kubernetes = debian(PACKAGES), kubernetes()
-        (links := work / "bin").mkdir()  # an installation of iptables would make these links
-        for name in IPTABLES:
-            (links / name).symlink_to(self._debian / "usr" / "sbin" / "xtables-nft-multi")
-        folders = [links, self._kubernetes, *(self._debian / "usr" / name for name in ("sbin", "bin"))]
-        [libraries] = {path.parent for path in self._debian.glob("usr/lib/*/libxtables.so.*")}
-        (links / "xtables").symlink_to(libraries / "xtables")  # iptables ignores paths of more than 255 bytes
-        self._env = os.environ | {
-            "PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
-            "LD_LIBRARY_PATH": str(libraries),
-            "XTABLES_LIBDIR": str(links / "xtables"),
-            "KUBECONFIG": self._login("admin"),
-        }
+        self._debian, self._kubernetes, self._plugin = debian(PACKAGES), kubernetes(), plugin()
+        env = environment(self._debian, work)
+        path = f"{self._kubernetes}:{self._plugin}:{env['PATH']}"
+        self._env = env | {"PATH": path, "KUBECONFIG": self._login("admin")}
         self._kernel = {name: Path("/proc/sys", name).read_text() for name in CHANGED}
         self._started: dict[str, tuple[list[str], subprocess.Popen[bytes]]] = {}  # name: command and process
 
@@ -147,21 +137,23 @@ class Cluster:
         self.await_output("the API server", "ok", "get", "--raw", "/readyz")
 
     def start_nodes(self, images: Path) -> None:
-        """Starts kube-proxy, and on each node containerd with the images of an archive and the kubelet.
+        """Starts kube-proxy and kube-router, and on each node containerd with the images of an archive and the kubelet.
 
         Raises:
             VerifyError: if a node is not ready in time.
         """
         run(["ip", "link", "add", "verify0", "type", "bridge"])
-        for address in NODE_IPS:
-            run(["ip", "address", "add", f"{address}/24", "dev", "verify0"])
+        run(["ip", "address", "add", f"{NODE_IP}/24", "dev", "verify0"])
         run(["ip", "link", "set", "verify0", "up"])
-        run(["ip", "route", "add", "default", "via", NODE_IPS[0]])
+        run(["ip", "route", "add", "default", "via", NODE_IP])
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-        (resolver := self.work / "resolv.conf").write_text(f"nameserver {NAMES_IP}\n")
-        lines = (f"nameserver {NAMES_IP}", "search svc.cluster.local", "options ndots:5")
+        Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1")  # policies hold between pods of one node, too
+        (resolver := self.work / "resolv.conf").write_text(f"nameserver {names.ADDRESS}\n")
+        lines = (f"nameserver {names.ADDRESS}", "search svc.cluster.local", "options ndots:5")
         (ours := self.work / "our-resolv.conf").write_text("\n".join(lines) + "\n")
         run(["mount", "--bind", ours, "/etc/resolv.conf"])  # this process uses the names of the services, too
+        Path("/run/netns").mkdir(exist_ok=True)
+        run(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"])  # the networks of the pods end with the cluster, too
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda number: self._start_containers(number, images), range(len(NODES))))
         for number, node in enumerate(NODES):
@@ -179,8 +171,8 @@ class Cluster:
             (folder / "kubelet.json").write_text(json.dumps(KUBELET | own))
             folders = [f"--root-dir={folder}/kubelet", f"--cert-dir={folder}/kubelet-certificates"]
             login = f"--kubeconfig={self._login(f'system:node:{node}')}"
-            names = [f"--hostname-override={node}", f"--node-ip={NODE_IPS[number]}"]
-            self._start("kubelet", f"--config={folder}/kubelet.json", login, *names, *folders, name=f"kubelet-{node}")
+            own_names = [f"--hostname-override={node}", f"--node-ip={NODE_IP}"]
+            self._start("kubelet", f"--config={folder}/kubelet.json", login, *own_names, *folders, name=f"kubelet-{node}")
         login = f"--kubeconfig={self._login('system:kube-proxy')}"
         unchanged = [
             f"--conntrack-{name}=0" for name in ("max-per-core", "min", "tcp-timeout-established", "tcp-timeout-close-wait")
@@ -189,6 +181,13 @@ class Cluster:
         ready = '{.status.conditions[?(@.type=="Ready")].status}'
         for node in NODES:
             self.await_output(f"the node {node}", "True", "get", "node", node, "--output", f"jsonpath={ready}")
+        only = [
+            "--run-router=false",
+            "--run-service-proxy=false",
+            "--run-firewall=true",
+            "--service-cluster-ip-range=10.96.0.0/16",
+        ]
+        self._start("kube-router", f"--kubeconfig={self._login('kube-router')}", f"--hostname-override={NODES[0]}", *only)
         self._check_running()
 
     def _start_containers(self, number: int, images: Path) -> None:
@@ -223,18 +222,10 @@ class Cluster:
         """Serves the names of the services of a namespace, which must exist already, in place of all earlier names."""
         services = json.loads(self.kubectl("--namespace", namespace, "get", "services", "--output", "json"))["items"]
         records = [f"{one['metadata']['name']}.{namespace}.svc.cluster.local,{one['spec']['clusterIP']}" for one in services]
-        options = [
-            "--keep-in-foreground",
-            "--no-resolv",
-            "--no-hosts",
-            "--local=/cluster.local/",
-            "--bind-interfaces",
-            f"--listen-address={NAMES_IP}",
-        ]
-        if "dnsmasq" in self._started:
-            self._kill("dnsmasq")
-        self._start("dnsmasq", *options, "--user=root", *(f"--host-record={record}" for record in records))
-        time.sleep(1)
+        given = json.dumps({"apiVersion": "v1", "kind": "List", "items": names.objects(records)})
+        self.kubectl("apply", "--server-side", "--validate=strict", "--filename=-", given=given)
+        limit = f"--timeout={READY_S}s"
+        self.kubectl("--namespace", names.NAMESPACE, "rollout", "status", f"daemonset/{names.NAME}", limit)
         self._check_running()
 
     def await_output(self, what: str, expected: str, *command: str) -> None:

@@ -27,6 +27,7 @@ from tests.deploy.verify.denied import check_denied
 from tests.deploy.verify.engine import VerifyError
 from tests.deploy.verify.image import FULL, GATEWAY, check, say
 from tests.deploy.verify.node import NODES, Cluster
+from tests.deploy.verify.reach import check_policies
 from tests.deploy.verify.secure_stores import KAFKA, NAMESPACE, REDIS, SecureStores
 from tests.deploy.verify.traffic import Traffic, check_counted
 
@@ -332,6 +333,7 @@ def run_production(cluster: Cluster, work: Path) -> None:
         site.await_ready()
         site.start_devices(demo, 2)
         told("all pods of the earlier version are ready; a gateway acknowledged reports")
+        told(check_policies(cluster))
 
         site.scale_agents()
         told("4 and then 2 agents")

@@ -1,14 +1,15 @@
 """A Kafka of three brokers and a Redis for the overlay `production`, with TLS, passwords and rights.
 
 They take the place of Strimzi's cluster and of the Redis that docs/kubernetes.md asks for: the names, labels, ports and secrets
-are the same. The topics and the rights in Kafka are those of `deploy/kubernetes/strimzi`, the rights in Redis those of
-docs/security.md. Each broker and Redis have their data in a folder of this machine, which both nodes can mount, like a network
-disk.
+are the same. The topics, rights and network policies of Kafka are those of `deploy/kubernetes/strimzi`, the rights in Redis
+those of docs/security.md. Each broker and Redis have their data in a folder of this machine, which both nodes can mount, like a
+network disk.
 """
 
 import contextlib
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -21,7 +22,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError
 
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import Role, check_broker, ensure_topics
+from ldpstream.runtime.topics import Role, TopicError, check_broker, ensure_topics
 from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
@@ -36,6 +37,8 @@ STRIMZI = ROOT / "deploy" / "kubernetes" / "strimzi"
 BROKERS, KAFKA, REDIS = 3, "ldpstream-nodes", "ldpstream-redis"  # the names of the pods begin with them
 BOOTSTRAP = "ldpstream-kafka-bootstrap"
 GROUP = "ldpstream-agents"
+CALLS = 10
+LIMIT_S = 1200  # only a fault takes so long, also on a busy machine
 ROLES: tuple[Role, ...] = ("agent", "estimator", "gateway")
 LABELS = {
     KAFKA: {"strimzi.io/cluster": "ldpstream", "strimzi.io/kind": "Kafka"},
@@ -147,14 +150,33 @@ class SecureStores:
             patiently(lambda: admin.create_topics(wanted))
         for name, rights in kafka_rights(survey.name).items():
             grant(admin_options, f"User:{name}", rights)
-        for role in ROLES:  # checks the rights: a process without its rights exits
-            patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
+        for role in ROLES:
+            self._await_rights(role, survey)
+
+    def _await_rights(self, role: Role, survey: Survey) -> None:
+        """Waits until all brokers know the topics and the rights of a role. A process that asks an earlier broker exits.
+
+        Each call asks some broker, so many calls in a row must succeed.
+
+        Raises:
+            TopicError: if a topic or right is missing after a long time.
+        """
+        end, succeeded = time.monotonic() + LIMIT_S, 0
+        while succeeded < CALLS:
+            try:
+                patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
+                succeeded += 1
+            except TopicError:
+                if time.monotonic() > end:
+                    raise
+                succeeded = 0
+                time.sleep(1)
 
     # ---- manifests
 
     def objects(self) -> list[Object]:
         """All objects of Kafka and Redis, and the secrets of `production`."""
-        return [*self._kafka(), *self._redis(), *self._secrets()]
+        return [*self._kafka(), *_policies(), *self._redis(), *self._secrets()]
 
     def _kafka(self) -> Iterator[Object]:
         names = [f"{KAFKA}-{number}" for number in range(BROKERS)]
@@ -276,6 +298,20 @@ def kafka_rights(survey: str) -> dict[str, list[tuple[str, str, str]]]:
             for name in acl["operations"]
         ]
     return rights
+
+
+def _policies() -> Iterator[Object]:
+    """The policy of our manifests for Kafka, and the one that Strimzi makes of its listener; 9094 is between brokers."""
+    yield from _manifests("network_policies.yaml", "demo")
+    [kafka] = [one for one in _manifests("kafka.yaml", "demo") if one["kind"] == "Kafka"]
+    [listener] = kafka["spec"]["kafka"]["listeners"]
+    brokers = [{"podSelector": {"matchLabels": LABELS[KAFKA]}}]
+    rules = ((listener["networkPolicyPeers"], (listener["port"],)), (brokers, (9093, 9094)))
+    ingress = [{"from": peers, "ports": [{"port": port, "protocol": "TCP"} for port in ports]} for peers, ports in rules]
+    yield {
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "ldpstream-network-policy-kafka"},
+        "spec": {"podSelector": {"matchLabels": LABELS[KAFKA]}, "policyTypes": ["Ingress"], "ingress": ingress},
+    }  # fmt: skip
 
 
 def _manifests(file: str, survey: str) -> list[Object]:

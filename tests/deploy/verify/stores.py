@@ -1,7 +1,7 @@
-"""A stand-in for the images of Kafka, Redis and Prometheus, where they cannot be pulled.
+"""A stand-in for the images of Kafka, Redis, Prometheus and a DNS server, where they cannot be pulled.
 
-It has Debian's Redis, Java and Prometheus, and the published jars of Kafka. Kafka reads the same variables as in its own image,
-because the same program writes its settings.
+It has Debian's Redis, Java, Prometheus and dnsmasq, and the published jars of Kafka. Kafka reads the same variables as in its
+own image, because the same program writes its settings.
 """
 
 import shutil
@@ -12,11 +12,11 @@ from ldpstream.local import kafka_jars
 from ldpstream.runtime.cache import cache_dir
 from tests.deploy.verify.engine import Engine
 
-IMAGE = "ldpstream-verify-stores"
+IMAGE = "ldpstream-verify-servers"
 DOCKERFILE = """\
 FROM {base}
 RUN mkdir -p /usr/share/man/man1 && apt-get update -qq \\
- && apt-get install -y -qq --no-install-recommends redis-server redis-tools openjdk-17-jre-headless prometheus
+ && apt-get install -y -qq --no-install-recommends redis-server redis-tools openjdk-17-jre-headless prometheus dnsmasq-base
 RUN groupadd --gid 1000 appuser && useradd --uid 1000 --gid 1000 --create-home appuser
 COPY libs /opt/kafka/libs
 COPY run /run.sh
