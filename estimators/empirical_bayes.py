@@ -1,4 +1,4 @@
-"""Empirical Bayes (EB), the default estimate. For more than nine values, the prior of the shares is fitted to the counts."""
+"""Empirical Bayes (EB), the default estimate. Its prior is fitted to the counts, or fixed if few values have no order."""
 
 from collections.abc import Iterable
 from typing import overload

@@ -1,4 +1,4 @@
-"""Exact posterior of the shares of few values: the default estimate for at most nine values.
+"""Exact posterior of the shares of few values: the default estimate for at most nine values without order.
 
 Nine counts do not show how shares are distributed. So the prior is not fitted to the counts, unlike the prior of
 `estimators.unordered` for more values. It is a fixed mixture, and the posterior of each component is exact up to a fine

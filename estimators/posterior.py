@@ -37,7 +37,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 UNSURE, FEW = 2.0, 8.0  # the intervals are wider by √(1 + UNSURE (1 - w) FEW / (FEW + k))
 PARTS_BELOW = np.linspace(0.25, 0.5, 6)  # candidates: the part below the interval, divided by the whole part outside it
-SHARP = 0.03  # both ends of an interval move by this part of a standard error or of 1/k, whichever is smaller
+SHARP = 0.03  # an interval is extended at both ends by this part of a standard error or of 1/k, whichever is smaller
 CHOSEN_AT = 0.95  # the part below gives the shortest interval at this level, and is used for all levels
 
 

@@ -81,10 +81,10 @@ class RedisResults(KeptResults):
     One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a
     Redis Cluster.
 
-    Raises (all methods):
-        StoreUnavailable: if Redis does not answer.
-        OtherFormat: if a stored object has another format. Such an object is neither skipped nor overwritten, because every
-            save follows a read of the progress.
+    Raises:
+        StoreUnavailable: from every method, if Redis does not answer.
+        OtherFormat: from the methods that decode stored objects, if an object has another format. Such an object is neither
+            skipped nor overwritten, because every save follows a read of the progress.
     """
 
     def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:

@@ -1,6 +1,7 @@
 """Versions of the packages that the services need, compared with the versions that were tested.
 
-pip installs only tested versions. A later `pip install` of another package may install another version, for example.
+pip installs versions in the ranges of `pyproject.toml`. A later `pip install` of another package may replace one of them by a
+version outside its range.
 """
 
 from importlib.metadata import PackageNotFoundError, requires, version

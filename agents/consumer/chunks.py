@@ -226,7 +226,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         placements = self.consumer.placements
         # copies the set at once, because Faust's thread may change the set
         placed = {partition for partition in tuple(active_partitions or ()) if partition in placements}
-        if not placed:  # aiokafka treats an empty set as all partitions
+        if not placed:  # looks again soon
             await asyncio.sleep(0.02)
             return {}
         if not isinstance(consumer._fetcher._records, FetchedBatches):

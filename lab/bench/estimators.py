@@ -26,8 +26,9 @@ PEER_REPORTS = 2000
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """The timing of one task. `unit` is the unit of `value`: the best processor time of several runs, or the best rate.
-    `target` is the longest time wanted, or the lowest rate. `note` has the iterations and the final gap."""
+    """The timing of one task. `value` is a processor time or a rate, in `unit`. It is the best of the timed runs.
+    Slow tasks, and the IBU of multi-freq-ldpy, have one timed run. `target` is the longest time wanted, or the lowest rate.
+    `note` has the iterations and the final gap."""
 
     task: str
     value: float

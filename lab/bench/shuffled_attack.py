@@ -12,8 +12,8 @@ steps, it is the ε with
 
     δ = E[(A - e^ε B)₊],   all n reports of each step drawn from R(· | u)
 
-We estimate this mean by importance sampling: the reports come from R(y | u) e^{λ (a(y) - b(y))}, normalized, so that many
-samples matter. The printed lower bound is four standard errors below the estimate.
+We estimate this mean by importance sampling: the reports come from R(y | u) e^{λ (a(y) - b(y))}, normalized. Many samples
+then have A > e^ε B and contribute to the mean. The printed lower bound is four standard errors below the estimate.
 """
 
 import math

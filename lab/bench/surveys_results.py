@@ -65,8 +65,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAgent:
-    """Counting of many surveys in one process without Kafka. Times in seconds are wall-clock times.
-    The other times are processor time of the whole process.
+    """Counting of many surveys in one process without Kafka. `counted_s` is wall-clock time.
 
     Attributes:
         surveys, partitions: number of surveys, and of all their partitions.
@@ -90,8 +89,7 @@ class SimulatedAgent:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEstimator:
-    """Estimates of many surveys in one process without Kafka. Times in seconds are wall-clock times.
-    The other times are processor time of the whole process.
+    """Estimates of many surveys in one process without Kafka. `round_s` and the times of answers are wall-clock times.
 
     Attributes:
         surveys: number of surveys.

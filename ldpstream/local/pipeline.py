@@ -108,7 +108,7 @@ def chosen_port(server: str, port: int, tell: Tell) -> int:
 
 
 def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective: dict[str, str]) -> list[str]:
-    """Returns the commands that use the services, one for each terminal.
+    """Returns the lines to type: the settings for every terminal, if some differ, and then the commands.
 
     Args:
         running: the services.

@@ -37,7 +37,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 _FULL_T, _FULL_VALUES = 64, 16  # if there are more steps and more values of x' than this, all intervals share κ
 _FEW_BITS = 8  # up to this k, we try every x with three blocks
-_LATTICE = 1024  # up to this number, we try every number of zeros in a block
+_LATTICE = 1024  # we try every count of zeros in a block up to this limit
 _TOLERANCE = 1e-10  # relative difference of two bounds
 _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 

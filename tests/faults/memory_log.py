@@ -159,7 +159,7 @@ class MemoryLog:
         self.begins[partition] = max(begin, min(begin + n, end if counted is None else min(end, counted)))
 
     def remove(self, partition: int, n: int, back: int) -> None:
-        """Removes n records, without the last `back` records. Their offsets stay empty."""
+        """Removes the n records before the last `back` records. The offsets of the removed records stay empty."""
         log = self.records[partition]
         for i in range(max(0, len(log) - back - n), max(0, len(log) - back)):
             log[i], self.lost = None, True

@@ -78,7 +78,7 @@ def test_pairs_of_values_and_equal_reports_have_the_stated_chances(name: str) ->
 
 @pytest.mark.parametrize("name", registered())
 def test_uniform_parts_are_uniform(name: str) -> None:
-    """The parts of all reports of a value, weighted by their probabilities, have equal weights."""
+    """In each part of `uniform_parts`, all numbers have the same probability, whatever the value."""
     m = build(name)
     rows, channel = all_reports(m), m.channel()
     for value in range(K):

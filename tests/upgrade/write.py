@@ -227,7 +227,7 @@ def formats(survey: Survey, files: Files) -> Files:
 
 
 def _of(stated: Any, schema: Iterable[str]) -> Files:
-    """An object's format, from the number itself or an object that states it, and its schema."""
+    """The format and the schema of an object. `stated` is its number, or an object or JSON text with the key `format`."""
     if isinstance(stated, str):
         stated = json.loads(stated)
     number = stated.get("format", 1) if isinstance(stated, dict) else stated or 1

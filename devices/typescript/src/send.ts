@@ -71,7 +71,8 @@ export class Sender {
 
   /**
    * @throws RelayRequired if the survey requires a relay and `gateway` has none.
-   * @throws RangeError if the survey requires no relay and `gateway` has one, or the relay's keys or the gateway's URL are malformed.
+   * @throws RangeError if the survey requires no relay and `gateway` has one. With a relay, also if the relay's keys or the gateway's
+   *   URL are malformed.
    */
   constructor(
     private readonly device: Device,

@@ -41,7 +41,7 @@ CLAIMS: tuple[tuple[Loss, str, slice, int], ...] = (  # loss, sequence other tha
     ("eps_lifetime", "ones", slice(0, STEPS), B),
 )
 SPACED_SHARE = 250  # devices are slow: one device of each sequence for this many vectorised reports
-MEMORY = "/dev/shm"  # a file system in memory: devices wait for the disk at every report
+MEMORY = "/dev/shm"  # a file system in memory: on a disk, a device would wait for the disk at every report
 Sent = npt.NDArray[np.int64]  # (n, steps) report of each device, or SILENT
 Due = npt.NDArray[np.bool_]  # (n, steps) true if a device reports
 

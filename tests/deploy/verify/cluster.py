@@ -174,7 +174,7 @@ def await_step(cluster: Cluster, folder: Path) -> dict[str, Any]:
 
 
 def states(cluster: Cluster) -> str:
-    """One line about the pods that are not ready, and their restarts."""
+    """One line about all pods: the state and the restarts of each container."""
     pods: list[dict[str, Any]] = json.loads(cluster.kubectl("--namespace", DEV, "get", "pods", "--output=json"))["items"]
     found = [(pod["metadata"]["name"], pod["status"].get("containerStatuses", pod["status"].get("conditions"))) for pod in pods]
     return f"(pods: {[(name, [(c.get('state'), c.get('restartCount')) for c in listed]) for name, listed in found]})"

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.deploy.tools import fetched
 from tests.deploy.verify.engine import VerifyError, run
 
-KUBERNETES = "1.34.4"  # the newest minor version whose kubelet runs with cgroup version 1 and Debian's containerd
+KUBERNETES = "1.34.4"  # the newest minor version whose kubelet runs with cgroup version 1 by default
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet")
 PLUGIN = ("github.com/cloudnativelabs/kube-router/v2", "v2.1.0")  # it needs only iptables and ipset of the kernel
 CRDS = {
