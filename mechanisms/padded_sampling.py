@@ -99,6 +99,7 @@ class SetRatios(Ratios):
         choices: m.
         member, other: A and B of the memo; of the report for PS-GRR, whose E is infinite.
         log_e2: ln E of the second round; None for PS-GRR, whose reports are independent.
+        eps: loss of one report.
     """
 
     symbols: int
@@ -106,11 +107,12 @@ class SetRatios(Ratios):
     member: float
     other: float
     log_e2: float | None
+    eps: float
 
     def table(self, t: int) -> FloatArray:
         """ln of the ratio for PS-GRR; for L-PS-GRR a number that rises with the ratio, since more than (i, j) decides there."""
         i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
-        return np.asarray((i - j) * math.log(self.member / self.other))
+        return np.asarray((i - j) * self.eps)
 
     def loss(self, t: int) -> float:
         """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol.
@@ -119,7 +121,7 @@ class SetRatios(Ratios):
         m least reported ones.
         """
         if self.log_e2 is None:
-            return t * math.log(self.member / self.other)
+            return t * self.eps
         worst = 0.0
         for counts in partitions(t, self.symbols):
             sizes = np.zeros(self.symbols)
@@ -254,7 +256,7 @@ class PaddedSampling(SetMechanism, OneTime):
         return self._draw(values, rng).astype(self.report_dtype)
 
     def ratios(self) -> SetRatios:  # type: ignore[override]
-        return SetRatios(self.k, self.choices, self.member, self.other, None)
+        return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
 
     @property
     def favours(self) -> float:
@@ -301,10 +303,10 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         return self._draw(values, rng).astype(self.report_dtype)
 
     def ratios(self) -> SetRatios:  # type: ignore[override]
-        return SetRatios(self.k, self.choices, self.member, self.other, self.eps_2)
+        return SetRatios(self.k, self.choices, self.member, self.other, self.eps_2, self.eps_1)
 
     def memo_ratios(self) -> SetRatios:  # type: ignore[override]
-        return SetRatios(self.k, self.choices, self.member, self.other, None)
+        return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
 
     @property
     def memo_blanket(self) -> None:  # type: ignore[override]
