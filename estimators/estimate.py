@@ -1,7 +1,8 @@
 """The result of every estimator."""
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -58,6 +59,21 @@ class Estimate:
         """Returns an estimate of k values from n reports without information: all numbers are NaN, `converged` is false."""
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
+    def times(self, factor: int | None, most: float = math.inf) -> "Estimate":
+        """Returns the estimate with all shares multiplied by a factor; this estimate for None.
+
+        A mechanism of sets of at most m values estimates the shares of drawn members. Times m, they are shares of people.
+
+        Args:
+            factor: at least 1; None to change nothing.
+            most: no share and no end of a posterior's interval becomes larger; 1 for an estimator without negative shares.
+        """
+        if factor is None:
+            return self
+        posterior = None if self.posterior is None else Multiplied(self.posterior, factor, most)
+        frequencies = np.minimum(factor * self.frequencies, most)
+        return replace(self, frequencies=frequencies, standard_errors=factor * self.standard_errors, posterior=posterior)
+
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the intervals, (k,) each, for a level from LEAST_LEVEL to MOST_LEVEL.
 
@@ -71,6 +87,20 @@ class Estimate:
             return np.minimum(low, self.frequencies), np.maximum(high, self.frequencies)
         half = ndtri(0.5 + level / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """A posterior distribution of shares that are multiplied by a factor; see `Estimate.times`."""
+
+    posterior: Intervals
+    factor: int
+    most: float
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Returns the lower and upper ends of intervals with this level, (k,) each."""
+        low, high = (np.minimum(self.factor * end, self.most) for end in self.posterior.interval(level))
+        return low, high
 
 
 def of_each_group(groups: list[Group], steps: Steps) -> list[int]:

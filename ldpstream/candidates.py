@@ -139,7 +139,7 @@ def open_attribute(survey: Survey, name: str | None) -> int:
     Raises:
         CandidatesError: if the attribute has no such value, or without a name there is not exactly one.
     """
-    known = [a.name for a in survey.attributes if a.catch_all is not None and a.pair is None]
+    known = [a.name for a in survey.attributes if a.catch_all is not None and a.pair is None and a.most is None]
     if name is None:
         if len(known) != 1:
             which = f"give --attribute, one of {', '.join(known)}" if known else "no attribute has a value for texts not listed"
@@ -149,6 +149,8 @@ def open_attribute(survey: Survey, name: str | None) -> int:
         index = survey.index(name)
     except ValueError as error:
         raise CandidatesError(str(error)) from None
+    if survey.attributes[index].most is not None:
+        raise CandidatesError(f"attribute {name} has several answers (`choices`): candidates are for single answers")
     if name not in known:
         raise CandidatesError(f"attribute {name} has no value for texts that are not listed (`unlisted`), so no candidates")
     if survey.attributes[index].ordered:

@@ -251,7 +251,7 @@ def _chances(survey: Survey, i: int, m: Mechanism, whole: bool) -> CheckedChance
     ends = m.memoized or m.lifetime_reports is not None
     fresh = m.eps_window is not None and (not whole or all(o.eps_window is not None for os in survey.mechanisms for o in os))
     return CheckedChances(
-        no_report=_told(Chance(1 / m.k)), one_report=_told(m.guess() if not whole else chance(1)),
+        no_report=_told(Chance(1 / m.guessed)), one_report=_told(m.guess() if not whole else chance(1)),
         window=_told(chance(t)), window_any_values=_told(chance(t, True)),
         year=_told(chance(year)), year_any_values=_told(chance(year, True)),
         for_ever=_told(chance(math.inf)) if ends else None,

@@ -42,7 +42,8 @@ class Truth:
         steps = range(publication.step - width + 1, publication.step + 1)
         known = ((attribute, cohort, s) for s in steps)
         total = sum((self.counts[key] for key in known if key in self.counts), np.zeros(1, np.int64))
-        return (total / total.sum()).tolist() if total.sum() else None
+        most = survey.attributes[attribute].most or 1  # everybody's padded set has this number of members
+        return (most * total / total.sum()).tolist() if total.sum() else None
 
 
 class Demo:

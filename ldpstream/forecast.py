@@ -47,7 +47,7 @@ class Precision(Struct, frozen=True, kw_only=True):
     """Precision of one span.
 
     Attributes:
-        half_width: half of the 95 % interval of a share of 1/k.
+        half_width: half of the 95 % interval of a share of 1/k (`Forecast.share`).
         least_share: the smallest share whose 95 % interval lies above 0 in 9 of 10 cases; None if no share does. The interval
             of a value that nobody has lies above 0 in 2.5 of 100 cases.
         people: number of people of the whole survey for the wished half-width.
@@ -76,7 +76,8 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """Forecast for an attribute, if all its people choose this level.
 
     Attributes:
-        k: number of values.
+        k: number of values; with `choices` of symbols.
+        share: the share of people for which `half_width` and `least_jump` are: 1/k; with `choices` = m, m/k.
         people: number of people who answer the attribute.
         reports: number of reports at a step.
         spans: precision of a step, of the window, and of the filter after 100 steps with constant shares.
@@ -88,6 +89,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     attribute: str
     level: str
     k: int
+    share: float
     every_steps: int
     people: float
     reports: float
@@ -164,14 +166,16 @@ def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast
 
 
 def _level(survey: Survey, attribute: Attribute, level: str, m: Mechanism, n: float, parts: int, width: float) -> Forecast:
-    spans = {}
+    spans, most = {}, m.choices or 1  # shares of drawn members times this number are shares of people
     for name, variance in person_variances(m, survey.window_steps).items():
-        half_width = INTERVAL * math.sqrt(variance(1 / m.k) / n)
+        half_width = most * INTERVAL * math.sqrt(variance(1 / m.k) / n)
         needed = math.ceil(round(parts * n * (half_width / width) ** 2, 6))
-        spans[name] = Precision(half_width=half_width, least_share=least_share(variance, n), people=needed)
+        least = least_share(variance, n)
+        least = None if least is None or most * least > 1 else most * least
+        spans[name] = Precision(half_width=half_width, least_share=least, people=needed)
     return Forecast(
-        attribute=attribute.name, level=level, k=m.k, every_steps=m.every_steps, people=n, reports=n / m.every_steps,
-        spans=spans, means=_means(attribute, m, survey.window_steps, n, parts, width),
+        attribute=attribute.name, level=level, k=m.k, share=most / m.k, every_steps=m.every_steps, people=n,
+        reports=n / m.every_steps, spans=spans, means=_means(attribute, m, survey.window_steps, n, parts, width),
         least_jump=detectable(m.k, spans["step"].half_width / INTERVAL),
     )  # fmt: skip
 

@@ -45,7 +45,7 @@ def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
         shown.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         for i, (span, found) in enumerate(row.spans.items()):
-            first = (f"{row.attribute}, {row.level}", points(1 / row.k)) if i == 0 else ("", "")
+            first = (f"{row.attribute}, {row.level}", points(row.share)) if i == 0 else ("", "")
             jump = points(row.least_jump) if span == "filter" else ""
             shown.add_row(*first, names[span], points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
         shown.add_section()

@@ -136,6 +136,12 @@ def promise(survey: Survey) -> list[str]:
     ]
     lines += cost_lines(survey)
     lines += [f"{attribute.name}: {attribute.rest}" for attribute in survey.attributes]
+    lines += [
+        f"{a.name}: a person gives up to {a.most} answers, or none. A value is a set of answers. The guesser says whether one "
+        "answer is in the set, and at first considers yes and no equally likely."
+        for a in survey.attributes
+        if a.most is not None
+    ]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [
             "A participant must choose the level regardless of the value. If people with some values prefer a level, the "
@@ -151,7 +157,9 @@ def promise(survey: Survey) -> list[str]:
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
             lines += [f"  {line}" for line in _level(survey, i, m)]
             if level.mechanism == "auto":
-                lines.append(f"  Chosen for you: {choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1]}.")
+                several = f"{m.name}: the memoized mechanism for several answers"
+                reason = choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1] if m.choices is None else several
+                lines.append(f"  Chosen for you: {reason}.")
     if d > 1:
         lines += ["", device_line(survey)]
     if any(m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
@@ -238,7 +246,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     of_window, lose = plural(window, "report"), plural(window, "report loses", "reports lose")
     lines = [
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
-        f"Chance of a right guess from one report: {m.guess()}; without any report: {percent(1 / m.k)}.",
+        f"Chance of a right guess from one report: {m.guess()}; without any report: {percent(1 / m.guessed)}.",
     ]
     if m.memoized:
         lines += [

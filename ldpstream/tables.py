@@ -207,7 +207,7 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
             changed = "eps" if level.eps_1 is None else "eps_1"
 
             def build(eps: float, attribute: Attribute = attribute, level: Level = level, changed: str = changed) -> Mechanism:
-                return replace(level, **{changed: eps}).build(attribute.k, survey.share)
+                return attribute.build(replace(level, **{changed: eps}), survey.share)
 
             for values, loss in losses.items():
                 found = largest_within(build, loss, share)

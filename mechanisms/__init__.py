@@ -9,7 +9,7 @@ from ldpstream.mechanisms.arguments import Reports
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.location import ChannelMechanism
-from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, choose, mechanism
+from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, SETS, choose, mechanism
 from ldpstream.mechanisms.table import CountTable
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "NAMES",
     "NUMERIC",
     "ONE_TIME",
+    "SETS",
     "ChannelMechanism",
     "CountTable",
     "Longitudinal",

@@ -47,6 +47,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         loss_to_all: true if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
+        choices: m; a value is a set of at most m values (`mechanisms.padded_sampling`), and estimates are shares of drawn
+            members: a share times m is a share of people. None: a value is one of the k values.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     loss_to_all: bool = False
     every_steps: int = 1
     lifetime_reports: int | None = None
+    choices: int | None = None
 
     fakes: int = 1  # d: one device in d encodes its true value; the others encode a uniform value (`with_fake_data`)
     _device: "Mechanism | None" = None
@@ -181,6 +184,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         memos = self.memoize(values, rng)
         reports = [self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))]
         return reports[0] if len(reports) == 1 else np.concatenate(reports)  # does not copy the reports of a single step
+
+    def counts_of(self, values: IntArray) -> IntArray:
+        """(k,) the number of people with each value, if people have these values; for sets, of people whose set has it."""
+        return np.bincount(values, minlength=self.k)
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
         """Draws the counts of all reports at once, with the same distribution as the counts of simulated reports.

@@ -38,6 +38,10 @@ class Checked(ABC):
     def ratios(self) -> Ratios:
         """The likelihood ratios of the numbers of reports that support two values, without fake data."""
 
+    def holding(self, value: int) -> int:
+        """Returns an input of the mechanism that stands for this value alone: the value; for sets, the set of this value."""
+        return value
+
     def memo_ratios(self) -> Ratios | None:
         """The same likelihood ratios of a memo, as if the device sent the memo; None for a one-time mechanism."""
         return None
@@ -55,6 +59,19 @@ class Checked(ABC):
         a, b, p2, q2 = self.rounds()
         own, other = a * p2**reports + (1 - a) * q2**reports, b * p2**reports + (1 - b) * q2**reports
         return np.full(self.k, own), np.full(self.k, other + (own - other) / self.k)
+
+    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
+        """Probabilities that all of one or two reports of one memo support the device's value, without fake data.
+
+        Args:
+            values: (n,) the devices' values.
+            reports: number of reports: 1 or 2.
+        """
+        return self.support_chances(reports)[0][values]
+
+    def symbol_chances(self) -> tuple[float, float] | None:
+        """Pr[a report is s] for a member s of the padded set, and for another symbol s; None except for mechanisms of sets."""
+        return None
 
     @property
     def contrast(self) -> float:

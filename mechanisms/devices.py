@@ -76,9 +76,10 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         field: the field with g elements (local hashing).
         omega: number of ones in a report (subset selection).
         width: L, number of near cells (SW). A report is one of k - 1 + L cells; those near a value v are v … v + L - 1.
+        choices: m, the largest number of values in a set (PS-GRR, L-PS-GRR). k then counts k - m values and m dummies.
         coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``. A round of symbols has the coin
             ``"keep"``, a round of bits has ``"one"`` and ``"zero"``, and subset selection has ``"with_value"``. The coin
-            ``"keep"`` of SW decides whether the report is a near cell.
+            ``"keep"`` of SW decides whether the report is a near cell. A round that draws a symbol of a set has ``"member"``.
     """
 
     mechanism: str
@@ -96,6 +97,7 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     field: FiniteField | None = None
     omega: int | None = None
     width: int | None = None
+    choices: int | None = None
     coins: Coins
 
 

@@ -125,7 +125,7 @@ def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tup
     ]
 
 
-class _Symbols(Mechanism):
+class Symbols(Mechanism):
     """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
 
     randomizer = SymbolRandomizer
@@ -196,7 +196,7 @@ class _Symbols(Mechanism):
         return math.log2(self.k)
 
 
-class GRR(_Symbols, OneTime):
+class GRR(Symbols, OneTime):
     """One-time generalized randomized response.
 
     Args:
@@ -234,7 +234,7 @@ class GRR(_Symbols, OneTime):
         return randomize(user_values(values, self.k), self.k, self.p, rng).astype(self.report_dtype)
 
 
-class LongitudinalGRR(_Symbols, Longitudinal):
+class LongitudinalGRR(Symbols, Longitudinal):
     """L-GRR = GRR∘GRR: the memo is the GRR symbol of the value at ε∞, and each report is a GRR symbol of the memo.
 
     Args:

@@ -147,8 +147,8 @@ class Longitudinal(Mechanism):
         return Evidence.of_loss(self.eps_inf if t == math.inf else self.eps_t(int(t)), self.distance(t))
 
     def _guess_any_values(self, t: int) -> Chance:
-        of_memos = evidence.guess_bound(self.k, self.evidence(t, any_values=True))
-        return Chance(min(guessing.bound(self._sequence_loss(t), self.k), of_memos), exact=False)
+        of_memos = evidence.guess_bound(self.guessed, self.evidence(t, any_values=True))
+        return Chance(min(guessing.bound(self._sequence_loss(t), self.guessed), of_memos), exact=False)
 
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> NoReturn:
         raise ValueError(

@@ -25,6 +25,14 @@ class PrivacyClaims(ABC):
     @abstractmethod
     def device(self) -> "PrivacyClaims": ...
 
+    @property
+    def guessed(self) -> int:
+        """Number of equally likely answers of which the guesser of `guess` chooses one: the k values.
+
+        2 for a mechanism of sets, whose guesser says whether one value is in the set.
+        """
+        return self.k
+
     def reports_in(self, steps: int) -> int:
         """Largest number of reports of one device in `steps` >= 1 consecutive time steps: min(⌈steps / w⌉, B)."""
         reports = -(-integer("steps", steps, 1, MAX_COUNT) // self.every_steps)
@@ -114,6 +122,8 @@ class PrivacyClaims(ABC):
         """
         m = self.device
         found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
+        if m.guessed < m.k:  # sets: `guess` is about one value of a set
+            return Chance(found, exact=False)
         if not any_values and k >= m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
             found = min(found, m.k / k * m.guess(t))
         if any_values and k == m.k:
@@ -163,7 +173,7 @@ class PrivacyClaims(ABC):
         The result is exact if `loss_to_all` and there is no fake data, else an upper bound.
         """
         loss = self.eps_inf if t == math.inf else self.eps_t(int(t))
-        return Chance(guessing.bound(loss, self.k), exact=self.loss_to_all and self.fakes == 1)
+        return Chance(guessing.bound(loss, self.guessed), exact=self.loss_to_all and self.fakes == 1)
 
     def largest_chance_any_values(self, t: int) -> Chance:
         """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
@@ -172,7 +182,7 @@ class PrivacyClaims(ABC):
         upper bound.
         """
         exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
-        return Chance(guessing.bound(self._sequence_loss(t), self.k), exact=exact)
+        return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
 
     def _sequence_loss(self, t: int) -> float:
         """`eps_sequence`, or infinity above 60 nats. The loss never falls as t grows, so we try fewer reports first."""

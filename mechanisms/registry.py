@@ -10,6 +10,7 @@ from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.location import ChannelMechanism
+from ldpstream.mechanisms.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
 from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.mechanisms.subset import SubsetSelection
@@ -37,6 +38,8 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
 NAMES = (*ONE_TIME, *LONGITUDINAL)  # pure mechanisms, for values with or without an order
 # Mechanisms for numbers in bins. They guarantee an LDP ε, but are not pure: estimators need their channels.
 NUMERIC: dict[str, Callable[..., ChannelMechanism]] = {"SW": SquareWave}
+# Mechanisms of sets, for questions with several answers.
+SETS: dict[str, Callable[..., Mechanism]] = {"PS-GRR": PaddedSampling, "L-PS-GRR": LongitudinalPaddedSampling}
 # `mechanism` does not build location mechanisms: they are not pure, and do not take an LDP ε.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
@@ -47,7 +50,7 @@ LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ra
 
 def registered() -> tuple[str, ...]:
     """The names that `mechanism` builds now. A program may add mechanisms to the tables of this module."""
-    return (*ONE_TIME, *LONGITUDINAL, *NUMERIC)
+    return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
 def mechanism(
@@ -61,11 +64,12 @@ def mechanism(
     g: int | None = None,
     omega: int | None = None,
     width: int | None = None,
+    choices: int | None = None,
 ) -> Mechanism:
     """Returns the mechanism with this name.
 
     Args:
-        name: one of `registered`, or ``"auto"``: see `choose`.
+        name: one of `registered`, or ``"auto"``: see `choose`; with `choices`, ``"auto"`` is L-PS-GRR.
         k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
         eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats.
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
@@ -73,6 +77,7 @@ def mechanism(
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
         g: number of hashed symbols, for local hashing; default: as the name and the calibration determine.
         omega: size of the set, for subset selection; default: the size with the smallest variance.
+        choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
         width: width of the wave in cells, for SW; default: the width that maximises the paper's bound of the information.
 
     Raises:
@@ -83,9 +88,16 @@ def mechanism(
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
     """
     one_of("mechanism", name, (*registered(), "auto"))
-    one_time = name in ONE_TIME or name in NUMERIC
+    if choices is not None:
+        name = "L-PS-GRR" if name == "auto" else name
+        one_of("mechanism for several answers (choices)", name, tuple(SETS))
+    elif name in SETS:
+        raise ValueError(f"{name} needs choices, the largest number of values of a person")
+    one_time = name in ONE_TIME or name in NUMERIC or name == "PS-GRR"
     needed = {"eps": eps} if one_time else {"eps_inf": eps_inf, "eps_1": eps_1}
-    refused = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if one_time else {"eps": eps}
+    refused: dict[str, object] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if one_time else {"eps": eps}
+    if name in SETS:
+        refused["calibration"] = calibration
     if not name.endswith("LH"):
         refused["g"] = g
     if name != "SS":
@@ -100,9 +112,9 @@ def mechanism(
             raise ValueError(f"{name} needs {argument}")
     if name == "auto":
         return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration or "exact")[0]
-    given = {"calibration": calibration, "g": g, "omega": omega, "width": width}
+    given = {"calibration": calibration, "g": g, "omega": omega, "width": width, "choices": choices}
     options = {key: value for key, value in given.items() if value is not None}
-    made = (ONE_TIME | LONGITUDINAL | NUMERIC)[name](k=k, **needed, **options)
+    made = (ONE_TIME | LONGITUDINAL | NUMERIC | SETS)[name](k=k, **needed, **options)
     missing = [key for key in ATTRIBUTES + (MEMO_ATTRIBUTES if made.memoized else ()) if not hasattr(made, key)]
     if missing:
         raise TypeError(f"the mechanism {name} lacks {', '.join(missing)}")

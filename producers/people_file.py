@@ -10,6 +10,8 @@ column with the attribute's name. A column may give the cohort; others are ignor
 - Any other cell becomes the value that a device reports for it (`Attribute.find`). A number outside the bins or 0 … size-1
   becomes the nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none
   (`unlisted`).
+- For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A
+  lone semicolon is a person with none of the values.
 """
 
 from array import array
@@ -31,7 +33,7 @@ from ldpstream.producers.table_file import (
     number_text,
     require_names,
 )
-from ldpstream.producers.values import MAX_STEPS, ValueSource, int64, load_values
+from ldpstream.producers.values import MAX_STEPS, ValueSource, find_cell, int64, load_values
 from ldpstream.surveys import Attribute, Survey
 
 CHANGED = {
@@ -157,6 +159,12 @@ class _Column:
 
 def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
     """Returns the index of the cell's value, or None if a device refuses the cell; and a key of `CHANGED`, or ""."""
+    if attribute.most is not None:
+        try:
+            code, inside = find_cell(attribute, cell)
+        except ValueError:
+            return None, "refused"
+        return code, "" if inside else "unlisted"
     number = number_text(cell)
     given = cell if attribute.values is not None else number
     if attribute.values is not None and cell not in attribute.values:

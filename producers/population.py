@@ -25,8 +25,8 @@ class PaneReports:
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`; no rows if nobody of this cohort reports at this step, but people
             of other cohorts do.
-        truth: (k,) int64, number of people with each value, including people who do not report at this step. Only a simulation
-            has the truth. The truth is never sent.
+        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), including people who do not report at
+            this step. Only a simulation has the truth. The truth is never sent.
     """
 
     attribute: int
@@ -139,10 +139,10 @@ class _Group:
             self._next_step = max(self._next_step, step + 1)
         else:
             reports = self._mechanism.simulate(self._put_in(present[due], values[due]), rng)
-        order, k = rng.permutation(len(reports)), self._mechanism.k
+        order = rng.permutation(len(reports))
         reports, senders, cohorts = reports[order], self._cohorts[present[due]][order], self._cohorts[present]
         for cohort in np.unique(cohorts).tolist():
-            truth = np.bincount(values[cohorts == cohort], minlength=k)
+            truth = self._mechanism.counts_of(values[cohorts == cohort])
             yield PaneReports(self._attribute, self._level, cohort, step, reports[senders == cohort], truth)
 
     def _due(self, step: int, present: IntArray) -> npt.NDArray[np.bool_]:

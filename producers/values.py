@@ -8,6 +8,9 @@ integer), and each attribute of the survey, except pairs, has a column with the 
     8f3a,1,car,
     c071,1,bus,4
 
+A cell of an attribute with `choices` has the person's values, separated by semicolons: chat;maps. A lone semicolon is a person
+with none of the values.
+
 For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
 survey: one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value
 that a device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that
@@ -27,7 +30,8 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.randomness import Purpose, stream
 from ldpstream.producers.table_file import DataError, TableFile, find_column
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Attribute, Survey
+from ldpstream.surveys.questions import SEPARATOR
 
 MAX_STEPS = 1_000_000
 STAY = 0.9  # probability that a simulated value is not drawn anew at a step
@@ -58,7 +62,8 @@ class ValueSource(Protocol):
 
         Returns:
             people: (n,) int64, each person at most once.
-            values: (n,) int64, these people's values, in [0, k). Do not modify either array.
+            values: (n,) int64, these people's values, in [0, k); for an attribute with `choices`, the codes of their sets. Do
+                not modify either array.
         """
 
 
@@ -92,6 +97,8 @@ class MarkovValues:
     value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
     every attribute at every step. The two attributes of a pair depend on each other: half of the people draw both values from
     one random number. If an attribute is the second of several pairs, this holds for the first of these pairs.
+    A set of an attribute with `choices` has a number of values that is uniform in 0 … `choices`, and popular values are in more
+    sets.
 
     Args:
         survey: the survey with the attributes.
@@ -105,6 +112,7 @@ class MarkovValues:
         self.n_steps = integer("n_steps", n_steps, 1, MAX_STEPS)
         self._seed = integer("seed", seed, 0, 2**63)
         self._sizes = [attribute.k for attribute in survey.attributes]
+        self._most = [attribute.most for attribute in survey.attributes]
         pairs = [pair for a in range(len(survey.attributes)) if (pair := survey.members(a)) is not None]
         self._followed = {second: first for first, second in reversed(pairs)}  # only the first pair of each second attribute
         self._people = np.arange(self.n_people)
@@ -123,6 +131,8 @@ class MarkovValues:
 
     def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
         """Returns the values at a step, given the values of the previous step; draws all values at step 0."""
+        if (most := self._most[attribute]) is not None:
+            return self._next_sets(attribute, step, values, most)
         redrawn, ranks = self._draws(attribute, step)
         if attribute in self._followed:
             theirs, their_ranks = self._draws(self._followed[attribute], step)
@@ -133,6 +143,17 @@ class MarkovValues:
         values = values.copy()
         values[redrawn] = drawn
         return values
+
+    def _next_sets(self, attribute: int, step: int, codes: IntArray, most: int) -> IntArray:
+        """Like `_next`, for the codes of sets: draws values without replacement, popular values first."""
+        rng, n = stream(self._seed, Purpose.VALUES, attribute, step), self._sizes[attribute] - most
+        redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
+        drawn = int(np.count_nonzero(redrawn))
+        order = np.argsort(-(np.log(popularity(n, step)) + rng.gumbel(size=(drawn, n))), axis=1)
+        chosen = np.arange(n) < rng.integers(0, most + 1, drawn)[:, None]
+        codes = codes.copy()
+        codes[redrawn] = (chosen << order).sum(axis=1)
+        return codes
 
     def _draws(self, attribute: int, step: int) -> tuple[npt.NDArray[np.bool_], FloatArray]:
         """Returns who draws a new value at a step, and these people's random numbers in [0, 1); 0 for all others."""
@@ -259,7 +280,7 @@ class _Reader:
         if not text:
             return -1
         try:
-            known[text], inside = self._attributes[a].find(text)
+            known[text], inside = find_cell(self._attributes[a], text)
         except ValueError as error:  # the error's text names the attribute and the domain, not the value
             self._table.refuse(str(error))
         self.outside[a] += not inside
@@ -271,6 +292,18 @@ class _Reader:
         if again.any():
             self._table.line = int(int64(self._lines)[order[1:][again]].min())
             self._table.refuse("a second row of the same person for the same step")
+
+
+def find_cell(attribute: Attribute, cell: str) -> tuple[int, bool]:
+    """Returns the value of a cell, and true if its texts are all in the domain; with `choices`, the code of a set.
+
+    Raises:
+        ValueError: if a device refuses the value. The message does not show it.
+    """
+    if attribute.most is None:
+        return attribute.find(cell)
+    found = [attribute.find(part) for part in (text.strip() for text in cell.split(SEPARATOR)) if part]
+    return attribute.set_code(found), all(inside for _, inside in found)
 
 
 def int64(numbers: "array[int]") -> IntArray:

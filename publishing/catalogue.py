@@ -4,6 +4,7 @@ Everything that lists estimators reads this table: the publications, the API, th
 `docs/api.md`. To publish another estimator, add a row.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,6 +99,13 @@ class PublishedEstimator:
         """Calculates the estimate from the counts of a span."""
         assert self.make is not None, f"{self.name} has no estimate from one span"
         return self.make(counts)
+
+    def of_people(self, estimate: Estimate, most: int | None) -> Estimate:
+        """Returns shares of people: for sets of at most `most` values, the shares of drawn members times this number.
+
+        Only the matrix inversion, which is unbiased, can have shares above 1.
+        """
+        return estimate.times(most, math.inf if self.name == INVERSION else 1.0)
 
     def withheld(self, estimate: Estimate, counts: AttributeCounts) -> Withheld | None:
         """Returns "bias" if the estimate has no intervals that cover the truth, otherwise None."""

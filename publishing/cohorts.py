@@ -11,11 +11,12 @@ from msgspec import UNSET, UnsetType
 
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
+from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.finite import Attempts, finite
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
 from ldpstream.publishing.publication import Crowd, Diagnostics, Publication, edges_of
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
@@ -45,8 +46,12 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         default, counts = estimators(mechanisms)[0], AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
         estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
         edges = edges_of(asked, mechanisms, everybody.span)
-        numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)
-        found = {default.name: Frequencies.of(estimate, withheld or default.withheld(estimate, counts))}
+        if asked.most is not None:
+            numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, most_reports), withheld), numbers)
+        else:
+            numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)
+        of_people = default.of_people(estimate, asked.most)
+        found = {default.name: Frequencies.of(of_people, withheld or default.withheld(estimate, counts))}
     alone = [panes[-1]] if everybody.span == "step" else []
     made = Publication(
         survey=everybody.survey,

@@ -11,11 +11,12 @@ from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.pairs import Counted
+from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import Attempts, finite
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets, plain
 from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
@@ -54,6 +55,7 @@ def conclude(
     groups, reports = pooled(mechanisms, panes)
     counts, attempts = AttributeCounts(groups, reports, asked.in_order, asked.edges), Attempts()
     raw, nothing = counts.inversion, Estimate.of_nothing(asked.k, counts.n)
+    most = asked.most  # the shares of drawn members times this number are shares of people
     moved = None
     if before is not None:
         moved = attempts.of("drift", lambda: drift(matrix_inversion(zip(mechanisms, before, strict=True)), raw), None)
@@ -67,7 +69,10 @@ def conclude(
         for level, group, n in zip(asked.levels, groups, reports, strict=True)
     }
     edges, numbers = edges_of(asked, mechanisms, span), dict[str, NumberEstimate]()
-    numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
+    if most is not None:
+        numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, reports), withheld), numbers)
+    else:
+        numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
     table: CrossTable | UnsetType | None = UNSET
     if of_members:
         table = attempts.of("table", partial(_table, survey, attribute, Counted(groups, reports), of_members), None)
@@ -81,13 +86,13 @@ def conclude(
         reports=counts.n,
         complete=complete,
         estimators={
-            row.name: Frequencies.of(estimate, withheld or row.withheld(estimate, counts))
+            row.name: Frequencies.of(row.of_people(estimate, most), withheld or row.withheld(estimate, counts))
             for row, estimate in zip(rows, estimates, strict=True)
         },
         numbers=numbers,
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
-            mass_below_zero=_number(mass_below_zero(raw)),
+            mass_below_zero=_number(mass_below_zero(raw.times(most))),
             fit_z={level: _number(found.z) for level, found in fits.items()},
             fit_p={level: _number(found.p) for level, found in fits.items()},
             fit_sign={level: found.sign for level, found in fits.items()},
@@ -99,7 +104,7 @@ def conclude(
             levels_pair=[asked.levels[i].name for i in differ.pair] if differ else None,
             levels_p=differ.p if differ else None,
         ),
-        levels=_levels([level.name for level in asked.levels], groups, reports),
+        levels=_levels([level.name for level in asked.levels], groups, reports, most),
         crowd=crowd,
         table=table,
     )
@@ -137,10 +142,10 @@ def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))
 
 
-def _levels(names: list[str], groups: list[Group], reports: list[int]) -> dict[str, LevelEstimate]:
+def _levels(names: list[str], groups: list[Group], reports: list[int], most: int | None) -> dict[str, LevelEstimate]:
     if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
         return {}
-    estimates = [matrix_inversion(m, table, steps=n) for (m, table), n in zip(groups, reports, strict=True)]
+    estimates = [matrix_inversion(m, table, steps=n).times(most) for (m, table), n in zip(groups, reports, strict=True)]
     return {
         name: LevelEstimate(reports=e.n, frequencies=plain(e.frequencies), standard_errors=plain(e.standard_errors))
         for name, e in zip(names, estimates, strict=True)

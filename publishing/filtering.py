@@ -11,8 +11,9 @@ a step from the topic of estimates, the filter takes the step's raw inversion fr
 the publication lacks the reports of each level, or if its matrix inversion may be post-processed.
 
 The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
-The projection never increases the squared error. The filter's state is not projected: a filter needs unbiased observations. An
-interval is the filter's interval within [0, 1], extended to the published share.
+For an attribute with `choices` these are shares of drawn members, and the published shares are them times the largest number of
+choices. The projection never increases the squared error. The filter's state is not projected: a filter needs unbiased
+observations. An interval is the filter's interval within [0, 1], extended to the published share.
 """
 
 from collections.abc import Sequence
@@ -25,12 +26,13 @@ from ldpstream.estimators.local_level import Filtered, LocalLevel
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.ordered import smoothed_shares
 from ldpstream.estimators.post_processing import post_process
+from ldpstream.estimators.sets import mean_of_filtered
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.catalogue import FILTER, INVERSION, find
 from ldpstream.publishing.finite import Attempts, finite
-from ldpstream.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of
+from ldpstream.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 
@@ -53,7 +55,7 @@ def conclude_filtered(
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
         edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
     """
-    step = made[0]
+    step, most = made[0], mechanisms[0].choices
     raw = matrix_inversion(zip(mechanisms, tables, strict=True)).frequencies
     level = _restored(state, mechanisms[0].k, step.step)
     found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
@@ -69,11 +71,11 @@ def conclude_filtered(
         panes=level.observed,
         reports=step.reports,
         complete=step.complete,
-        estimators={FILTER: Frequencies.of(_projected(found, step.reports), withheld)},
-        numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, withheld), {}),
+        estimators={FILTER: Frequencies.of(_projected(found, step.reports).times(most, 1.0), withheld)},
+        numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, most, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
-        change=_jump(found.change) if final and found.change is not None else None,
+        change=_jump(found.change, most or 1) if final and found.change is not None else None,
     )
     return finite(publication, attempts.failed), level.to_bytes()
 
@@ -90,7 +92,11 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
     main = find(step.main)
     # Publications without a default estimator come from versions that could post-process the inversion before publication.
     known = len(reports) == len(mechanisms) and main is not None and (main.default or main.was_default)
-    raw = step.estimators[INVERSION].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
+    raw = (
+        step.estimators[INVERSION].estimate().frequencies / (mechanisms[0].choices or 1)
+        if known
+        else np.full(mechanisms[0].k, np.nan)
+    )
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
     return level.to_bytes()
@@ -116,9 +122,14 @@ def _projected(found: Filtered, reports: int) -> Estimate:
 
 
 def _numbers(
-    found: Filtered, reports: int, edges: Sequence[float] | None, withheld: Withheld | None
+    found: Filtered, reports: int, edges: Sequence[float] | None, most: int | None, withheld: Withheld | None
 ) -> dict[str, NumberEstimate]:
-    """Returns the mean and percentiles of the filtered shares, after the shares of neighbouring bins are smoothed."""
+    """Returns the mean and percentiles of the filtered shares, after the shares of neighbouring bins are smoothed.
+
+    For sets of at most `most` values, returns the mean number of values.
+    """
+    if most is not None:
+        return of_sets(mean_of_filtered(found.frequencies, found.standard_errors, most), withheld)
     if edges is None:
         return {}
     shares = smoothed_shares(found.frequencies, found.standard_errors, reports, np.diff(edges))
@@ -138,6 +149,6 @@ def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
     return LocalLevel(k, next_step=step)
 
 
-def _jump(change: Change) -> Jump:
-    low, high = change.interval()
-    return Jump(changed_at=change.step, value=change.value, size=change.size, low=low, high=high, sigma=change.score)
+def _jump(change: Change, times: int) -> Jump:
+    size, low, high = (times * x for x in (change.size, *change.interval()))
+    return Jump(changed_at=change.step, value=change.value, size=size, low=low, high=high, sigma=change.score)

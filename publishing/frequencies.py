@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ldpstream.estimators.estimate import Estimate
-from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
+from ldpstream.estimators.quantiles import PERCENTILES, Number, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 
 Withheld = Literal["bias", "levels"]
@@ -111,6 +111,16 @@ class NumberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
 
 
+def of_sets(found: Number | None, withheld: Withheld | None = None) -> dict[str, NumberEstimate]:
+    """Returns the mean number of values that people choose, as the number "mean"; no number without an estimate."""
+    return {} if found is None else {"mean": _number(found, withheld)}
+
+
+def _number(x: Number, withheld: Withheld | None) -> NumberEstimate:
+    low, high = (None, None) if withheld else (float(x.low), float(x.high))
+    return NumberEstimate(value=float(x.value), low=low, high=high)
+
+
 def numbers_of(
     estimate: Estimate, edges: Sequence[float] | None, withheld: Withheld | None = None
 ) -> dict[str, NumberEstimate]:
@@ -126,12 +136,7 @@ def numbers_of(
     """
     if edges is None or (average := mean(estimate, edges)) is None or (percentiles := quantiles(estimate, edges)) is None:
         return {}
-    return {
-        name: NumberEstimate(
-            value=float(x.value), low=None if withheld else float(x.low), high=None if withheld else float(x.high)
-        )
-        for name, x in zip(NUMBERS, (average, *percentiles), strict=True)
-    }
+    return {name: _number(x, withheld) for name, x in zip(NUMBERS, (average, *percentiles), strict=True)}
 
 
 def plain(numbers: FloatArray) -> list[float | None]:

@@ -8,8 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import PERCENTILES
 from ldpstream.mechanisms.guessing import round_up
-from ldpstream.publishing.frequencies import NUMBERS
-from ldpstream.publishing.publication import Publication, edges_of, spans
+from ldpstream.publishing.publication import Publication, number_names, spans
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import guesses
 
@@ -208,9 +207,8 @@ class PrometheusPublisher:
     def _show_numbers(self, p: Publication) -> None:
         """Sets the mean and the quantiles of an attribute with numbers."""
         attribute = self._survey.index(p.attribute)
-        if edges_of(self._survey.attributes[attribute], self._survey.mechanisms[attribute], p.span) is None:
-            return
-        for name, q in zip(NUMBERS, (None, *PERCENTILES), strict=True):
+        names = number_names(self._survey.attributes[attribute], self._survey.mechanisms[attribute], p.span)
+        for name, q in zip(names, (None, *PERCENTILES)):  # an attribute with `choices` has only the mean
             x = p.numbers.get(name)
             numbers = (None, None, None) if x is None else (x.value, x.low, x.high)
             labels = (p.survey, p.attribute, p.span)
@@ -222,7 +220,7 @@ class PrometheusPublisher:
         attribute = self._survey.index(p.attribute)
         for level, m in zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True):
             labels = (p.survey, p.attribute, level.name)
-            self._guess_blind.labels(*labels).set(1 / m.k)
+            self._guess_blind.labels(*labels).set(1 / m.guessed)
             for gauge, chance in zip(
                 self._guesses.values(), guesses(self._survey, attribute, m, p.step + 1).values(), strict=True
             ):

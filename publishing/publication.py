@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
 from ldpstream.publishing.cross_table import CrossTable
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
+from ldpstream.publishing.frequencies import NUMBERS, Frequencies, NumberEstimate
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Attribute, Survey
 
@@ -154,8 +154,11 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
         numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
-            attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, without reports, and for more than
+            attribute with `bins`, or with `size` and `ordered`. For an attribute with `choices`, "mean" is the mean number of
+            values that a person chooses (`estimators.sets`). Empty for other attributes, without reports, and for more than
             10 000 values. For the span "filtered" they come from the filter's shares; empty for Square Wave.
+            With `choices`, shares do not sum to 1: each is the share of people who chose this value, or chose at most so many
+            values. Only shares of "mi" may be above 1.
         levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels and at
             most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
@@ -237,6 +240,13 @@ def publication_keys(survey: Survey, step: int) -> list[str]:
 def spans(attribute: Attribute) -> tuple[Span, ...]:
     """Returns the spans for which an attribute is published."""
     return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
+
+
+def number_names(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[str, ...]:
+    """Returns the names of a span's published numbers: `NUMBERS`; with `choices` only "mean", the mean number of choices."""
+    if attribute.most is not None:
+        return ("mean",)
+    return () if edges_of(attribute, mechanisms, span) is None else NUMBERS
 
 
 def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[float, ...] | None:

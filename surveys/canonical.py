@@ -8,7 +8,7 @@ does not.
 
 The text of a survey that requires a relay has `RELAY_FORMAT`. A device that cannot send through a relay refuses this format. If
 such a device ignored the key `relay`, it would send its reports directly. The text of a survey with a pair of attributes has
-`PAIR_FORMAT`, with or without a relay.
+`PAIR_FORMAT`, with or without a relay. The text of a survey with `choices` has `SET_FORMAT`, with or without a pair or a relay.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.devices import Coin
 from ldpstream.surveys.questions import Attribute, Level
 
-FORMAT, RELAY_FORMAT, PAIR_FORMAT = 3, 4, 5
+FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT = 3, 4, 5, 6
 DERIVED = (
     "k",
     "row_bytes",
@@ -36,8 +36,8 @@ DERIVED = (
 
 def text(survey: dict[str, Any]) -> str:
     """The canonical text of the survey's keys, which include ``"attribute"``: the list of `attribute_keys`."""
-    paired = any("pair" in attribute for attribute in survey["attribute"])
-    number = PAIR_FORMAT if paired else RELAY_FORMAT if "relay" in survey else FORMAT
+    sets, paired = (any(key in attribute for attribute in survey["attribute"]) for key in ("choices", "pair"))
+    number = SET_FORMAT if sets else PAIR_FORMAT if paired else RELAY_FORMAT if "relay" in survey else FORMAT
     return rfc8785.dumps({"format": number} | survey).decode()
 
 
@@ -69,11 +69,13 @@ def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[s
     divides them. `coins` has for each coin the smaller of its two probabilities, that of ``"yes"`` or of ``"no"``.
     `outside` is ``"nearest"``, and `unlisted` the value that a device reports for a text that is not listed. Both are left out
     if a device refuses such values. `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports` (no limit) are left
-    out if they have their default. A pair has `pair`, the names of its two attributes, and no other key of the domain.
+    out if they have their default. `choices` is a number, also for ``"any"``. A pair has `pair`, the names of its two
+    attributes, and no other key of the domain.
     """
     levels = [_level(level, m) for level, m in zip(attribute.levels, built, strict=True)]
     values = None if attribute.pair is not None else attribute.values
     domain = {"values": values, "size": attribute.size, "bins": attribute.bins, "pair": attribute.pair}
+    domain |= {"choices": attribute.most}
     rest = {"unlisted": attribute.catch_all, "outside": "nearest" if attribute.nearest else None}
     return {"name": attribute.name, "level": levels} | _given(domain | rest)
 

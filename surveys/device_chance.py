@@ -77,13 +77,13 @@ def _device_chance(
         evidence = [
             Evidence.worst(_told(o, reports_in(o, steps), any_values, drawn) for o in levels) for levels, drawn in others
         ]
-        found = guess_bound(m.k, m.evidence(reports, any_values=any_values), *evidence)
+        found = guess_bound(m.guessed, m.evidence(reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
     first: dict[tuple[str, float], Mechanism] = {}  # one mechanism for each signature and number of reports
     for o in (o for levels in mechanisms for o in levels):
         first.setdefault((o.signature, reports_in(o, steps)), o)
     kinds = {(o.signature, reports_in(o, steps), drawn) for levels, drawn in others for o in levels}
-    return max(own, *(_hint(first[kind[:2]], m.k, kind[1], any_values, kind[2]) for kind in sorted(kinds)))
+    return max(own, *(_hint(first[kind[:2]], m.guessed, kind[1], any_values, kind[2]) for kind in sorted(kinds)))
 
 
 @lru_cache(maxsize=4096)
@@ -104,7 +104,7 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
         name: name of an attribute of both.
     """
     evidence = [one for survey in (first, second) for one in _evidence(survey, survey.index(name))]
-    k = min(a.k for survey in (first, second) for a in survey.attributes if a.name == name)
+    k = min(survey.mechanisms[survey.index(name)][0].guessed for survey in (first, second))
     return Chance(guess_bound(k, *evidence), exact=False)
 
 

@@ -128,6 +128,8 @@ def _apart(reason: str) -> Join:
 
 def _places(before: Attribute, after: Attribute) -> tuple[int | None, ...] | str:
     """For each value its index in the earlier attribute, or the reason why the values do not mean the same."""
+    if before.most != after.most:
+        return "people may choose another number of values"
     if before.bins is not None or after.bins is not None:
         return tuple(range(after.k)) if before.bins == after.bins else "the bins have other edges"
     if (before.values is None) != (after.values is None):
@@ -136,7 +138,9 @@ def _places(before: Attribute, after: Attribute) -> tuple[int | None, ...] | str
     if removed := [label for label, now in zip(before.labels, renamed, strict=True) if now not in labels]:
         return f"removed: {_named(removed)}"
     places = {label: i for i, label in enumerate(renamed)}
-    if joined := [label for i, label in enumerate(renamed) if places[label] != i]:
+    if after.most is not None and before.k < after.k:  # a new value changes what "none of these" means
+        places = {label: i for label, i in places.items() if i < before.k - after.most}
+    if joined := [label for i, label in enumerate(renamed) if places.get(label, i) != i]:
         return f"two values became one: {_named(joined)}"
     return tuple(places.get(label) for label in after.labels)
 

@@ -3,6 +3,7 @@
 import math
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -10,10 +11,13 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field, structs
 
 from ldpstream.mechanisms import Mechanism, mechanism
+from ldpstream.mechanisms.sets import MAX_SET_VALUES, code_of
 
 MAX_LABELS = 2**24
 MAX_COHORTS = 64
 MAX_PAIR_VALUES = 1024  # cells of a cross table, such as 32 × 32
+ANY = "any"
+SEPARATOR = ";"  # between the values of a set in a file's cell
 PAIRED = "{} × {}"  # the text of a combination of two values
 NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would execute them
@@ -54,14 +58,16 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     every_steps: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
-    def build(self, k: int, share: int) -> Mechanism:
-        """The mechanism on k values, with the budget divided by `share`.
+    def build(self, k: int, share: int, choices: int | None = None) -> Mechanism:
+        """The mechanism on k values, with the budget divided by `share`; with `choices`, on sets of at most `choices` values.
 
         Raises:
             ValueError: if the mechanism does not take the level's keys.
         """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
-        built = mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)
+        built = mechanism(
+            self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, choices=choices
+        )
         if self.every_steps is None and self.lifetime_reports is None:
             return built
         return built.spaced(self.every_steps or 1, self.lifetime_reports)
@@ -106,6 +112,9 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         name: unique within the survey.
         values, size, bins, pair: the domain, by one of four keys. `pair` names two other attributes, and has a value for each
             combination of their values: see `of_pair`.
+        choices: for `values`, the largest number of values that a person may choose, or ``"any"``. A value of the attribute is
+            then a set of these values, given by its code (`mechanisms.sets`), and its labels are the values and
+            the small numbers of choices: see `labels`. None: a person has one value.
         unlisted: for `values`, the value that a device reports for a text that is not listed; ``"refuse"`` to report nothing.
             Default: ``"other"`` if it is listed, else ``"refuse"``.
         outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
@@ -120,6 +129,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     size: Annotated[int, Meta(ge=2, le=MAX_LABELS)] | None = None
     bins: tuple[float, ...] | None = None
     pair: tuple[Name, Name] | None = None
+    choices: Annotated[int, Meta(ge=1, le=MAX_SET_VALUES)] | Literal["any"] | None = None
     unlisted: Label | None = None
     outside: Outside | None = None
     ordered: bool = False
@@ -141,6 +151,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
         ):
             raise ValueError("bins must be at least 3 finite edges in ascending order")
+        self._check_choices()
         self._check_rest()
         for old, new in self.aliases.items():
             if self.values is None or new not in self.values:
@@ -150,6 +161,25 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if self.pair is None and len(set(self.aliases.values())) < len(self.aliases):
             raise ValueError("aliases must rename different values: two values cannot become one")
         distinct("level", [level.name for level in self.levels])
+
+    def _check_choices(self) -> None:
+        if self.choices is None:
+            return
+        if self.values is None or self.pair is not None:
+            raise ValueError("choices needs values: a person chooses several of them")
+        if len(self.values) > MAX_SET_VALUES:
+            raise ValueError(f"choices needs at most {MAX_SET_VALUES} values, got {len(self.values)}")
+        if self.most is not None and self.most > len(self.values):
+            raise ValueError(
+                f'choices must be at most {len(self.values)}, the number of values, or "{ANY}", got {self.choices}'
+            )
+        if self.ordered:
+            raise ValueError("ordered is not for an attribute with choices: its values have no order")
+        for text in self.values:
+            if SEPARATOR in text:
+                raise ValueError(f"with choices, values must not contain {SEPARATOR!r}, got {text!r}")
+            if text in self.labels[len(self.values) :]:
+                raise ValueError(f"with choices, a value must not be the text of a number of choices, got {text!r}")
 
     def _check_pair(self) -> None:
         given = [key for key in ("unlisted", "outside", "ordered") if getattr(self, key)]
@@ -217,9 +247,20 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         what = "text that is not listed" if self.values is not None else f"number outside {self.domain.split(' ', 1)[1]}"
         return f"A device makes no report of a {what}. Its silence can reveal such a value."
 
+    @property
+    def most(self) -> int | None:
+        """The largest number of values that a person may choose; None without `choices`."""
+        return len(self.values or ()) if self.choices == ANY else self.choices  # type: ignore[return-value]
+
+    def build(self, level: Level, share: int) -> Mechanism:
+        """The mechanism of a level, with the budget divided by `share`; see `Level.build`."""
+        return level.build(self.k - (self.most or 0), share, self.most)
+
     @cached_property
     def k(self) -> int:
-        """Domain size."""
+        """Domain size: the number of labels."""
+        if self.most is not None:
+            return len(self.values or ()) + self.most
         if self.values is not None:
             return len(self.values)
         return self.size if self.size is not None else len(self.bins or ()) - 1
@@ -237,7 +278,13 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return self.bins
 
     def label(self, index: int) -> str:
-        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``, the last ``[a, b]``."""
+        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``, the last ``[a, b]``.
+
+        With `choices`, the last labels are ``at most m-1`` … ``at most 1``, ``none of these``.
+        """
+        if self.most is not None and index >= len(self.values or ()):
+            few = self.k - 1 - index
+            return f"at most {few}" if few else "none of these"
         if self.values is not None:
             return self.values[index]
         if self.bins is None:
@@ -273,6 +320,25 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             raise ValueError(f"not a value of the attribute {self.name} ({self.domain})")
         return found
 
+    def set_code(self, given: Iterable[tuple[int, bool]]) -> int:
+        """The code of a set.
+
+        Args:
+            given: for each value of the person its index, and whether it is listed (`find`). Several values that are not
+                listed may become one value.
+
+        Raises:
+            ValueError: if a listed value is given twice, or the set has more than `most` values. The message does not show it.
+        """
+        values = list(given)
+        listed = [index for index, inside in values if inside]
+        if len(set(listed)) < len(listed):
+            raise ValueError(f"a value of the attribute {self.name} is given twice")
+        chosen = {index for index, _ in values}
+        if self.most is None or len(chosen) > self.most:
+            raise ValueError(f"more than {self.most} values of the attribute {self.name}")
+        return code_of(chosen)
+
     def of_number(self, number: float) -> tuple[int, bool] | None:
         """The index that a device reports for a number, and true if the number is in the domain.
 
@@ -291,7 +357,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     def domain(self) -> str:
         """The domain in a few words, for messages."""
         if self.values is not None:
-            return f"{self.k} values, {self.values[0]} … {self.values[-1]}"
+            several = "" if self.most is None else ", any of them" if self.choices == ANY else f", at most {self.most} of them"
+            return f"{len(self.values)} values, {self.values[0]} … {self.values[-1]}{several}"
         if self.bins is None:
             return f"integers 0 … {self.k - 1}"
         return f"numbers {_short(self.bins[0])} … {_short(self.bins[-1])}"

@@ -45,6 +45,16 @@
     every_steps = 24                    # a device makes one report in 24 consecutive steps (default: 1)
     lifetime_reports = 365              # a device stops after this number of reports (default: no limit)
 
+    [[attribute]]                       # a question with several answers (docs/sets.md)
+    name = "apps"
+    values = ["chat", "mail", "maps", "music"]  # at most 30
+    choices = 3                         # a person chooses at most 3 of the values; or "any" for any number of them
+    [[attribute.level]]                 # levels as for every attribute; the mechanism is auto, L-PS-GRR or PS-GRR (with eps)
+    name = "standard"
+    mechanism = "auto"
+    eps_inf = 4.0
+    eps_1 = 2.0
+
     [[attribute]]                       # two attributes together: the device derives the value from theirs (docs/pairs.md)
     name = "mode_by_zone"
     pair = ["mode", "zone"]             # names of two other attributes, with at most 1024 combinations of their values
@@ -109,6 +119,8 @@ def _table_bytes(m: Mechanism) -> int:
 def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
     """The attribute of a pair with this name. Raises ValueError if there is none, or if it is a pair itself."""
     attribute = named.get(name)
+    if attribute is not None and attribute.most is not None:
+        raise ValueError(f"pair must name attributes with one answer, got {name!r} (choices)")
     if attribute is None or attribute.pair is not None:
         single = [other.name for other in named.values() if other.pair is None]
         why = " (a pair)" if attribute is not None else did_you_mean(name, single)
@@ -171,9 +183,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         for i, attribute in enumerate(self.attributes):
             for j, level in enumerate(attribute.levels):
                 try:
+                    if attribute.most is not None and self.collection == "rs+fd":
+                        raise ValueError('choices needs collection = "smp" or "spl", got rs+fd')
                     if level.mechanism in NUMERIC and attribute.values is not None:
                         raise ValueError(f"{level.mechanism} needs numbers: bins or size instead of values")
-                    tables_bytes += _table_bytes(level.build(attribute.k, self.share))
+                    tables_bytes += _table_bytes(attribute.build(level, self.share))
                     if (level.every_steps or 1) > self.window_steps:
                         raise ValueError(
                             f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "
@@ -252,7 +266,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def mechanisms(self) -> tuple[tuple[Mechanism, ...], ...]:
         """The mechanism of every attribute and level, by their indices."""
         d = len(self.attributes)
-        built = [[level.build(a.k, self.share) for level in a.levels] for a in self.attributes]
+        built = [[a.build(level, self.share) for level in a.levels] for a in self.attributes]
         if self.collection == "rs+fd" and d > 1:
             built = [[m.with_fake_data(d) for m in levels] for levels in built]
         return tuple(map(tuple, built))

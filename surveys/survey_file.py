@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from ldpstream.surveys.errors import did_you_mean
-from ldpstream.surveys.questions import LABEL, NAME, Attribute, Calibration, Cohort, Level, Outside
+from ldpstream.surveys.questions import ANY, LABEL, NAME, Attribute, Calibration, Cohort, Level, Outside
 from ldpstream.surveys.survey import HEX, Collection, Relay, Survey, SurveyError
 
 _PATTERNS = {
@@ -19,7 +19,7 @@ _PATTERNS = {
 }
 _CHOICES = {
     "collection": get_args(Collection), "calibration": get_args(Calibration), "outside": get_args(Outside),
-    "relay": get_args(Relay),
+    "relay": get_args(Relay), "choices": (ANY, "a whole number"),
 }  # fmt: skip
 _WORDS = {
     "int": "an integer",

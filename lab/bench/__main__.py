@@ -186,6 +186,22 @@ def other_command(
     write_json(json, {"shares": msgspec.to_builtins(rows), "simulated": msgspec.to_builtins(simulated)})
 
 
+@app.command(name="sets")
+def sets_command(
+    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions of each setting")] = 400,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Measure questions with several answers: exact errors beside other mechanisms, and coverage of the intervals."""
+    from lab.bench.sets import coverage, coverage_table, error_table, errors
+
+    with activity() as progress:
+        exact, rows = errors(), coverage(runs, seed, progress)
+    console.print(error_table(exact))
+    console.print(coverage_table(rows))
+    write_json(json, msgspec.to_builtins({"errors": exact, "coverage": rows}))
+
+
 @app.command(name="advice")
 def advice_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,

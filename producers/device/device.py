@@ -180,7 +180,7 @@ class Device:
     def __repr__(self) -> str:
         return "<Device>"
 
-    def answer(self, values: Mapping[str, str | float], step: int | None = None) -> dict[str, bytes]:
+    def answer(self, values: Mapping[str, str | float | Sequence[str | float]], step: int | None = None) -> dict[str, bytes]:
         """Reports several attributes at a step, and all pairs of these attributes; returns the envelopes by attribute.
 
         The device derives the value of a pair. It makes no report of a pair if one of its two attributes is missing. Each
@@ -226,7 +226,8 @@ class Device:
             value: a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a
                 `size`, or a number for `bins`. The survey decides about other values: the device reports the nearest value for
                 a number outside (`outside`) and one fixed value for a text that is not listed (`unlisted`), or refuses them.
-                For a pair: a list with the values of its two attributes.
+                For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list with all of
+                the person's values, at most `choices` different ones; an empty list if the person has none of the values.
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
@@ -431,31 +432,46 @@ def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
 def index_of(survey: Survey, attribute: str, value: Any) -> int:
     """Returns the index of a value given as a text, a number, or a list of two of these for a pair; see `Device.report`.
 
+    For an attribute with `choices`, returns the code of a set (`mechanisms.sets`) given as a list.
+
     Raises:
         ValueError: if the attribute does not exist, or the value is not in the domain. The message hides the value.
     """
     members = survey.members(a := survey.index(attribute))
     if members is None:
-        return value_index(survey.attributes[a], value)
+        asked = survey.attributes[a]
+        return value_index(asked, value) if asked.most is None else _set_code(asked, value)
     first, second = (survey.attributes[member] for member in members)
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise ValueError(f"{attribute} is a pair: its value must be a list with the values of {first.name} and {second.name}")
     return value_index(first, value[0]) * second.k + value_index(second, value[1])
 
 
+def _set_code(attribute: Attribute, given: Any) -> int:
+    """Returns the code of a set of values given as a list; see `index_of`."""
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        raise ValueError(f"{attribute.name} has several answers: its value must be a list of values")
+    return attribute.set_code([_find(attribute, value) for value in given])
+
+
 def value_index(attribute: Attribute, value: Any) -> int:
-    """Returns the index of a value of an attribute that is no pair; see `index_of`."""
+    """Returns the index of a value of an attribute that is no pair and has no `choices`; see `index_of`."""
+    return _find(attribute, value)[0]
+
+
+def _find(attribute: Attribute, value: Any) -> tuple[int, bool]:
+    """Returns the index of one value, and whether it is in the domain."""
     try:
         if isinstance(value, str):
-            return attribute.index(value)
+            return attribute.find(value)
         if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
             number = int(value) if isinstance(value, Integral) else float(value)
             if attribute.values is None:
                 found = attribute.of_number(number)
             else:
-                found = (int(number), True) if number % 1 == 0 and 0 <= number < attribute.k else None
+                found = (int(number), True) if number % 1 == 0 and 0 <= number < len(attribute.values) else None
             if found is not None:
-                return int(found[0])
+                return int(found[0]), found[1]
     except (ValueError, OverflowError):
         pass  # the error's text or a chained exception could show the value
     raise ValueError(f"not a value of the attribute {attribute.name} ({attribute.domain})")

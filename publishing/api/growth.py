@@ -1,6 +1,7 @@
 """Differences of two publications, and the growth of the value that devices report for texts that are not listed."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -36,7 +37,9 @@ def errors_of(
     if apart and published[0].span == "step":  # a device reports in one cohort
         return "separate", separate_errors(one, other)
     if not apart and estimator == INVERSION and len(mechanisms) == 1 and mechanisms[0].unbiased and people:
-        return "inversion", difference_errors(one, other, mechanisms[0], people)
+        m, most = mechanisms[0], mechanisms[0].choices or 1  # shares of drawn members times this are shares of people
+        drawn = [replace(e, frequencies=e.frequencies / most, standard_errors=e.standard_errors / most) for e in estimates]
+        return "inversion", most * difference_errors(drawn[0], drawn[1], m, people)
     return "any", difference_errors(one, other)
 
 

@@ -32,13 +32,13 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
 from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
 from ldpstream.publishing.api.tables import by_cohort, of_pair
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
-from ldpstream.publishing.frequencies import NUMBERS, Frequencies
+from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.publication import (
     COHORT_SPANS,
     LevelEstimate,
     Publication,
     Span,
-    edges_of,
+    number_names,
     publication_key,
     spans,
     spent,
@@ -124,7 +124,7 @@ class ApiResponses:
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
             outlook=self.outlook(p.attribute, p.step) if outlook else {},
-            top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3)],
+            top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
@@ -160,7 +160,10 @@ class ApiResponses:
                 raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
             if post.startswith("power") and result.interval_withheld:
                 raise NotAllowed(f"post {post} needs the standard errors of {chosen}, which are withheld here")
-            frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
+            most = attribute.most or 1  # shares of drawn members sum to 1; times this number they are shares of people
+            variance = np.maximum(estimate.standard_errors / most, 1e-150) ** 2
+            frequencies = most * post_process(frequencies / most, post, variance=variance)
+            frequencies = frequencies if attribute.most is None else np.minimum(frequencies, 1)
         low, high = estimate.interval(confidence)
         truth = self._truth(p) if self._truth else None
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
@@ -176,7 +179,9 @@ class ApiResponses:
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
-            others=plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
+            others=plain(frequencies.sum() - frequencies[shown].sum())
+            if len(shown) < attribute.k and attribute.most is None
+            else None,
             numbers=p.numbers, crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
@@ -271,7 +276,7 @@ class ApiResponses:
         # an older software version published fewer estimators, and a busy process leaves some out
         found = [p for p in found if p.below_least or chosen in p.estimators]
         if values is None:
-            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
+            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
             shown = _indices(values, attribute.k)
         results = [_result(p, chosen, attribute) for p in found]
@@ -304,12 +309,13 @@ class ApiResponses:
 
     def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
         attribute = self._known(name, span, cohort)
-        if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)], span) is None:
+        names = number_names(attribute, self._survey.mechanisms[self._survey.index(name)], span)
+        if not names:
             why = "Square Wave has none for the span filtered" if attribute.edges else "they need bins or ordered numbers"
             raise NotFound(f"attribute {name} has no published mean and no percentiles: {why}")
         found, every = self._last(name, span, last, step, cohort)
         lines = []
-        for number in NUMBERS:
+        for number in names:
             of_steps = [p.numbers.get(number) for p in found]
             lines.append(
                 NumberLine(
@@ -403,11 +409,14 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
     )
 
 
-def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
-    """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate."""
+def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
+    """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate.
+
+    With `choices`, the small numbers of choices are no values.
+    """
     if p.below_least:
         return []
-    frequencies = p.estimators[p.main].estimate().frequencies
+    frequencies = p.estimators[p.main].estimate().frequencies[: attribute.k - (attribute.most or 0)]
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
 

@@ -9,8 +9,7 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.catalogue import INVERSION, estimators
-from ldpstream.publishing.frequencies import NUMBERS
-from ldpstream.publishing.publication import COHORT_SPANS, Span, edges_of, spans
+from ldpstream.publishing.publication import COHORT_SPANS, Span, number_names, spans
 from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
@@ -51,6 +50,10 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers. `number_spans`:
     the spans for which they are published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None
     for an attribute that is no pair.
+
+    `choices`: the largest number of answers of a person, if a person may give several; else None. Then shares do not sum to 1,
+    the last `choices` of the k values are small numbers of answers, and "mean" is the mean number of answers. `guessed`: number
+    of equally likely answers of which the guesser of the chances chooses one: k; 2 with `choices`, for "is this value chosen".
     """
 
     name: str
@@ -61,6 +64,8 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[str]
     number_spans: list[Span]
     pair: list[str] | None
+    choices: int | None
+    guessed: int
 
 
 class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,9 +153,11 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             ],
             estimators=[row.name for row in estimators(mechanisms)],
             spans=list(spans(a)),
-            numbers=[] if a.edges is None else list(NUMBERS),
-            number_spans=[span for span in spans(a) if edges_of(a, mechanisms, span) is not None],
+            numbers=list(number_names(a, mechanisms, "step")),
+            number_spans=[span for span in spans(a) if number_names(a, mechanisms, span)],
             pair=None if a.pair is None else list(a.pair),
+            choices=a.most,
+            guessed=mechanisms[0].guessed,
         )
         for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
     ]  # fmt: skip

@@ -109,14 +109,15 @@ def _section(survey: Survey, a: Attribute, h: Histogram, outlook: dict[str, Outl
     columns = ["Share", "95 % from", "to", *(["Truth"] if h.truth else [])]
     head = '<th scope="col">Value</th>' + "".join(f'<th scope="col"{NUMBER}>{name}</th>' for name in columns)
     rows = "".join(_row(cells) for cells in _rows(h))
-    left = (
+    several = "" if a.most is None else f" People choose up to {plural(a.most, 'value')}, so the shares do not sum to 100 %."
+    left = several or (
         ""
         if h.others is None
         else f" The other {plural(a.k - len(h.values), 'value has', 'values have')} {_percent(h.others)} together."
     )
     return (
         f'<section class="card"><h2>{escape(a.name)}{_name(survey, h.cohort)}</h2>\n<p>{_about(survey, h)}{left}</p>\n'
-        f"{_numbers(h)}{_privacy(survey, a, outlook)}"
+        f"{_numbers(h, a.most is not None)}{_privacy(survey, a, outlook)}"
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
         f'<p class="links">{" ".join(links)}</p></section>\n'
     )
@@ -153,15 +154,16 @@ def _privacy(survey: Survey, a: Attribute, outlook: dict[str, Outlook]) -> str:
         year = max((of.year for of in outlook.values()), key=attrgetter(name))
         return f"{_guess(now, name)} now and {_guess(year, name)} in a year"
 
+    blind = escape(percent(1 / survey.mechanisms[survey.index(a.name)][0].guessed))
     weakest = " (weakest level)" if len(outlook) > 1 else ""
     return (
         f"<details><summary><strong>Privacy of {escape(a.name)}:</strong> the chance of a right guess from a whole "
         f"device is {both('guess_device')} if the value stays the same, {both('guess_any_values_device')} if it changes"
-        f"{weakest}; {escape(percent(1 / a.k))} without reports.</summary>{_levels(a, outlook)}{relayed}</details>\n"
+        f"{weakest}; {blind} without reports.</summary>{_levels(outlook, blind)}{relayed}</details>\n"
     )
 
 
-def _levels(a: Attribute, outlook: dict[str, Outlook]) -> str:
+def _levels(outlook: dict[str, Outlook], blind: str) -> str:
     return "".join(
         f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {plural(of.now.t, 'report')} of "
         f"this attribute so far: {_guess(of.now, 'guess')} if the value never changed, "
@@ -169,7 +171,7 @@ def _levels(a: Attribute, outlook: dict[str, Outlook]) -> str:
         f"{_guess(of.year, 'guess_any_values')}. From the whole device: "
         f"{_guess(of.now, 'guess_device')}; {_guess(of.now, 'guess_any_values_device')}. In a year: "
         f"{_guess(of.year, 'guess_device')}; {_guess(of.year, 'guess_any_values_device')}. Without reports: "
-        f"{escape(percent(1 / a.k))}.</p>\n"
+        f"{blind}.</p>\n"
         for name, of in outlook.items()
     )
 
@@ -207,12 +209,18 @@ def _crowd(h: Histogram) -> str:
     )
 
 
-def _numbers(h: Histogram) -> str:
-    """The mean and the percentiles with their 95 % intervals; "" for an attribute without numbers."""
+def _numbers(h: Histogram, several: bool) -> str:
+    """The mean and the percentiles with their 95 % intervals; "" for an attribute without numbers.
+
+    With `several` answers of a person, the mean number of answers.
+    """
     shown = []
     for name, number in h.numbers.items():
         interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
         shown.append(f"{NUMBERS[name]} {_four_digits(number.value)}{interval}")
+    if several:
+        means = ", ".join(text.removeprefix(f"{NUMBERS['mean']} ") for text in shown)
+        return f"<p>People choose on average {means} values.</p>\n" if shown else ""
     source = "the filter's shares" if h.span == "filtered" else "the smooth part of the default estimate"
     return f"<p>In the attribute's unit, from {source}: {', '.join(shown)}.</p>\n" if shown else ""
 

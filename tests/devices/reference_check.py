@@ -8,11 +8,13 @@ from typing import Any
 Json = dict[str, Any]
 TOLERANCE = 1e-9
 MAX_LOSS = 700
-SYMBOLS, BITS, SUBSET = {"keep"}, {"one", "zero"}, {"with_value"}
+SYMBOLS, BITS, SUBSET, MEMBER = {"keep"}, {"one", "zero"}, {"with_value"}, {"member"}
 COINS: dict[str, dict[str, set[str]]] = {
     **{name: {"report": SYMBOLS} for name in ("GRR", "SW", "BLH", "OLH")},
     **{name: {"report": BITS} for name in ("SUE", "OUE", "THE")},
     "SS": {"report": SUBSET},
+    "PS-GRR": {"report": MEMBER},
+    "L-PS-GRR": {"memo": MEMBER, "report": SYMBOLS},
     **{name: {"memo": SYMBOLS, "report": SYMBOLS} for name in ("L-GRR", "L-BLH", "L-OLH")},
     **{name: {"memo": BITS, "report": BITS} for name in ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")},
 }
@@ -38,10 +40,23 @@ def probabilities(coin: Json) -> tuple[float, float]:
     return (1 - smaller, smaller) if coin["inverted"] else (smaller, 1 - smaller)
 
 
+def members(p: Json) -> tuple[float, float]:
+    """Returns A and B: the probabilities of a symbol in and outside the padded set, of the memo or of a one-time report."""
+    yes, no = probabilities(p["coins"].get("memo", p["coins"]["report"])["member"])
+    return yes / p["choices"], no / (p["k"] - p["choices"])
+
+
 def losses(p: Json) -> list[float]:
     """Returns the loss of the memo (for memoized mechanisms) and of a report."""
     rounds = [p["coins"]["memo"], p["coins"]["report"]] if "memo" in p["coins"] else [p["coins"]["report"]]
-    if "keep" in rounds[0]:
+    if "member" in rounds[0]:
+        a, b = members(p)
+        found = [math.log(a / b)]
+        if len(rounds) == 2:
+            yes, no = probabilities(rounds[1]["keep"])
+            p2, q2 = yes, no / (p["k"] - 1)
+            found.append(math.log((a * p2 + (1 - a) * q2) / (b * p2 + (1 - b) * q2)))
+    elif "keep" in rounds[0]:
         m = p.get("g") or p["k"]
         pairs = [(yes, no / (m - 1)) for yes, no in (probabilities(coins["keep"]) for coins in rounds)]
         found = [math.log(pairs[0][0] / p.get("width", 1) / pairs[0][1])]
@@ -66,6 +81,11 @@ def eps_t(p: Json, t: int) -> float:
     coins = p["coins"]
     if "memo" not in coins:
         return t * losses(p)[0]
+    if "member" in coins["memo"]:
+        a, b = members(p)
+        yes, no = probabilities(coins["report"]["keep"])
+        d = (no / (p["k"] - 1) / yes) ** t
+        return math.log((a + (1 - a) * d) / (b + (1 - b) * d))
     if "keep" in coins["memo"]:
         m = p.get("g") or p["k"]
         (p1, n1), (p2, n2) = probabilities(coins["memo"]["keep"]), probabilities(coins["report"]["keep"])
@@ -108,8 +128,8 @@ def check(survey: Json) -> Json:
     if hashlib.sha256(survey["canonical"].encode()).hexdigest()[:16] != survey["fingerprint"]:
         raise Refused(1, "the fingerprint is not the canonical text's")
     canonical: Json = json.loads(survey["canonical"])
-    paired = any("pair" in attribute for attribute in canonical["attribute"])
-    if canonical.get("format") != (5 if paired else 4 if "relay" in canonical else 3):
+    sets, paired = (any(key in attribute for attribute in canonical["attribute"]) for key in ("choices", "pair"))
+    if canonical.get("format") != (6 if sets else 5 if paired else 4 if "relay" in canonical else 3):
         raise Refused(1, "another format of the canonical text")
     if "relay" in canonical and (canonical["relay"] != "required" or canonical["lateness_steps"] < 2):
         raise Refused(1, "an unknown rule for relays")
@@ -122,7 +142,18 @@ def check(survey: Json) -> Json:
             "outside" in attribute and not {"size", "bins"} & set(attribute)
         ):
             raise Refused(1, "unknown rule for numbers outside")
-        single = [other["name"] for other in canonical["attribute"] if "pair" not in other]
+        if "choices" in attribute and not (
+            canonical["collection"] != "rs+fd"
+            and 1 <= attribute["choices"] <= len(attribute.get("values", ()))
+            and 2 <= len(attribute["values"]) <= 30
+        ):
+            raise Refused(1, "an impossible number of choices")
+        for level in attribute["level"]:
+            if ("choices" in attribute) != level["mechanism"].endswith("PS-GRR"):
+                raise Refused(2, "a mechanism of sets for single values, or the reverse")
+            if level.get("choices") != attribute.get("choices"):
+                raise Refused(2, "a level with another number of choices")
+        single = [other["name"] for other in canonical["attribute"] if not {"pair", "choices"} & set(other)]
         if "pair" in attribute and not (len(set(attribute["pair"])) == len(attribute["pair"]) == 2 <= len(single)):
             raise Refused(1, "a pair of other than two attributes")
         if "pair" in attribute and not set(attribute["pair"]) <= set(single):
@@ -146,7 +177,7 @@ def check(survey: Json) -> Json:
     return canonical
 
 
-CHOSEN = ("g", "functions", "digits", "stride", "field", "omega", "width")
+CHOSEN = ("g", "functions", "digits", "stride", "field", "omega", "width", "choices")
 
 
 def _check_parameters(k: int, level: Json, p: Json) -> None:
@@ -206,5 +237,5 @@ def size(attributes: list[Json], attribute: Json) -> int:
         first, second = (next(a for a in attributes if a["name"] == name) for name in attribute["pair"])
         return size(attributes, first) * size(attributes, second)
     if "values" in attribute:
-        return len(attribute["values"])
+        return len(attribute["values"]) + int(attribute.get("choices", 0))
     return attribute["size"] if "size" in attribute else len(attribute["bins"]) - 1

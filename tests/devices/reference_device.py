@@ -28,6 +28,8 @@ def index_of(attributes: list[Json], attribute: Json, value: Any) -> int:
             raise ValueError(f"{attribute['name']} is a pair")
         first, second = (next(a for a in attributes if a["name"] == name) for name in attribute["pair"])
         return index_of(attributes, first, value[0]) * size(attributes, second) + index_of(attributes, second, value[1])
+    if "choices" in attribute:
+        return set_code(attributes, attribute, value)
     if isinstance(value, list):
         raise ValueError(f"{attribute['name']} is not a pair")
     if "values" in attribute:
@@ -45,6 +47,18 @@ def index_of(attributes: list[Json], attribute: Json, value: Any) -> int:
         if low <= number <= high and not fraction:
             return int(min(sum(edge <= number for edge in attribute["bins"]) - 1, k - 1) if "bins" in attribute else number)
     raise ValueError(f"not a value of {attribute['name']}")
+
+
+def set_code(attributes: list[Json], attribute: Json, value: Any) -> int:
+    """Returns the code of a list of values."""
+    if not isinstance(value, list):
+        raise ValueError(f"{attribute['name']} has several answers")
+    single = {key: kept for key, kept in attribute.items() if key != "choices"}
+    found = [index_of(attributes, single, one) for one in value]
+    listed = [i for i, one in zip(found, value) if not isinstance(one, str) or one in attribute["values"]]
+    if len(set(listed)) < len(listed) or len(set(found)) > attribute["choices"]:
+        raise ValueError(f"a value of {attribute['name']} twice, or too many values")
+    return sum(2**i for i in set(found))
 
 
 class ReferenceDevice:

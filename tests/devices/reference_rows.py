@@ -47,6 +47,15 @@ def cell(v: int, k: int, width: int, keep: Json, random: Random) -> int:
     return r + width if r >= v else r
 
 
+def member(code: int, p: Json, coin: Json, random: Random) -> int:
+    m, n = p["choices"], p["k"] - p["choices"]
+    padded = [v for v in range(n) if code >> v & 1]
+    padded += range(n, n + m - len(padded))
+    if random.toss(coin, 1)[0]:
+        return int(padded[random.below(m)])
+    return sorted(set(range(p["k"])) - set(padded))[random.below(n)]
+
+
 def bits(b: list[int], coins: Json, random: Random) -> list[int]:
     out = [0] * len(b)
     for which, bit in (("one", 1), ("zero", 0)):
@@ -104,6 +113,8 @@ def unpack(row: bytes, k: int) -> list[int]:
 
 def first_row(p: Json, coins: Json, key: int, function: int | None, random: Random) -> bytes:
     """The first or only round. `key` is the value, or the hashed symbol."""
+    if "member" in coins:
+        return member(key, p, coins["member"], random).to_bytes(width(p["k"]), "little")
     if "one" in coins:
         return pack(bits([int(i == key) for i in range(p["k"])], coins, random))
     if function is None:

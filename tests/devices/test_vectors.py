@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
+from ldpstream.mechanisms import NAMES, NUMERIC, SETS, mechanism
 from ldpstream.surveys import REASONS, Rejected, Survey, check_envelope, load_survey
 from tests.devices import reference_check, reference_device, reference_relay, reference_rows
 from tests.devices.reference_check import Json
@@ -84,7 +84,7 @@ def test_the_losses_of_all_mechanisms_are_the_claimed_ones() -> None:
         claimed = [p["eps_inf"], p["eps_1"]] if "memo" in p["coins"] else [p["eps"]]
         assert reference_check.losses(p) == pytest.approx(claimed, rel=1e-9)
         seen.add(p["mechanism"])
-    assert seen == {*NAMES, *NUMERIC}
+    assert seen == {*NAMES, *NUMERIC, *SETS}
 
 
 def test_the_documented_formulas_give_the_ledger() -> None:
@@ -94,7 +94,7 @@ def test_the_documented_formulas_give_the_ledger() -> None:
         assert reference_check.eps_t(p, t) == pytest.approx(case["eps_t"], rel=1e-9)
         assert t * reference_check.loss_per_report(p) == pytest.approx(case["any_values"], rel=1e-9)
         seen.add((p["mechanism"], t))
-    assert len(seen) == 4 * len({*NAMES, *NUMERIC})
+    assert len(seen) == 4 * len({*NAMES, *NUMERIC, *SETS})
 
 
 def test_the_bound_for_any_values_is_never_below_the_exact_loss() -> None:
@@ -350,14 +350,16 @@ def canonical(toml: str, resolved: Json) -> str:
         document.pop(key, None)
     if isinstance(document.get("ends"), datetime):
         document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])
-    paired = any("pair" in attribute for attribute in document["attribute"])
-    document["format"] = 5 if paired else 4 if "relay" in document else 3
+    sets, paired = (any(key in attribute for attribute in document["attribute"]) for key in ("choices", "pair"))
+    document["format"] = 6 if sets else 5 if paired else 4 if "relay" in document else 3
     document["start"] = round(document["start"].timestamp() * 1000)
     if document.get("skew_seconds") == min(60, document["step_seconds"]):
         del document["skew_seconds"]
     for attribute, chosen in zip(document["attribute"], resolved["attribute"], strict=True):
         for key in ("ordered", "aliases"):
             attribute.pop(key, None)
+        if attribute.get("choices") == "any":
+            attribute["choices"] = len(attribute["values"])
         if "pair" not in attribute and "values" not in attribute:
             attribute["outside"] = attribute.get("outside", "nearest")
         elif "other" in attribute.get("values", ()):
@@ -375,7 +377,7 @@ def canonical(toml: str, resolved: Json) -> str:
     return jcs(document)
 
 
-RESOLVED = ("k", "row_bytes", "coins", "g", "functions", "digits", "stride", "field", "omega", "width")
+RESOLVED = ("k", "row_bytes", "coins", "g", "functions", "digits", "stride", "field", "omega", "width", "choices")
 
 
 def jcs(value: Any) -> str:

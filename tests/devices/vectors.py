@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from ldpstream.device import Device, StepForgotten
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
-from ldpstream.mechanisms.devices import BitArray, Coin, Randomizer
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, Mechanism, mechanism
+from ldpstream.mechanisms.devices import BitArray, Coin, Parameters, Randomizer
 from ldpstream.mechanisms.finite_field import prime_powers
 from ldpstream.mechanisms.hash_randomizer import hashed
 from ldpstream.producers.device.claims import claim
@@ -33,7 +33,7 @@ from tests.devices.relay_requests import relay_requests
 from tests.devices.signatures import signatures
 from tests.devices.wallet_lives import wallet_lives
 
-EVERY = (*NAMES, *NUMERIC)
+EVERY = (*NAMES, *NUMERIC, *SETS)
 VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
 SURVEYS = sorted((VECTORS / "surveys").glob("*.toml"))
 RELAYED = VECTORS / "relayed.toml"  # apart from the others: a device that does not send through a relay refuses it
@@ -98,15 +98,29 @@ def _mechanisms() -> Iterator[Mechanism]:
 
 
 def _built(name: str, k: int, eps_1: float, eps_inf: float, g: int | None = None) -> Mechanism:
+    """The mechanism on k values; for sets on at most 30 values, of which a person chooses at most 4."""
+    if name in SETS:
+        k, choices = min(k, 30), min(k, 4)
+        if name == "PS-GRR":
+            return mechanism(name, k, eps=eps_1, choices=choices)
+        return mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, choices=choices)
     if name not in LONGITUDINAL:
         return mechanism(name, k, eps=eps_1, g=g)
     return mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, g=g)
 
 
+def _values_of(p: Parameters) -> list[int]:
+    """Some values; for sets, the codes of no value, of one value and of as many values as possible."""
+    if p.choices is not None:
+        n = p.k - p.choices
+        return [0, 1 << n // 2, 2**n - 2 ** (n - p.choices)]
+    return [0, p.k // 2, p.k - 1] if p.k > 2 else [0, 1]
+
+
 def draws() -> Iterator[Case]:
     for m in _mechanisms():
         p = m.parameters()
-        values = [0, p.k // 2, p.k - 1] if p.k > 2 else [0, 1]
+        values = _values_of(p)
         rounds = [(value, ties) for ties in (0, 2, 7) for value in values] + [(values[1], 8)]
         device = m.randomizer(p)
         yield {
@@ -186,7 +200,7 @@ def envelopes() -> Iterator[Case]:
 
 
 def _report(device: Randomizer, label: str) -> bytes:
-    return bytes.fromhex(_draw(device, f"envelope {label}", device.k - 1, 0)["report"])
+    return bytes.fromhex(_draw(device, f"envelope {label}", _values_of(device.parameters)[-1], 0)["report"])
 
 
 def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes, n: int, cohort: int = 0) -> Case:
@@ -214,10 +228,11 @@ LIVES: dict[str, list[dict[str, str]]] = {
     "cohorts": [{}],
     "rest": [{}],
     "pairs": [{}, {"fruit_by_weight": "spaced"}],
+    "sets": [{}, {"apps": "spaced", "tools": "spaced"}, {}],
     "refusing": [],
     "relayed": [{}, {"place": "large"}],
 }
-Given = str | float | list[str | float]  # a list of two values for a pair
+Given = str | float | list[str | float]  # a list of two values for a pair, of all values for a set
 VALUES: dict[str, list[Given]] = {
     "city": ["😀 emoji", "Zürich", "😀 emoji", 2, " "], "many": [69_999, "0", 69_999, 300, 5],
     "latency": [0.1, 1.5e300, -1e300, "0", -0.25], "colour": ["red", "blue", "red", 1, "green"],
@@ -230,6 +245,8 @@ VALUES: dict[str, list[Given]] = {
     "fruit": ["apple", "kiwi", 1, "other", "apple"], "weight": [120.5, 0, 999, "1e2", 120.5], "shelf": [3, "0", 2, 1, 3],
     "fruit_by_weight": [["apple", 120.5], ["kiwi", 0], [1, 999], ["other", "1e2"], ["apple", 120.5]],
     "shelf_by_weight": [[3, 120.5], ["0", 0], [2, 999], [1, "1e2"], [3, 120.5]],
+    "apps": [["chat", "maps"], [], ["maps", "chat"], [3, "fax", "pager"], ["chat"]],
+    "tools": [["saw", "drill", "file"], ["file"], [2, 1, 0], [], ["saw", "file"]], "colour_now": ["red", 1, "red", 0, "blue"],
 }  # fmt: skip
 WRONG: dict[str, Given] = {  # values that a device refuses
     "city": "Zurich", "many": "x", "latency": "x", "colour": 3, "hashed": "", "set": "x", "bits": "-", "screen": "Home",
@@ -237,6 +254,7 @@ WRONG: dict[str, Given] = {  # values that a device refuses
     "language": 3, "shop": -1, "strict": "refuse", "age": "old", "height": 250, "rooms": "many", "code": 999,
     "mode": "walk", "place": "x",
     "fruit": 3, "weight": "x", "shelf": 4, "fruit_by_weight": "apple", "shelf_by_weight": [4, 120.5],
+    "apps": ["chat", "chat"], "tools": ["spoon"], "colour_now": ["red"],
 }  # fmt: skip
 STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, and with gaps
 
@@ -325,13 +343,19 @@ NUMBERS: list[str | float] = [
 FEW: list[str | float] = ["apple", "kiwi", 0, 2, 3, 4, 99.5, 500, "1e400", "x", "nan"]  # both values of a pair
 
 
+SOME: list[str | float] = ["chat", "fax", "saw", 0, 2, 3, 4, 1.5, -1, "1", "nan"]  # values of a set
+
+
 def values() -> Iterator[Case]:
-    """The index of each of `NUMBERS` for every attribute, or null if a device refuses the value; for a pair, of lists, too."""
+    """The index of each of `NUMBERS` for every attribute, or null if a device refuses it; of lists for pairs and sets."""
     for _, survey in surveys():
         for attribute in survey.attributes:
             given: list[Given] = [*NUMBERS]
             if attribute.pair is not None:
                 given += [[one, other] for one in FEW for other in FEW] + [[], ["apple"], ["apple", 1, 1]]
+            if attribute.most is not None:
+                given += [[], *([one] for one in SOME), *([one, other] for one in SOME for other in SOME)]
+                given += [["chat", "mail", "maps", "other"], ["chat", "mail", "maps"], [0, 1, 2], ["a", "b", "other"]]
             cases = [[value, _index(survey, attribute.name, value)] for value in given]
             yield {"fingerprint": survey.fingerprint.hex(), "attribute": attribute.name, "cases": cases}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, mechanism
 from ldpstream.mechanisms.devices import Parameters
 from ldpstream.mechanisms.finite_field import modulus, prime_power
 from ldpstream.mechanisms.hash_randomizer import hashed
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "write_a_device.md").read_text()
 WIRE = (ROOT / "docs" / "wire_format.md").read_text()
 EVERY = (*NAMES, *NUMERIC)
+CHOICES = 4  # of sets
 PLAIN = " ".join(TEXT.split())
 
 
@@ -36,6 +37,10 @@ def rows(first: str) -> list[list[str]]:
 
 
 def built(name: str, k: int, eps_1: float, eps_inf: float, calibration: str | None = None) -> Parameters:
+    if name == "PS-GRR":
+        return mechanism(name, k, eps=eps_1, choices=CHOICES).parameters()
+    if name in SETS:
+        return mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, choices=CHOICES).parameters()
     if name not in LONGITUDINAL:
         return mechanism(name, k, eps=eps_1).parameters()
     return mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, calibration=calibration).parameters()
@@ -87,6 +92,12 @@ def by_formula(name: str, m: int, omega: int, eps_1: float, eps_inf: float, pape
     """Returns Pr[yes] of every coin by the document's formulas; m is the number of symbols."""
     if name == "SS":
         return {"report": {"with_value": omega * math.exp(eps_1) / (omega * math.exp(eps_1) + m - omega)}}
+    if name in SETS:
+        inside = CHOICES * math.exp(eps_1 if name == "PS-GRR" else eps_inf)
+        member = {"member": inside / (inside + m - CHOICES)}
+        big, small = (math.log(1 + CHOICES * (math.exp(eps) - 1)) for eps in (eps_inf, eps_1))
+        keep = {"keep": second_round("L-GRR", m, big, small, 0, 0, False)[0]}
+        return {"report": member} if name == "PS-GRR" else {"memo": member, "report": keep}
     if name == "SW":
         cells = wave_width(m, eps_1) * math.exp(eps_1)
         return {"report": {"keep": cells / (cells + m - 1)}}
@@ -120,14 +131,27 @@ def test_the_coins_match_the_formulas(name: str, k: int, eps_1: float, eps_inf: 
                 assert smaller == pytest.approx(yes, rel=1e-5 if name == "THE" else 1e-11)
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_the_coins_of_sets_match_the_formulas(name: str) -> None:
+    for k, eps_1, eps_inf in ((4, 0.5, 2.0), (10, 2.0, 4.0), (30, 1.0, 2.0)):
+        p = built(name, k, eps_1, eps_inf)
+        expected = by_formula(name, k + CHOICES, 0, eps_1, eps_inf)
+        assert {part: set(coins) for part, coins in expected.items()} == {part: set(coins) for part, coins in p.coins.items()}
+        for part, coins in p.coins.items():
+            for which, coin in coins.items():
+                smaller = sum(byte / 256 ** (i + 1) for i, byte in enumerate(bytes.fromhex(coin.digits)))
+                yes = 1 - expected[part][which] if coin.inverted else expected[part][which]
+                assert smaller == pytest.approx(yes, rel=1e-11)
+
+
 def test_the_tables_of_coins_and_rounds_are_complete() -> None:
     listed = {name: cells for names, *cells in rows("mechanism | coins") for name in names.split(", ")}
-    assert set(listed) == set(EVERY)
+    assert set(listed) == {*EVERY, *SETS}
     for name, cells in listed.items():
         p = built(name, 9, 1.0, 2.0)
         written = {part: ", ".join(f"`{coin}`" for coin in coins) for part, coins in p.coins.items()}
         assert [written.get("memo", "–"), written["report"]] == cells
-    assert {name for names, *_ in rows("mechanism | first round") for name in names.split(", ")} == set(EVERY)
+    assert {name for names, *_ in rows("mechanism | first round") for name in names.split(", ")} == {*EVERY, *SETS}
 
 
 def test_the_tables_of_keys_are_complete() -> None:

@@ -5,6 +5,7 @@ probabilities, their row format and their hash functions.
 """
 
 import base64
+import math
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -15,9 +16,11 @@ from ldpstream.checks.conformance.calls import Call
 from ldpstream.mechanisms import Longitudinal, Mechanism
 from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.padded_sampling import SetMechanism
+from ldpstream.mechanisms.sets import set_codes
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.envelope import seal
 
 Row = Any  # a symbol, a list of bits, or a pair of function and symbol
@@ -92,6 +95,8 @@ class ForeignDevice:
         if not isinstance(m, Longitudinal):
             return self.once(m, value)
         key = self.memo_key(a, value)
+        if (a, key) not in self.memos and isinstance(m, SetMechanism):
+            self.memos[a, key] = self.member(m, key, m.eps_inf)
         if (a, key) not in self.memos:
             self.memos[a, key] = self.randomize(m, self.clear(m, key), m.p1, m.q1)
         drawn = self.randomize(m, self.memos[a, key], m.p2, m.q2)
@@ -101,7 +106,18 @@ class ForeignDevice:
         m = self.mechanisms[a]
         return self.hash(m, self.functions[a], value) if isinstance(m, LongitudinalHashing) else value
 
+    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
+        """A member of the padded set, or another symbol."""
+        n = m.k - m.choices
+        padded = [v for v in range(n) if code >> v & 1]
+        padded += range(n, m.k - len(padded))
+        if self.toss(m.choices / (m.choices + n * math.exp(-eps))):
+            return padded[self.below(len(padded))]
+        return [s for s in range(m.k) if s not in padded][self.below(n)]
+
     def once(self, m: Mechanism, value: int) -> Row:
+        if isinstance(m, SetMechanism):
+            return self.member(m, value, m.eps_1)
         if isinstance(m, LocalHashing):
             function = self.below(m.pool.size)
             return function, self.symbol(m.g, self.hash(m, function, value), m.p)
@@ -149,6 +165,14 @@ def _packed(m: Mechanism, row: Row) -> Any:
     return np.array([row], m.report_dtype)
 
 
+def _value(attribute: Attribute, number: int) -> int:
+    """The number-th value; for an attribute with several answers, the code of the number-th set."""
+    if attribute.most is None:
+        return number % attribute.k
+    codes = set_codes(attribute.k - attribute.most, attribute.most)
+    return int(codes[number % len(codes)])
+
+
 def calls(survey: Survey, kind: type[ForeignDevice], n: int, steps: int = 4, seed: int = 1) -> Iterator[Call]:
     """The calls of n devices, two runs of each identity: all attributes at all steps.
 
@@ -163,7 +187,7 @@ def calls(survey: Survey, kind: type[ForeignDevice], n: int, steps: int = 4, see
         cohort = device.cohort
         for step in range(steps):
             for a, attribute in enumerate(survey.attributes):
-                value = (identity + (steps // 2 <= step < 3 * steps // 4)) % attribute.k
+                value = _value(attribute, identity + (steps // 2 <= step < 3 * steps // 4))
                 made = device.report(a, value, step)
                 place = f"device {number} step {step}"
                 envelope, key = made or (None, None)

@@ -40,7 +40,7 @@ def line(**changes: Any) -> str:
         ("{", "line 1: Input data was truncated"),
         (line(attribute="b"), "line 1: attribute must be one of zone, got 'b'"),
         (line(value=10), "line 1: value must be the index of a value of zone, 0 to 9"),
-        (line(value="x"), "line 1: Expected `int`, got `str`"),
+        (line(value="x"), "line 1: Expected `int | array`, got `str`"),
         (line(step=-1), "line 1: step must be 0 to"),
         (line(envelope="0g"), "line 1: envelope must be hexadecimal digits, or null for no report"),
         (line(key=None), "line 1: a call with an envelope needs its key"),

@@ -1,4 +1,5 @@
-"""A survey with a pair through the real `ldpstream serve`: the counts are the tally, and the table is its estimate."""
+"""A pair and a question with several answers through the real `ldpstream serve`: the counts are the tally, and the published
+numbers are their estimates."""
 
 import json
 import time
@@ -42,6 +43,11 @@ level = [{{ name = "standard", mechanism = "auto", eps_inf = 20.0, eps_1 = 12.0 
 name = "both"
 pair = ["mode", "zone"]
 level = [{{ name = "standard", mechanism = "auto", eps_inf = 20.0, eps_1 = 12.0 }}]
+[[attribute]]
+name = "tickets"
+values = ["single", "month", "year"]
+choices = 2
+level = [{{ name = "standard", mechanism = "auto", eps_inf = 20.0, eps_1 = 12.0 }}]
 """
 
 
@@ -66,8 +72,11 @@ def test_the_counts_of_a_pair_are_the_tally_and_the_table_is_its_estimate(served
         step = max(step + 1, survey.step_at(now_ms()))
         wait_until(lambda at=step: survey.step_at(now_ms()) >= at, served.said)  # type: ignore[misc]
         for number, device in enumerate(devices):
-            made = device.answer({"mode": ("car", "bus", "walk")[number % 3], "zone": 1 + 3 * (number % 2)}, step)
-            assert set(made) == {"mode", "zone", "both"}
+            tickets = ["single", "year"][: number % 3]
+            made = device.answer(
+                {"mode": ("car", "bus", "walk")[number % 3], "zone": 1 + 3 * (number % 2), "tickets": tickets}, step
+            )
+            assert set(made) == {"mode", "zone", "both", "tickets"}
             if turn == 1 and number == DEVICES // 2:
                 served.kill()
                 served.start()
@@ -77,6 +86,7 @@ def test_the_counts_of_a_pair_are_the_tally_and_the_table_is_its_estimate(served
     assert all(device.waiting() == [] for device in devices)
     wait_until(lambda: (served.status()["latest_step"] or 0) >= step, served.said)
     found = json.loads(served.get(served.page, f"/api/v1/attributes/both/table?step={step}")[1])
+    sets = json.loads(served.get(served.page, f"/api/v1/attributes/tickets/histogram?step={step}&estimator=mi")[1])
     assert served.stop() == 0
     with closing(DataFolder(served.data)) as folder:
         log = FolderLog(folder, survey, now_ms).read(0, 10**6)
@@ -100,6 +110,9 @@ def test_the_counts_of_a_pair_are_the_tally_and_the_table_is_its_estimate(served
         )
         for a in (2, 0, 1)
     ]
+    m = survey.mechanisms[3][0]
+    of_sets = sum((tables_of(survey, counts, 3, s)[0] for s in range(step + 1)), m.empty_table())
+    np.testing.assert_allclose(sets["frequencies"], 2 * m.inversion(of_sets), rtol=1e-12)
     expected = pair_estimate(of_window, (3, 3), same_people=True)
     assert expected is not None
     np.testing.assert_array_equal(found["cells"]["shares"], expected.shares.ravel())

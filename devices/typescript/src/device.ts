@@ -149,7 +149,7 @@ export class Device {
    * @throws RangeError as `report`; also if a name is that of a pair.
    * @throws StepForgotten, ClockWentBack, DeviceError as `report`.
    */
-  async answer(values: Readonly<Record<string, Value>>, step?: number): Promise<Record<string, Uint8Array>> {
+  async answer(values: Readonly<Record<string, Value | readonly Value[]>>, step?: number): Promise<Record<string, Uint8Array>> {
     const { attributes } = this.survey;
     for (const name of Object.keys(values)) {
       const { pair } = attributes[attributeIndex(this.survey, name)]!;
@@ -157,7 +157,7 @@ export class Device {
     }
     const given = (name: string) => Object.hasOwn(values, name);
     const asked = attributes.filter(({ name, pair }) => (pair ? pair.every((one) => given(one.name)) : given(name)));
-    const valueOf = ({ name, pair }: Attribute) => (pair ? pair.map((one) => values[one.name]!) : values[name]!);
+    const valueOf = ({ name, pair }: Attribute) => (pair ? pair.map((one) => values[one.name] as Value) : values[name]!);
     for (const attribute of asked) valueIndex(attribute, valueOf(attribute));
     const t = step ?? stepAt(this.survey, this.clock());
     const made: Record<string, Uint8Array> = {};
@@ -179,7 +179,8 @@ export class Device {
    * @param attribute name of the attribute.
    * @param value a text as the survey writes it, or a number: an index into `values`, an integer for `size`, or a number for `bins`.
    *   Other texts and numbers become one of the values if the survey says so: `Attribute.unlisted` and `Attribute.nearest`.
-   *   For a pair: an array with the values of its two attributes.
+   *   For a pair: an array with the values of its two attributes. For an attribute with `choices`: an array with all of the
+   *   person's values, at most `choices` different ones, perhaps none.
    * @param step time step; by default the present step of the device's clock.
    * @throws RangeError if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
    * @throws StepForgotten if the step can no longer be reported: its envelope was dropped, or later steps are settled.

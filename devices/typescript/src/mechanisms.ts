@@ -9,6 +9,7 @@ export const FAMILIES: Readonly<Record<string, Family>> = {
   "SUE": "bits", "OUE": "bits", "THE": "bits", "L-SUE": "bits", "L-OSUE": "bits", "L-SOUE": "bits", "L-OUE": "bits",
   "BLH": "hashed", "OLH": "hashed", "L-BLH": "hashed", "L-OLH": "hashed",
   "SS": "subset",
+  "PS-GRR": "symbol", "L-PS-GRR": "symbol",
 }; // prettier-ignore
 
 export type Family = "symbol" | "bits" | "hashed" | "subset";
@@ -16,6 +17,7 @@ export type Family = "symbol" | "bits" | "hashed" | "subset";
 /** The randomization of a memo or of a report. `keep` randomizes a symbol. */
 export type Round =
   | { readonly keep: Coin }
+  | { readonly member: Coin } // draws a member of a padded set, or another symbol
   | { readonly one: Coin; readonly zero: Coin } // Pr[a one becomes a one], Pr[a zero becomes a one]
   | { readonly withValue: Coin };
 
@@ -35,6 +37,7 @@ export interface Mechanism {
   readonly stride: number; // hashing: a value v has the place v · stride mod k; 1 without hashing
   readonly field: Field | null; // hashing only
   readonly omega: number; // ones in a subset; 0 for other families
+  readonly choices: number; // largest number of values of a set; 0 for mechanisms of one value
 }
 
 /** Draws the device's permanent hash function; 0 for mechanisms without one. */
@@ -42,7 +45,7 @@ export function drawFunction(m: Mechanism, random: RandomBytes): number {
   return m.field && m.memo ? below(m.functions, random) : 0;
 }
 
-/** Returns the key of the memo of a value: the value, or its hashed symbol H_a(v). */
+/** Returns the key of the memo of a value: the value (for a set, its code), or its hashed symbol H_a(v). */
 export function memoKey(m: Pick<Mechanism, "k" | "stride" | "field">, value: number, hashFunction: number): number {
   return m.field ? hash(m.field, hashFunction, (value * m.stride) % m.k) : value; // below 2^48, so exact
 }
@@ -87,7 +90,7 @@ function randomize(m: Mechanism, round: Round, symbol: number, hashFunction: num
     return bits(value, round.one, round.zero, random);
   }
   if ("withValue" in round) return subset(m, symbol, round.withValue, random);
-  const drawn = randomSymbol(m, symbol, round.keep, random);
+  const drawn = "member" in round ? randomMember(m, symbol, round.member, random) : randomSymbol(m, symbol, round.keep, random);
   const parts = m.field ? [...littleEndian(hashFunction, width(m.functions))] : [];
   return Uint8Array.from([...parts, ...littleEndian(drawn, width(m.symbols))]);
 }
@@ -97,6 +100,16 @@ function randomSymbol(m: Mechanism, symbol: number, keep: Coin, random: RandomBy
   if (toss(keep, 1, random)[0]) return symbol + below(m.near, random);
   const other = below(m.symbols - m.near, random);
   return other >= symbol ? other + m.near : other;
+}
+
+/** Draws a member of a padded set, or one of the other symbols, each in ascending order. Bit v of the code: the set has the value v. */
+function randomMember(m: Mechanism, code: number, member: Coin, random: RandomBytes): number {
+  const n = m.symbols - m.choices; // number of values
+  const chosen = Array.from({ length: n }, (_, v) => v).filter((v) => (code >> v) & 1);
+  const padded = [...chosen, ...Array.from({ length: m.choices - chosen.length }, (_, i) => n + i)];
+  if (toss(member, 1, random)[0]) return padded[below(m.choices, random)]!;
+  const others = Array.from({ length: m.symbols }, (_, s) => s).filter((s) => !padded.includes(s));
+  return others[below(n, random)]!;
 }
 
 function bits(ones: Uint8Array, one: Coin, zero: Coin, random: RandomBytes): Uint8Array {

@@ -27,6 +27,7 @@ export function requirePromise(m: Mechanism, stated: Losses, where: string): voi
 /**
  * Returns the loss of t reports: of a one-time mechanism for any values, of a memoized mechanism for one value that did not change.
  *
+ * Sets: ε_t = ln[(A E^t + 1-A) / (B E^t + 1-B)], with the probabilities A and B of a memo in and outside the padded set.
  * Symbols: ε_t = ln[(E₁E^t + n-1) / (E^t + E₁ + n-2)] for n symbols, E₁ = p₁/q₁, E = p₂/q₂. Bits: the loss is largest if every report
  * has a one for one value and a zero for the other. The Python module `mechanisms.ledger.losses` derives both formulas.
  */
@@ -43,6 +44,7 @@ export function lossOfReports(m: Mechanism, t: number): number {
     );
   }
   const others = (report.q / report.p) ** t; // E^-t
+  if (m.choices) return Math.log1p(((memo.p - memo.q) * (1 - others)) / (memo.q + (1 - memo.q) * others));
   const first = memo.p / memo.q;
   return Math.log1p(((first - 1) * (1 - others)) / (1 + (first + m.symbols - 2) * others));
 }
@@ -86,6 +88,10 @@ function matrix(m: Mechanism, round: Round): Matrix {
     const { yes, no } = probabilities(round.withValue);
     return { p: yes / m.omega, notP: 0, q: no / (m.k - m.omega), notQ: 0 };
   }
+  if ("member" in round) {
+    const { yes, no } = probabilities(round.member);
+    return { p: yes / m.choices, notP: 0, q: no / (m.symbols - m.choices), notQ: 0 };
+  }
   const { yes, no } = probabilities(round.keep);
   return { p: yes / m.near, notP: 0, q: no / (m.symbols - m.near), notQ: 0 };
 }
@@ -107,6 +113,10 @@ function chainLoss(m: Mechanism, memo: Matrix, report: Matrix): number {
       q: memo.q * report.p + memo.notQ * report.q,
       notQ: memo.q * report.notP + memo.notQ * report.notQ,
     });
+  }
+  if (m.choices) {
+    const of = (first: number) => first * report.p + (1 - first) * report.q;
+    return loss(m, { p: of(memo.p), notP: 0, q: of(memo.q), notQ: 0 });
   }
   const n = m.symbols;
   const p = memo.p * report.p + (n - 1) * memo.q * report.q;

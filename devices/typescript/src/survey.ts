@@ -9,10 +9,11 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT] = [3, 4, 5]; // formats of the canonical text: 5 with a pair, else 4 with `relay`, else 3
+export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT] = [3, 4, 5, 6]; // of the canonical text: 6 with `choices`, else 5 with a pair, else 4 with `relay`, else 3
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_PAIR_VALUES = 1024;
+const MAX_SET_VALUES = 30; // a set is a number of 30 bits
 const MAX_FIELD = 1024;
 const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
@@ -20,12 +21,14 @@ const MAX_ROW_BYTES = 900_000;
 
 /**
  * One question of the survey. It has `values`, `edges` or `pair`, or none of them: then its values are the integers below `k`. A
- * pair has a value for each combination of the values of two other attributes, and the device derives it from theirs.
+ * pair has a value for each combination of the values of two other attributes, and the device derives it from theirs. With
+ * `choices`, a person's value is a set of at most this number of `values`.
  */
 export interface Attribute {
   readonly name: string;
-  readonly k: number; // number of values
+  readonly k: number; // number of values; with `choices`, plus `choices`
   readonly values: readonly string[] | null;
+  readonly choices: number | null;
   readonly edges: readonly number[] | null; // edges of the bins
   readonly pair: readonly [Attribute, Attribute] | null; // the two attributes of a pair
   readonly unlisted: string | null; // the value that the device reports for a text that is not listed; null: it refuses the text
@@ -143,7 +146,7 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
   const relay = survey["relay"] === undefined ? null : "required";
   const attributes = list(survey["attribute"], "attribute").map((raw, a) => object(raw, `attribute[${a}]`));
   const isPair = (attribute: Fields) => attribute["pair"] !== undefined;
-  const format = attributes.some(isPair) ? PAIR_FORMAT : relay ? RELAY_FORMAT : CANONICAL_FORMAT;
+  const format = attributes.some((attribute) => attribute["choices"] !== undefined) ? SET_FORMAT : attributes.some(isPair) ? PAIR_FORMAT : relay ? RELAY_FORMAT : CANONICAL_FORMAT;
   if (survey["format"] !== format) {
     throw new UnknownSurvey(`the canonical text has format ${shown(survey["format"] ?? 1)}, this device needs format ${format}`);
   }
@@ -151,6 +154,7 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
   const collection = COLLECTIONS.find((known) => known === survey["collection"]);
   if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
   if (parameters.length !== attributes.length) throw new UnknownSurvey("mechanisms must have one entry for each attribute");
+  if (collection === "rs+fd" && format === SET_FORMAT) throw new UnknownSurvey("choices needs the collection smp or spl");
   const share = collection === "spl" ? attributes.length : 1;
   const parsed = (raw: Fields, a: number, others: readonly (Attribute | null)[]) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share, others);
   const single = attributes.map((raw, a) => (isPair(raw) ? null : parsed(raw, a, [])));
@@ -189,8 +193,10 @@ function parseAttribute(attribute: Fields, parameters: unknown, where: string, s
     throw new UnknownSurvey(`${where}.outside must be absent, or "nearest" for numbers, got ${shown(outside)}`);
   }
   if (unlisted !== null && !values?.includes(unlisted)) throw new UnknownSurvey(`${where}.unlisted must be one of the values`);
-  const k = values?.length ?? (edges ? edges.length - 1 : pair ? pair[0].k * pair[1].k : integer(attribute["size"], `${where}.size`, 2, MAX_K));
-  if (k < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
+  const choices = attribute["choices"] === undefined ? null : integer(attribute["choices"], `${where}.choices`, 1, values?.length ?? 0);
+  if (choices && values!.length > MAX_SET_VALUES) throw new UnknownSurvey(`${where} must have at most ${MAX_SET_VALUES} values with choices`);
+  const k = values ? values.length + (choices ?? 0) : (edges ? edges.length - 1 : pair ? pair[0].k * pair[1].k : integer(attribute["size"], `${where}.size`, 2, MAX_K));
+  if ((values?.length ?? k) < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
   if (pair && k > MAX_PAIR_VALUES) throw new UnknownSurvey(`${where} must have at most ${MAX_PAIR_VALUES} pairs of values, got ${k}`);
   const levels = list(attribute["level"], `${where}.level`);
   const ofLevels = list(parameters, `mechanisms of ${where}`);
@@ -199,25 +205,27 @@ function parseAttribute(attribute: Fields, parameters: unknown, where: string, s
     name: text(attribute["name"], `${where}.name`),
     k,
     values: values && values.map((value) => text(value, `${where}.values`)),
+    choices,
     edges: edges && edges.map((edge) => number(edge, `${where}.bins`)),
     pair,
     unlisted,
     nearest: outside === "nearest",
-    levels: levels.map((level, i) => parseLevel(level, ofLevels[i], `${where}.level[${i}]`, k, share)),
+    levels: levels.map((level, i) => parseLevel(level, ofLevels[i], `${where}.level[${i}]`, k, share, choices)),
   };
 }
 
 function parsePair(names: readonly unknown[], where: string, others: readonly (Attribute | null)[]): readonly [Attribute, Attribute] {
   const [first, second, ...more] = names.map((name) => others.find((other) => other?.name === name));
-  if (!first || !second || more.length || first === second) throw new UnknownSurvey(`${where}.pair must name two other attributes, got ${shown(names)}`);
+  if (!first || !second || first.choices || second.choices || more.length || first === second) throw new UnknownSurvey(`${where}.pair must name two other attributes, got ${shown(names)}`);
   return [first, second];
 }
 
-function parseLevel(raw: unknown, parameters: unknown, where: string, k: number, share: number): Level {
+function parseLevel(raw: unknown, parameters: unknown, where: string, k: number, share: number, choices: number | null): Level {
   const level = object(raw, where);
   const name = text(level["mechanism"], `${where}.mechanism`);
   const family = Object.hasOwn(FAMILIES, name) ? FAMILIES[name] : undefined;
   if (!family) throw new UnknownSurvey(`${where}: this device does not know the mechanism ${shown(name)}`);
+  if (name.endsWith("PS-GRR") !== (choices !== null)) throw new UnknownSurvey(`${where}: ${shown(name)} is not for ${choices ? "sets" : "single values"}`);
   const memoized = name.startsWith("L-");
   const loss = (key: string) => statedLoss(level[key], `${where}.${key}`) / share;
   const losses: Losses = memoized ? { epsInf: loss("eps_inf"), eps1: loss("eps_1") } : { epsInf: Infinity, eps1: loss("eps") };
@@ -229,6 +237,7 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
     g: level["g"],
     omega: level["omega"],
     width: level["width"],
+    choices,
     row_bytes: level["row_bytes"],
     functions: level["functions"],
     digits: level["digits"],
@@ -284,6 +293,7 @@ function parseMechanism(given: Fields, where: string, family: Family, memoized: 
   const omega = family === "subset" ? integer(given["omega"], `${where}: omega`, 1, k - 1) : 0;
   const coins = object(given["coins"], `${where}: coins`);
   const limit = given["lifetime_reports"];
+  const sets = (given["choices"] ?? null) !== null;
   const rowBytes = {
     symbol: width(symbols),
     bits: Math.ceil(k / 8),
@@ -298,14 +308,15 @@ function parseMechanism(given: Fields, where: string, family: Family, memoized: 
     rowBytes: integer(given["row_bytes"], `${where}: row_bytes`, rowBytes, rowBytes),
     everySteps: integer(given["every_steps"], `${where}.every_steps`, 1, 10_000),
     lifetimeReports: limit === null ? Infinity : integer(limit, `${where}.lifetime_reports`, 1, 1e9),
-    memo: memoized ? parseRound(coins["memo"], family, `${where}: coins.memo`) : null,
-    report: parseRound(coins["report"], family, `${where}: coins.report`),
+    memo: memoized ? parseRound(coins["memo"], family, `${where}: coins.memo`, sets) : null,
+    report: parseRound(coins["report"], family, `${where}: coins.report`, sets && !memoized),
     symbols,
     near,
     functions: integer(given["functions"] ?? 1, `${where}: functions`, functions, functions),
     stride: field ? parseStride(given["stride"], where, k) : 1,
     field,
     omega,
+    choices: (given["choices"] as number | undefined) ?? 0, // as the attribute states
   };
 }
 
@@ -332,8 +343,9 @@ function parseField(raw: Fields, where: string): Field {
   return { characteristic, degree, polynomial };
 }
 
-function parseRound(raw: unknown, family: Family, where: string): Round {
+function parseRound(raw: unknown, family: Family, where: string, sets: boolean): Round {
   const coins = object(raw, where);
+  if (sets) return { member: parseCoin(coins["member"], where) };
   if (family === "bits") return { one: parseCoin(coins["one"], where), zero: parseCoin(coins["zero"], where) };
   return family === "subset" ? { withValue: parseCoin(coins["with_value"], where) } : { keep: parseCoin(coins["keep"], where) };
 }

@@ -8,16 +8,18 @@ const NUMBER = /^ *[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)? *$/i;
 export type Value = string | number;
 
 /**
- * Returns the index that the device reports for a value.
+ * Returns the index that the device reports for a value; the code of a set, whose bit v is set if the set has the value v.
  *
  * @param value a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a `size`, or a
  *   number for `bins`. The survey decides whether other texts and numbers become one of its values: `unlisted` and `nearest`.
- *   For a pair: an array with the values of its two attributes.
+ *   For a pair: an array with the values of its two attributes. For an attribute with `choices`: an array with all of the person's
+ *   values, at most `choices` different ones, perhaps none.
  * @throws RangeError if the survey refuses the value. The message hides the value.
  */
 export function valueIndex(attribute: Attribute, value: Value | readonly Value[]): number {
-  const { values, edges, k, pair } = attribute;
+  const { values, edges, k, pair, choices } = attribute;
   if (pair) return combination(attribute, pair, value);
+  if (choices) return setCode(attribute, choices, value);
   if (typeof value === "object") value = NaN;
   const index = values ? listed(attribute, value) : edges ? bin(attribute, edges, numeric(value)) : size(attribute, numeric(value));
   if (!(Number.isInteger(index) && index >= 0 && index < k)) {
@@ -31,6 +33,19 @@ function combination({ name }: Attribute, [first, second]: readonly [Attribute, 
     throw new RangeError(`${name} is a pair: its value must be an array with the values of ${first.name} and ${second.name}`);
   }
   return valueIndex(first, value[0]) * second.k + valueIndex(second, value[1]);
+}
+
+function setCode(attribute: Attribute, choices: number, given: Value | readonly Value[]): number {
+  const { name, values, unlisted } = attribute;
+  if (!Array.isArray(given)) throw new RangeError(`${name} has several answers: its value must be an array of values`);
+  const single = { ...attribute, k: values!.length, choices: null };
+  const found = given.map((value: Value) => valueIndex(single, value));
+  // texts that are not listed may become one value; a listed value occurs once
+  const own = found.filter((_, i) => typeof given[i] !== "string" || unlisted === null || values!.includes(given[i]));
+  if (new Set(own).size < own.length) throw new RangeError(`a value of the attribute ${name} is given twice`);
+  const chosen = new Set(found);
+  if (chosen.size > choices) throw new RangeError(`more than ${choices} values of the attribute ${name}`);
+  return [...chosen].reduce((code, v) => code + 2 ** v, 0);
 }
 
 function listed({ values, unlisted }: Attribute, value: string | number): number {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { inspect } from "node:util";
 import { ClockWentBack, CostlySurvey, Device, DeviceError, MemoryStore, StepForgotten, StoreCleared, WrongSurvey } from "../src/index.js";
 import { memoKey } from "../src/mechanisms.js";
-import { BITS, HASHED, LONG, ONCE, row, seeded, SPACED, survey, type Level } from "./fixtures.js";
+import { BITS, HASHED, LONG, ONCE, row, seeded, SETS, SPACED, survey, type Level } from "./fixtures.js";
 
 const SUBSET: Level = { mechanism: "SS", eps: 1, omega: 7 };
 
@@ -44,6 +44,18 @@ test("a device answers several attributes, and derives the value of their pair",
     await assert.rejects(device.answer(wrong, 7), (error: Error) => error instanceof RangeError && !error.message.includes("secret"));
   }
   assert.deepEqual(Object.keys(await device.answer({ q0: "a", q1: 1 }, 7)), ["q0", "q1", "q2"]); // nothing was reported before
+});
+
+test("a device keeps one memo for each set, whatever the order of its values", async () => {
+  const asked = await survey([{ k: 5, domain: { values: ["a", "b", "c"], choices: 2 }, levels: [SETS] }]);
+  const device = await Device.open(asked, new MemoryStore());
+  for (const [step, values] of [["a", "c"], ["c", "a"], [2, 0]].entries()) await device.answer({ q0: values }, step);
+  assert.equal((await device.spent("q0")).memos, 1);
+  await device.answer({ q0: [] }, 3);
+  assert.equal((await device.spent("q0")).memos, 2);
+  for (const wrong of [["a", "a"], ["a", "b", "c"], ["secret"]]) {
+    await assert.rejects(device.answer({ q0: wrong }, 4), (error: Error) => error instanceof RangeError && !error.message.includes("secret"));
+  }
 });
 
 test("a step before the latest settled ones is refused", async () => {

@@ -7,8 +7,8 @@
 
 import { readFileSync } from "node:fs";
 import { toHex } from "../src/bytes.js";
-import { Device, fetchSurvey, MemoryStore, openSurvey, Sender, type Survey } from "../src/index.js";
-import { below } from "../src/random.js";
+import { Device, fetchSurvey, MemoryStore, openSurvey, Sender, type Attribute, type Survey } from "../src/index.js";
+import { below, type RandomBytes } from "../src/random.js";
 import { seeded } from "./fixtures.js";
 
 const STEPS = 8;
@@ -25,15 +25,16 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
     const cohort = cohortOf(survey, identity);
     const options = { levels, random, ...cohort };
     let device = await Device.open(survey, store, options);
-    if (!run) values = survey.attributes.map(({ k }) => [below(k, random), below(k, random)]);
+    if (!run) values = survey.attributes.map((attribute) => [drawn(attribute, random), drawn(attribute, random)]);
     for (let step = 0; step < STEPS; step++) {
       for (let repeat = step % 4 === 3 ? 1 : 0; repeat >= 0; repeat--) {
-        for (const [a, { name, pair }] of survey.attributes.entries()) {
-          const value = values[a]![Number(step >= STEPS / 2 && step < STEPS - 2)]!;
-          const envelope = await device.report(name, pair ? [Math.floor(value / pair[1].k), value % pair[1].k] : value, step);
+        for (const [a, { name, pair, choices }] of survey.attributes.entries()) {
+          const code = values[a]![Number(step >= STEPS / 2 && step < STEPS - 2)]!;
+          const chosenValues = choices ? Array.from({ length: 30 }, (_, v) => v).filter((v) => (code >> v) & 1) : code;
+          const envelope = await device.report(name, choices ? chosenValues : pair ? [Math.floor(code / pair[1].k), code % pair[1].k] : code, step);
           const kept = device.known().find((report) => report.attribute === name && report.step === step);
           const chosen = { level: levels[name], ...cohort, run };
-          const call = { device: identity, attribute: name, value, step, envelope: envelope && toHex(envelope), ...chosen };
+          const call = { device: identity, attribute: name, value: chosenValues, step, envelope: envelope && toHex(envelope), ...chosen };
           lines.push(JSON.stringify(kept ? { ...call, key: kept.key } : call));
         }
         if (repeat) device = await Device.open(survey, store, options);
@@ -41,6 +42,14 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
     }
   }
   process.stdout.write(`${lines.join("\n")}\n`);
+}
+
+/** Draws the index of a value, or the code of a set. */
+function drawn(attribute: Attribute, random: RandomBytes): number {
+  const { k, values, choices } = attribute;
+  if (!choices) return below(k, random);
+  const code = below(2 ** values!.length, random);
+  return [...code.toString(2)].filter((bit) => bit === "1").length <= choices ? code : drawn(attribute, random);
 }
 
 /** All cohorts occur about equally often. */

@@ -12,6 +12,7 @@ export interface Level {
   g?: number;
   omega?: number;
   width?: number;
+  choices?: number;
   every_steps?: number;
   lifetime_reports?: number;
 }
@@ -33,8 +34,9 @@ interface Question {
 export function document(questions: Question[], head: Record<string, unknown> = {}, given?: Record<string, unknown>[][]): Document {
   const share = head["collection"] === "spl" ? questions.length : 1;
   const mechanisms = given ?? questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
+  const has = (key: string) => questions.some(({ domain }) => domain?.[key] !== undefined);
   const canonical = JSON.stringify({
-    format: questions.some(({ domain }) => domain?.["pair"] !== undefined) ? 5 : 3,
+    format: has("choices") ? 6 : has("pair") ? 5 : 3,
     name: "study",
     start: 1_767_571_200_000,
     step_seconds: 60,
@@ -100,6 +102,16 @@ function parameters(level: Level, k: number, share: number): Record<string, unkn
     const r = (b + Math.sqrt(b * b + 4 * a * c)) / (2 * a);
     return { ...given, coins: { memo: bits(p, q), report: bits(r / (r + 1), 1 / (r + 1)) } };
   }
+  if (mechanism.endsWith("PS-GRR")) {
+    const m = level.choices!;
+    const member = (loss: number) => ({ member: coin(m / (m + (k - m) * Math.exp(-loss))) });
+    const drawn = (loss: number) => Math.log1p(m * Math.expm1(loss)); // the loss for a drawn member
+    if (mechanism === "PS-GRR") return { ...given, row_bytes: 1, choices: m, coins: { report: member(eps) } };
+    const [memo, report] = [drawn(epsInf), drawn(eps1)];
+    const e = Math.log1p(((1 + (k - 1) * Math.exp(-memo)) * Math.expm1(report)) / (1 - Math.exp(report - memo)));
+    const keep = { keep: coin(1 / (1 + (k - 1) * Math.exp(-e))) };
+    return { ...given, row_bytes: 1, choices: m, coins: { memo: member(epsInf), report: keep } };
+  }
   const symbols = g ?? k;
   const keep = (loss: number) => ({ keep: coin(1 / (1 + (symbols - 1) * Math.exp(-loss))) });
   const second = Math.log1p(
@@ -160,11 +172,15 @@ export const LONG: Level = { mechanism: "L-GRR", eps_inf: 2, eps_1: 1 };
 export const BITS: Level = { mechanism: "L-OSUE", eps_inf: 2, eps_1: 1 };
 export const HASHED: Level = { mechanism: "L-OLH", eps_inf: 2, eps_1: 1, g: 4 };
 export const ONCE: Level = { mechanism: "GRR", eps: 1 };
+export const SETS: Level = { mechanism: "L-PS-GRR", eps_inf: 2, eps_1: 1, choices: 2 };
 export const SPACED: Level = { mechanism: "GRR", eps: 1, every_steps: 4, lifetime_reports: 3 };
 
 /** Returns the survey whose only level has these parameters, and states the same losses. */
 export function surveyOf(parameters: Record<string, any>): Promise<Survey> {
-  const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "width", "lifetime_reports"].filter((key) => parameters[key] != null);
+  const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "width", "choices", "lifetime_reports"].filter((key) => parameters[key] != null);
   const level = { every_steps: parameters["every_steps"], ...Object.fromEntries(keys.map((key) => [key, parameters[key]])) };
-  return openSurvey(document([{ k: parameters["k"], levels: [level as Level] }], {}, [[parameters]]));
+  const { k, choices } = parameters;
+  const values = Array.from({ length: choices ? k - choices : 0 }, (_, v) => `v${v}`);
+  const question: Question = choices ? { domain: { values, choices }, levels: [level as Level] } : { k, levels: [level as Level] };
+  return openSurvey(document([question], {}, [[parameters]]));
 }

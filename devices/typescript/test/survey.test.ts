@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openSurvey, stepAt, UnknownSurvey, UnsafeSurvey, WrongSurvey } from "../src/index.js";
 import { valueIndex } from "../src/values.js";
-import { BITS, coin, document, HASHED, LONG, ONCE, SPACED, survey, type Document, type Level } from "./fixtures.js";
+import { BITS, coin, document, HASHED, LONG, ONCE, SETS, SPACED, survey, type Document, type Level } from "./fixtures.js";
 
 const ALL: Level[] = [LONG, BITS, HASHED, ONCE, SPACED, { mechanism: "OUE", eps: 1 }, { mechanism: "SS", eps: 1, omega: 3 }];
 
@@ -185,6 +185,38 @@ test("unknown: a pair of other than two different attributes that are no pairs, 
   await assert.rejects(asked(["q0", "q1"], 5), UnsafeSurvey); // another number of values
   for (const format of [3, 4]) await assert.rejects(asked(["q0", "q1"], 6, { format }), UnknownSurvey);
   await assert.rejects(survey([FRUIT], { format: 5 }), UnknownSurvey);
+});
+
+const APPS = { k: 5, domain: { values: ["chat", "mail", "other"], choices: 2, unlisted: "other" }, levels: [SETS] };
+
+test("values: a set is an array of different values", async () => {
+  const [apps] = (await survey([APPS])).attributes;
+  assert.deepEqual([apps!.k, apps!.choices], [5, 2]);
+  for (const [value, code] of [[["chat", "mail"], 3], [[1, "chat"], 3], [[], 0], [["fax", "pager"], 4], [["fax", 2], 4]] as const) assert.equal(valueIndex(apps!, value), code);
+  for (const wrong of ["chat", 3, null, undefined, ["chat", "chat"], [0, "chat"], ["chat", "mail", "fax"], [3], [-1], [0.5], [NaN], [["chat"]], [null]]) {
+    assert.throws(() => valueIndex(apps!, wrong as never), RangeError);
+  }
+});
+
+test("unknown: a set of single values, of too many values, or in another format", async () => {
+  const asked = (domain = {}, level = {}, k = 5, head = {}) => survey([{ k, domain: { ...APPS.domain, ...domain }, levels: [{ ...SETS, ...level }] }], head);
+  await asked();
+  for (const choices of [0, 4, -1, 1.5, "any", null]) await assert.rejects(asked({ choices }, { choices: 2 }), UnknownSurvey, String(choices));
+  await assert.rejects(asked({ values: Array.from({ length: 31 }, (_, v) => `v${v}`), unlisted: undefined }, {}, 33), UnknownSurvey);
+  await assert.rejects(asked({}, {}, 5, { collection: "rs+fd" }), UnknownSurvey);
+  for (const format of [3, 4, 5]) await assert.rejects(asked({}, {}, 5, { format }), UnknownSurvey);
+  await assert.rejects(asked({}, { choices: 3 }), UnsafeSurvey); // another number of values than the attribute
+  await assert.rejects(asked({}, {}, 6), UnsafeSurvey);
+  await assert.rejects(survey([{ ...APPS, levels: [ONCE] }]), UnknownSurvey);
+  await assert.rejects(survey([{ k: 5, levels: [SETS] }]), UnknownSurvey);
+  await assert.rejects(survey([APPS, WEIGHT, { k: 10, domain: { pair: ["q0", "q1"] }, levels: [ONCE] }]), UnknownSurvey);
+});
+
+test("unsafe: coins of a set that lose more than the survey states", async () => {
+  for (const level of [SETS, { mechanism: "PS-GRR", eps: 1, choices: 2 }]) {
+    const weaker = document([{ ...APPS, levels: [{ ...level, eps: 1.01, eps_1: 1.01, eps_inf: 2.01 }] }]).mechanisms;
+    await assert.rejects(openSurvey(document([{ ...APPS, levels: [level] }], {}, weaker)), UnsafeSurvey);
+  }
 });
 
 test("values: a text may have very many digits", async () => {

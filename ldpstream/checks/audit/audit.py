@@ -32,10 +32,11 @@ from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
 from ldpstream.checks.audit.samplers import CodePath, SampledReports, Sampler, fresh_memos, last_bit_in_clear, reports_of
 from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
-from ldpstream.mechanisms import NUMERIC, ONE_TIME, Mechanism, Reports, mechanism
+from ldpstream.mechanisms import NUMERIC, ONE_TIME, SETS, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.registry import registered
 
+CHOICES = 3  # answers of a person, for mechanisms of sets
 K = 9  # nine bits need two bytes; the second byte has padding
 EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
@@ -103,7 +104,9 @@ class Report:
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
     """The mechanism with eps_1 = ε. Memoized mechanisms have eps_inf = 2ε, with which each of them can have this eps_1."""
-    if name in ONE_TIME or name in NUMERIC:
+    if name in SETS:
+        options["choices"] = CHOICES
+    if name in ONE_TIME or name in NUMERIC or name == "PS-GRR":
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
 
@@ -162,8 +165,9 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, k), 1 where a report supports a value."""
-    return np.stack([m.supports(reports, np.full(len(reports), v)) for v in range(m.k)], axis=1).astype(np.uint8)
+    """(n, values), 1 where a report supports a value. For sets, the values are the sets of one value."""
+    values = range(m.k - (m.choices or 0))
+    return np.stack([m.supports(reports, np.full(len(reports), m.holding(v))) for v in values], axis=1).astype(np.uint8)
 
 
 def channel_loss(m: Mechanism) -> float:

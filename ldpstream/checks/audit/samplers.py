@@ -59,7 +59,7 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
 
 def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the simulations' code."""
-    memos = m.memoize(np.full(n, value), rng)
+    memos = m.memoize(np.full(n, m.holding(value)), rng)
     return SampledReports([m.report(memos, rng) for _ in range(t)], memos if m.memoized else None)
 
 
@@ -70,7 +70,7 @@ def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -
     """
     device, random = m.randomizer(m.parameters()), SecureRandom()
     functions = [device.enroll(random) for _ in range(n)]
-    memos = [device.memoize(device.memo_key(value, f), f, random) for f in functions]
+    memos = [device.memoize(device.memo_key(m.holding(value), f), f, random) for f in functions]
     reports = [_rows(m, [device.report(memo, random) for memo in memos]) for _ in range(t)]
     return SampledReports(reports, _rows(m, memos) if m.memoized else None)
 

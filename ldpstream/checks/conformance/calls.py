@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ldpstream.surveys import Survey
+from ldpstream.mechanisms.sets import code_of
+from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.errors import UserError
 
 MAX_STEP = 2**53  # the largest integer that every JSON library keeps
@@ -25,7 +26,7 @@ class ConformanceError(UserError):
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     device: str | int
     attribute: str
-    value: int
+    value: int | list[int]
     step: int
     envelope: str | None
     key: str | None = None
@@ -41,7 +42,7 @@ class Call(NamedTuple):
         place: file and line.
         device: name of the device: the identity that the program gave to the device.
         attribute: index of the attribute in the survey.
-        value: index of the true value.
+        value: index of the true value; for an attribute with `choices`, the code of the true set.
         step: time step.
         envelope: the envelope that the device returned; None if the device made no report.
         key: the envelope's idempotency key.
@@ -86,21 +87,38 @@ def read_calls(survey: Survey, path: Path) -> Iterator[Call]:
 
 def _call(survey: Survey, place: str, line: _Line) -> Call:
     attribute = survey.index(line.attribute)
-    k = survey.attributes[attribute].k
-    if not 0 <= line.value < k:
-        raise ValueError(f"value must be the index of a value of {line.attribute}, 0 to {k - 1}")
+    value = _value(survey.attributes[attribute], line.value)
     if not 0 <= line.step <= MAX_STEP:
         raise ValueError(f"step must be 0 to {MAX_STEP}, got {line.step}")
     chosen = _level(survey, attribute, line.level), survey.cohort_index(line.cohort), line.run
     if line.envelope is None:
-        return Call(place, line.device, attribute, line.value, line.step, None, None, *chosen)
+        return Call(place, line.device, attribute, value, line.step, None, None, *chosen)
     if line.key is None:
         raise ValueError("a call with an envelope needs its key")
     try:
         envelope = bytes.fromhex(line.envelope)
     except ValueError:
         raise ValueError("envelope must be hexadecimal digits, or null for no report") from None
-    return Call(place, line.device, attribute, line.value, line.step, envelope, line.key, *chosen)
+    return Call(place, line.device, attribute, value, line.step, envelope, line.key, *chosen)
+
+
+def _value(asked: Attribute, given: int | list[int]) -> int:
+    """The index of a value; the code of a set, which a line gives as the list of its values' indices."""
+    if asked.most is None:
+        if isinstance(given, list) or not 0 <= given < asked.k:
+            raise ValueError(f"value must be the index of a value of {asked.name}, 0 to {asked.k - 1}")
+        return given
+    n = asked.k - asked.most
+    if (
+        not isinstance(given, list)
+        or len(set(given)) < len(given)
+        or len(given) > asked.most
+        or any(not 0 <= v < n for v in given)
+    ):
+        raise ValueError(
+            f"value must be a list of at most {asked.most} different indices of values of {asked.name}, 0 to {n - 1}"
+        )
+    return code_of(given)
 
 
 def _level(survey: Survey, attribute: int, name: str | None) -> int:

@@ -7,8 +7,9 @@ import numpy as np
 from ldpstream.checks.conformance.binomial import VALUE_GROUPS, BinomialCounts, by_probability, counts, uniform, uniform_given
 from ldpstream.checks.conformance.rows import pairs
 from ldpstream.checks.conformance.rules import CheckedCalls, Rows
-from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.surveys import Survey
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.surveys import Attribute, Survey
 
 SAMPLED, PHASE = "sampled attribute", "phase"
 
@@ -29,7 +30,7 @@ def _sampled(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     d = len(survey.attributes)
     found = [uniform("all devices", SAMPLED, sampled, d)]
     for a, attribute in enumerate(survey.attributes):
-        found.append(uniform_given(attribute.name, SAMPLED, sampled, d, observed.values[devices, a], attribute.k))
+        found.append(uniform_given(attribute.name, SAMPLED, sampled, d, *_grouped(attribute, observed.values[devices, a])))
     return found
 
 
@@ -44,9 +45,10 @@ def _keys(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
         counts("all envelopes", "equal bits of a device's first two keys, for each bit", equal, first.size, 0.5),
     ]
     for a, attribute in enumerate(survey.attributes):
-        groups = min(attribute.k, VALUE_GROUPS)
         mine = attributes == a
-        group = values[mine] * groups // attribute.k
+        grouped, k = _grouped(attribute, values[mine])
+        groups = min(k, VALUE_GROUPS)
+        group = grouped * groups // k
         seen = np.array([bits[mine][group == g].sum(axis=0, dtype=np.int64) for g in range(groups)])
         number = np.bincount(group, minlength=groups)[:, None]
         found.append(counts(attribute.name, "bits of keys, for each bit and value", seen, number, 0.5))
@@ -57,9 +59,9 @@ def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     found = []
     for (a, level), phases in observed.phases.items():
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
-        w, values = survey.mechanisms[a][level].every_steps, observed.values[phases[:, 0], a]
+        w, values = survey.mechanisms[a][level].every_steps, _grouped(survey.attributes[a], observed.values[phases[:, 0], a])
         found += [uniform(place, PHASE, phases[:, 1], w)]
-        found += [uniform_given(place, PHASE, phases[:, 1], w, values, survey.attributes[a].k)]
+        found += [uniform_given(place, PHASE, phases[:, 1], w, *values)]
     for (first, one), (second, two) in pairwise(sorted(observed.phases.items())):
         w = survey.mechanisms[first[0]][first[1]].every_steps
         if first[0] == second[0] or w != survey.mechanisms[second[0]][second[1]].every_steps:
@@ -82,17 +84,24 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
         i, j = i[left], j[right]
         both = m1.supports(one.rows[i], one.values[i]) & m2.supports(two.rows[j], two.values[j])
         d = m1.fakes
-        (own1, fake1), (own2, fake2) = (
-            (own[held], fake[held])
-            for (own, fake), held in (
-                (m1.device.support_chances(), one.values[i]),
-                (m2.device.support_chances(), two.values[j]),
-            )
-        )
+        (own1, fake1), (own2, fake2) = (_own_and_fake(m.device, held) for m, held in ((m1, one.values[i]), (m2, two.values[j])))
         expected = (own1 * fake2 + fake1 * own2 + (d - 2) * fake1 * fake2) / d if d > 1 else own1 * own2
         place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
         found.append(by_probability(place, "both attributes support the device's values", both, expected))
     return found
+
+
+def _grouped(attribute: Attribute, values: IntArray) -> tuple[IntArray, int]:
+    """The values, and their number; for an attribute with several answers, the numbers of answers."""
+    if attribute.most is None:
+        return values, attribute.k
+    return np.bitwise_count(values).astype(np.int64), attribute.most + 1
+
+
+def _own_and_fake(m: Mechanism, values: IntArray) -> tuple[FloatArray, FloatArray]:
+    """The probabilities that a report supports these values, if the device encodes them, or a fake value."""
+    own = m.own_chances(values)
+    return own, own if m.choices is not None else m.support_chances()[1][values]  # sets have no fake data
 
 
 def joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:

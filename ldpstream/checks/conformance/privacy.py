@@ -54,7 +54,7 @@ def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bo
 
 def _groups(m: Mechanism, reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
     """The calls sorted by device and value, the beginnings of these groups, and their sizes."""
-    groups = reports.devices * m.k + reports.values
+    groups = reports.devices * 2**31 + reports.values
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     return order, begins, np.diff(begins, append=order.size)
@@ -78,8 +78,9 @@ def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
     devices = reports.devices[order[begins]]
     begins = begins[np.sort(np.unique(devices, return_index=True)[1])]
     held = reports.values[order[begins]]
-    number = np.bincount(held, minlength=m.k)
-    chosen = [v for v in np.argsort(-number, kind="stable")[:VALUES].tolist() if number[v] >= LEAST]
+    different, number = np.unique(held, return_counts=True)
+    most = np.argsort(-number, kind="stable")[:VALUES]
+    chosen = different[most[number[most] >= LEAST]].tolist()
     counts: dict[int, Supports] = {}
     for place, value in enumerate(chosen):
         mine = begins[held == value]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ldpstream.checks.conformance.binomial import CELLS, BinomialCounts, by_probability, counts, uniform, uniform_given
 from ldpstream.checks.conformance.rules import Rows
+from ldpstream.checks.conformance.sets import pairs_of_sets, reports_of_sets
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
@@ -28,6 +29,8 @@ DISTANCES = (1, 8)  # between the two bits of a pair; 8 finds a byte that is use
 def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
     """Compares reports with the channel, and pairs of reports of one value with the distribution of such pairs."""
     fresh = _independent(m, reports)
+    if m.choices is not None:
+        return [*reports_of_sets(place, HELD, 1 / SIGNAL_SHARE, m, fresh), *_repeated(place, m, reports)]
     return [
         *_held_value(place, m, fresh),
         *_other_values(place, m, one_of_each(fresh) if m.n_enrolments > 1 else fresh),
@@ -75,6 +78,11 @@ def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
 def held_chances(m: Mechanism) -> FloatArray:
     """(k,) the probability for each value that a report of a device with this value supports it."""
     return _mixed(m, m.device.support_chances())
+
+
+def own_chances(m: Mechanism, values: IntArray) -> FloatArray:
+    """(n,) the probability for each device with these values that a report supports its value."""
+    return m.own_chances(values) if m.choices is not None else held_chances(m)[values]
 
 
 def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
@@ -196,6 +204,8 @@ def _repeated(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
 
 def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[BinomialCounts]:
     """Compares two reports of one memo. The rival of a check is a device that draws a fresh memo for every report."""
+    if m.choices is not None:
+        return pairs_of_sets(place, which, m, first.values, first, second)
     device, n = m.device, first.values.size
     both = m.supports(first.rows, first.values) & m.supports(second.rows, first.values)
     encoded = (1 + (m.fakes - 1) / m.k) / m.fakes  # probability that the device encoded the value

@@ -8,7 +8,7 @@ import numpy as np
 
 from ldpstream.checks.conformance.binomial import BinomialCounts, by_probability, counts
 from ldpstream.checks.conformance.choices import joined
-from ldpstream.checks.conformance.rows import held_chances, one_of_each, take
+from ldpstream.checks.conformance.rows import one_of_each, own_chances, take
 from ldpstream.checks.conformance.rules import CheckedCalls
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Survey
@@ -34,7 +34,7 @@ def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
         same = first.values[left] == first.values[right]
         one, two = take(first, left[same]), take(first, right[same])
         both = m.supports(one.rows, one.values) & m.supports(two.rows, two.values)
-        chance = held_chances(m)[one.values]
+        chance = own_chances(m, one.values)
         found.append(by_probability(place, TWO_RUNS, both, chance**2, chance))
     return found
 

@@ -31,7 +31,7 @@ export function select(h) {
   else kept.sort((a, b) => h.values[a] - h.values[b]);
   const inside = new Set(kept);
   const left = asked().k - kept.length;
-  const others = !words && known && left ? h.frequencies.reduce((sum, x, i) => (inside.has(i) ? sum : sum + x), h.others ?? 0) : null;
+  const others = !words && known && left && !asked().choices ? h.frequencies.reduce((sum, x, i) => (inside.has(i) ? sum : sum + x), h.others ?? 0) : null;
   return { kept, others, left };
 }
 
@@ -91,6 +91,8 @@ function remarks(h, known) {
   }
   if (!h.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   if (h.crowd !== null && !h.crowd.reached) box.append(" ", element("span", `${capital(crowdText(h.crowd))} in this step.`, { class: "late" }));
+  const { choices } = asked();
+  if (choices) box.append(` People choose up to ${plural(choices, "value")}, so the `, explained("shares", "several"), " do not sum to 100 %.");
   if (h.truth) box.append(" ", element("span", "", { class: "ring" }), " is the ", explained("truth", "truth"), ".");
   if (!known) return;
   const { kept, others, left } = rows;

@@ -42,7 +42,7 @@ function rowsOf(overview, choose) {
       const button = element("button", overview.attribute, { type: "button", class: "link", "data-attribute": overview.attribute });
       button.setAttribute("aria-pressed", overview.attribute === state.attribute);
       button.addEventListener("click", () => choose(overview.attribute));
-      first.append(button, element("span", `${grouped(info.k)} values, blind guess ${chance(1 / info.k)}`, { class: "name" }));
+      first.append(button, element("span", `${grouped(info.k - (info.choices ?? 0))} values, blind guess ${chance(1 / info.guessed)}`, { class: "name" }));
       row.append(first);
     }
     const level = element("td", name, { class: "level", "data-name": "level" });
@@ -85,7 +85,7 @@ function line({ attribute, outlook }) {
   return [
     element("strong", `Privacy of ${attribute}: `), "the chance of a right guess from a whole device is ", ...both("guess_device"),
     " if the value stays the same, ", ...both("guess_any_values_device"), ` if it changes${levels.length > 1 ? " (weakest level)" : ""}; `,
-    element("span", chance(1 / asked().k)), " without reports.",
+    element("span", chance(1 / asked().guessed)), " without reports.",
   ];
 }
 

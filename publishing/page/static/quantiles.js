@@ -15,6 +15,9 @@ const SOURCE = {
 };
 let shown = null;
 
+const named = (line) => (asked().choices ? "mean number of values" : NAMES[line.name]);
+const title = () => (asked().choices ? "Mean number of values" : "Mean and percentiles");
+
 // Number in the attribute's unit, with four digits.
 const value = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
 
@@ -27,7 +30,7 @@ export function drawQuantiles(s, view, period) {
   $("quantiles-legend").replaceChildren(...s.lines.map((line, i) => {
     const [item, key] = [element("li"), element("span", "", { class: "key line" })];
     key.style.background = colourOf(i);
-    item.append(key, explained(NAMES[line.name], line.name === "mean" ? "mean" : "percentile"), " ", element("span", "", { class: "now" }));
+    item.append(key, explained(named(line), asked().choices ? "chosen" : line.name === "mean" ? "mean" : "percentile"), " ", element("span", "", { class: "now" }));
     return item;
   }));
   const lines = s.lines.map((line, i) => ({ slot: i, frequencies: line.values, low: line.low, high: line.high }));
@@ -38,8 +41,10 @@ export function drawQuantiles(s, view, period) {
   });
   read(here());
   const known = s.lines.some((line) => line.values.some((x) => x !== null));
-  $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
-  $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${subject(s)} over time. The list and the CSV have the numbers.`);
+  $("quantiles-title").textContent = title();
+  if (known && asked().choices) $("quantiles-hint").textContent = `How many values a person chooses on average, with 95 % intervals. ${thinned(s)}`;
+  else $("quantiles-hint").textContent = known ? `In the unit of the bins, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
+  $("quantiles").setAttribute("aria-label", `${title()} of ${subject(s)} over time. The list and the CSV have the numbers.`);
   $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
   $("quantiles-json").href = path("numbers", numbersQuery());
 }
@@ -63,9 +68,9 @@ export function caption() {
   const s = shown;
   const [start_ms, end_ms] = [s.start_ms[0], s.end_ms.at(-1)];
   return {
-    title: `${state.survey.name}: mean and percentiles of ${subject(s)}`,
+    title: `${state.survey.name}: ${title().toLowerCase()} of ${subject(s)}`,
     lines: [periodOf({ start_ms, end_ms, step: `${s.steps[0]} to ${s.steps.at(-1)}` }), $("quantiles-hint").textContent],
     name: fileName({ ...s, estimator: "numbers" }, s.steps[0], s.steps.at(-1)),
-    keys: s.lines.map((line, i) => [`${NAMES[line.name]} ${value(line.values.at(-1))}`, colourOf(i), []]),
+    keys: s.lines.map((line, i) => [`${named(line)} ${value(line.values.at(-1))}`, colourOf(i), []]),
   };
 }

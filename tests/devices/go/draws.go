@@ -103,6 +103,23 @@ func (d Draws) cell(v, k, width int64, keep Coin) int64 {
 	return r
 }
 
+// member draws a member of a padded set, or another symbol; bit v of the code says whether the set has the value v.
+func (d Draws) member(code, k, choices int64, coin Coin) int64 {
+	var padded, others []int64
+	missing := choices - int64(bits.OnesCount64(uint64(code)))
+	for s := range k {
+		if n := k - choices; s < n && code>>s&1 == 1 || s >= n && s < n+missing {
+			padded = append(padded, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	if d.toss(coin, 1)[0] {
+		return padded[d.below(choices)]
+	}
+	return others[d.below(k-choices)]
+}
+
 func (d Draws) bits(values []bool, coins map[string]Coin) []bool {
 	drawn := make([]bool, len(values))
 	for _, one := range []bool{true, false} {

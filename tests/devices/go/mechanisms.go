@@ -13,6 +13,7 @@ const (
 	hashed               // a function and a symbol
 	subset               // SS
 	wave                 // SW
+	sets                 // PS-GRR
 )
 
 type kind struct {
@@ -26,10 +27,16 @@ var mechanisms = map[string]kind{
 	"L-SUE": {unary, true}, "L-OSUE": {unary, true}, "L-SOUE": {unary, true}, "L-OUE": {unary, true},
 	"BLH": {hashed, false}, "OLH": {hashed, false}, "L-BLH": {hashed, true}, "L-OLH": {hashed, true},
 	"SS": {subset, false}, "SW": {wave, false},
+	"PS-GRR": {sets, false}, "L-PS-GRR": {sets, true},
 }
 
-func (k kind) coinNames() []string {
+// coinNames returns the names of the coins of a round, "memo" or "report".
+func (k kind) coinNames(round string) []string {
 	switch k.shape {
+	case sets:
+		if !k.memoized || round == "memo" {
+			return []string{"member"}
+		}
 	case unary:
 		return []string{"one", "zero"}
 	case subset:
@@ -47,10 +54,10 @@ func (k kind) hasCoins(coins map[string]map[string]Coin) bool {
 		return false
 	}
 	for _, round := range rounds {
-		if len(coins[round]) != len(k.coinNames()) {
+		if len(coins[round]) != len(k.coinNames(round)) {
 			return false
 		}
-		for _, name := range k.coinNames() {
+		for _, name := range k.coinNames(round) {
 			coin, ok := coins[round][name]
 			if !ok || (len(coin.digits) > 0 && coin.digits[0] > 0x80) { // the digits must state the smaller probability
 				return false
@@ -78,6 +85,20 @@ func (p *Parameters) losses(kind kind) (memo, report float64) {
 		pr, nr := p1*p2+n1*q2, p1*n2+n1*m2
 		qr, mr := q1*p2+m1*q2, q1*n2+m1*m2
 		return math.Log(p1 * m1 / (n1 * q1)), math.Log(pr * mr / (nr * qr))
+	}
+	if kind.shape == sets {
+		coin := second["member"]
+		if kind.memoized {
+			coin = p.Coins["memo"]["member"]
+		}
+		yes, no := coin.probabilities()
+		a, b := yes/float64(p.Choices), no/float64(p.K-p.Choices)
+		if !kind.memoized {
+			return 0, math.Log(a / b)
+		}
+		yes, no = second["keep"].probabilities()
+		p2, q2 := yes, no/float64(p.K-1)
+		return math.Log(a / b), math.Log((a*p2 + (1-a)*q2) / (b*p2 + (1-b)*q2))
 	}
 	m, width := float64(p.K), 1.0
 	if kind.shape == hashed {
@@ -108,7 +129,7 @@ func integerBytes(largest int64) int64 {
 
 func (p *Parameters) rowBytes() int64 {
 	switch mechanisms[p.Mechanism].shape {
-	case symbols:
+	case symbols, sets:
 		return integerBytes(p.K - 1)
 	case wave:
 		return integerBytes(p.K + p.Width - 2)
@@ -163,6 +184,8 @@ func (p *Parameters) first(d Draws, coins map[string]Coin, v, function int64) []
 		return p.hashedRow(function, d.symbol(v, p.G, coins["keep"]))
 	case subset:
 		return ones(d.subset(v, p.K, p.Omega, coins["with_value"]))
+	case sets:
+		return putInteger(nil, d.member(v, p.K, p.Choices, coins["member"]), p.RowBytes)
 	case wave:
 		return putInteger(nil, d.cell(v, p.K, p.Width, coins["keep"]), p.RowBytes)
 	}

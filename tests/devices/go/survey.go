@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"slices"
 )
@@ -30,6 +31,7 @@ type Level struct {
 	G               int64    `json:"g"`
 	Omega           int64    `json:"omega"`
 	Width           int64    `json:"width"`
+	Choices         int64    `json:"choices"`
 
 	RowBytes  int64                                    `json:"row_bytes"`
 	Functions int64                                    `json:"functions"`
@@ -46,6 +48,7 @@ type Attribute struct {
 	Size     int64     `json:"size"`
 	Bins     []float64 `json:"bins"`
 	Pair     []string  `json:"pair"`
+	Choices  int64     `json:"choices"` // of a question with several answers
 	Unlisted *string   `json:"unlisted"`
 	Outside  *string   `json:"outside"`
 	Level    []Level   `json:"level"`
@@ -85,6 +88,7 @@ type Parameters struct {
 	Field           Field                      `json:"field"`
 	Omega           int64                      `json:"omega"`
 	Width           int64                      `json:"width"`
+	Choices         int64                      `json:"choices"`
 	Coins           map[string]map[string]Coin `json:"coins"`
 }
 
@@ -96,8 +100,11 @@ type Survey struct {
 }
 
 // Index returns the index that a device reports for a value of an attribute; the value is a string, an int64 or a float64, or a
-// [2]any of these for a pair. An error never contains the value.
+// [2]any of these for a pair, or a []any of all values of a person for several answers. An error never contains the value.
 func (a *Attribute) Index(value any) (int64, error) {
+	if a.Choices > 0 {
+		return a.code(value)
+	}
 	switch v := value.(type) {
 	case [2]any:
 		if a.first != nil {
@@ -137,13 +144,38 @@ func (a *Attribute) Index(value any) (int64, error) {
 	return 0, fmt.Errorf("%w: not a value of the attribute %q", ErrValue, a.Name)
 }
 
-// K returns the number of the attribute's values.
+// code returns the code of a set of values: bit v says whether the set has the value v.
+func (a *Attribute) code(value any) (int64, error) {
+	given, ok := value.([]any)
+	single, listed := *a, map[int64]bool{}
+	single.Choices = 0
+	code := int64(0)
+	for _, one := range given {
+		i, err := single.Index(one)
+		text, isText := one.(string)
+		if known := !isText || slices.Contains(a.Values, text); known && listed[i] {
+			ok = false
+		} else if known {
+			listed[i] = true
+		}
+		if err != nil {
+			return 0, err
+		}
+		code |= 1 << i
+	}
+	if !ok || int64(bits.OnesCount64(uint64(code))) > a.Choices {
+		return 0, fmt.Errorf("%w: not a set of values of the attribute %q", ErrValue, a.Name)
+	}
+	return code, nil
+}
+
+// K returns the number of the attribute's values; for several answers, of the values and the dummies.
 func (a *Attribute) K() int64 {
 	if a.first != nil {
 		return a.first.K() * a.second.K()
 	}
 	if a.Values != nil {
-		return int64(len(a.Values))
+		return int64(len(a.Values)) + a.Choices
 	}
 	if a.Bins != nil {
 		return int64(len(a.Bins) - 1)
@@ -179,7 +211,11 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if format := map[bool]int64{false: 3, true: 5}[paired]; c.Format != format {
+	format := map[bool]int64{false: 3, true: 5}[paired]
+	if slices.ContainsFunc(c.Attribute, func(a Attribute) bool { return a.Choices != 0 }) {
+		format = 6
+	}
+	if c.Format != format || format == 6 && c.Collection == "rs+fd" {
 		return nil, fmt.Errorf("%w: canonical text of format %d", ErrUnknownSurvey, c.Format)
 	}
 	if c.Collection != "smp" && c.Collection != "spl" && c.Collection != "rs+fd" {
@@ -213,7 +249,7 @@ func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 func (c *Canonical) findPairs() (bool, error) {
 	single, paired := map[string]*Attribute{}, false
 	for i := range c.Attribute {
-		if c.Attribute[i].Pair == nil {
+		if c.Attribute[i].Pair == nil && c.Attribute[i].Choices == 0 {
 			single[c.Attribute[i].Name] = &c.Attribute[i]
 		}
 	}
@@ -259,6 +295,10 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 		return errors.New("hash functions")
 	case kind.shape == hashed && (p.Stride < 1 || p.Stride >= p.K || commonFactor(p.Stride, p.K) > 1):
 		return errors.New("stride")
+	case (kind.shape == sets) != (a.Choices > 0) || p.Choices != a.Choices || l.Choices != a.Choices:
+		return errors.New("choices")
+	case a.Choices < 0 || a.Choices > int64(len(a.Values)) || a.Choices > 0 && len(a.Values) > 30:
+		return errors.New("choices")
 	case kind.shape == subset && p.Omega != l.Omega:
 		return errors.New("omega")
 	case kind.shape == wave && (p.Width != l.Width || p.Width < 1 || p.Width > p.K):

@@ -171,6 +171,14 @@ func given(a *Attribute, raw json.RawMessage) any {
 		if first, second := a.Parts(); first != nil && len(both) == 2 {
 			return [2]any{given(first, both[0]), given(second, both[1])}
 		}
+		if a.Choices > 0 {
+			single, all := *a, []any{}
+			single.Choices = 0
+			for _, one := range both {
+				all = append(all, given(&single, one))
+			}
+			return all
+		}
 		return nil
 	}
 	var text string

@@ -24,7 +24,7 @@ import (
 type call struct {
 	Device    int     `json:"device"`
 	Attribute string  `json:"attribute"`
-	Value     int64   `json:"value"`
+	Value     any     `json:"value"`
 	Step      int64   `json:"step"`
 	Envelope  *string `json:"envelope"`
 	Key       string  `json:"key,omitempty"`
@@ -62,8 +62,17 @@ func main() {
 	}
 }
 
-// value returns the i-th value of an attribute as its index and as what the device gets.
-func value(a *ldpdevice.Attribute, i int64) (int64, any) {
+// value returns the i-th value of an attribute as its index and as what the device gets; a set as the list of its indices.
+func value(a *ldpdevice.Attribute, i int64) (any, any) {
+	if a.Choices > 0 {
+		code, indices, texts := i%(1<<len(a.Values)), []int{}, []any{}
+		for v, text := range a.Values {
+			if code>>v&1 == 1 && int64(len(indices)) < a.Choices {
+				indices, texts = append(indices, v), append(texts, text)
+			}
+		}
+		return indices, texts
+	}
 	i %= a.K()
 	if first, second := a.Parts(); first != nil {
 		_, one := value(first, i/second.K())

@@ -1,0 +1,63 @@
+"""The mean number of values that people choose, for mechanisms of sets (`mechanisms.padded_sampling`).
+
+A mechanism of sets of at most m of n values estimates the shares of n + m symbols among drawn members of padded sets: the n
+values and m dummies. A set with c values has c values and m - c dummies among its m members. So the mean number of values is m
+times the sum of the values' shares. The variance of this sum follows from the covariance of one person's reports
+(`Mechanism.support_covariance`). Several levels are weighted by the inverses of their variances.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtri
+
+from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.quantiles import Number
+from ldpstream.mechanisms.arguments import FloatArray
+
+HALF = float(ndtri(0.975))  # half the width of a normal 95 % interval, in standard errors
+
+
+def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None:
+    """The mean number of values that a person chooses, with its 95 % interval, within [0, m].
+
+    Args:
+        groups: the levels' mechanisms of the same sets, with their count tables.
+        steps: for each level, the largest number of reports of one person in its table, with an unchanged set.
+
+    Returns:
+        None without reports.
+    """
+    known = [(m, table, t) for (m, table), t in zip(groups, steps, strict=True) if table.n and m.p != m.q]
+    if not known:
+        return None
+    most = known[0][0].choices
+    assert most is not None
+    n, parts = known[0][0].k - most, []
+    for m, table, t in known:
+        shares = m.inversion(table)
+        own, x = m.support_covariance(m.possible(shares), t)
+        of_sum = float(own[:n].sum() + (x[:, :n] ** 2).sum() - (x[:, :n].sum(axis=1) ** 2).sum())
+        parts.append((float(shares[:n].sum()), max(of_sum, 0.0) / (table.n / t * (t * (m.p - m.q)) ** 2)))
+    weights = [1 / max(variance, 1e-300) for _, variance in parts]
+    total = sum(weight * share for weight, (share, _) in zip(weights, parts, strict=True)) / sum(weights)
+    return _number(most * total, most / math.sqrt(sum(weights)), most)
+
+
+def mean_of_filtered(shares: FloatArray, errors: FloatArray, most: int) -> Number | None:
+    """The same from a filter's shares of drawn members and their standard errors, (n + m,) each; None if they are unknown.
+
+    The number is m minus m times the dummies' shares. The interval counts the errors of the dummies as independent. They depend
+    on each other negatively, as a report names one symbol, so the interval is rather too wide.
+    """
+    if np.isnan(shares).any() or np.isnan(errors).any():
+        return None
+    dummies = slice(len(shares) - most, None)
+    value = most * (1 - float(shares[dummies].sum()))
+    return _number(value, most * math.sqrt(float((errors[dummies] ** 2).sum())), most)
+
+
+def _number(value: float, error: float, most: int) -> Number:
+    low, high = (min(max(value + side * HALF * error, 0.0), float(most)) for side in (-1, 1))
+    return Number(min(max(value, 0.0), float(most)), low, high)

@@ -1,0 +1,68 @@
+"""The benchmark of questions with several answers: its tables, the exact errors of the rivals, and the people that it draws."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from lab.bench.sets import COVERED, _errors, _listed, _privset, _unary, coverage_of, coverage_table, error_table, population
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.padded_sampling import PaddedSampling
+
+
+def test_a_setting_is_measured_and_shown() -> None:
+    row = coverage_of(0, 30, seed=1)
+    assert (row.n, row.m, row.eps, row.people) == COVERED[0][:4]
+    assert min(row.values, row.inversion, row.mean) > 0.8
+    assert row.error == pytest.approx(row.stated, rel=0.2)
+    exact = _errors(10, 3, 1.0)
+    assert exact.privset <= exact.padded < min(exact.unary, exact.sampled)
+    assert error_table([exact, _errors(100, 3, 4.0)]).row_count == 2
+    assert coverage_table([row]).row_count == 1
+
+
+def test_the_error_of_padding_and_sampling_is_that_of_the_mechanism() -> None:
+    n, most, eps = 5, 2, 1.0
+    m = PaddedSampling(n, eps, most)
+    share = most / 2 / n
+    p, q = m.symbol_chances()
+    given = share * p * (1 - p) + (1 - share) * q * (1 - q)
+    assert _privset(n, most, eps, 1, 1) == pytest.approx(given / (m.member - m.other) ** 2)
+
+
+@pytest.mark.parametrize(("omega", "least"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+def test_privset_loses_eps_and_has_the_stated_variance(omega: int, least: int) -> None:
+    """The channel by enumeration of all subsets of the 3 + 2 symbols."""
+    eps, subsets = 1.5, list(combinations(range(5), omega))
+    sets = [{0, 1}, {0, 2}, {0, 3}, {3, 4}, {1, 3}]
+    weights = np.array([[math.exp(eps) if len(s & set(out)) >= least else 1.0 for out in subsets] for s in sets])
+    channel = weights / weights.sum(axis=1, keepdims=True)
+    assert np.ptp(np.log(channel), axis=0).max() == pytest.approx(eps)
+    has = np.array([[v in out for out in subsets] for v in range(3)])
+    p, q = channel[0] @ has[0], channel[0] @ has[2]
+    share = 1 / 3
+    expected = (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+    assert _privset(3, 2, eps, omega, least) == pytest.approx(expected)
+
+
+def test_listed_sets_have_the_variance_of_a_sum_of_values_of_grr() -> None:
+    """3 values, at most 2 of them: 7 sets, of which 3 have a value."""
+    m = mechanism("GRR", 7, eps=1.5)
+    p, q, share = m.p + 2 * m.q, 3 * m.q, 1 / 3
+    assert _listed(3, 2, 1.5) == pytest.approx((share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2)
+
+
+def test_bits_of_any_number_of_values_share_the_budget() -> None:
+    """With m = n, two sets differ in at most n bits, and randomized response with ε/n for each bit is one of the choices."""
+    p = 1 / (1 + math.exp(-0.5))
+    assert _unary(4, 4, 2.0) <= p * (1 - p) / (2 * p - 1) ** 2 * (1 + 1e-4)
+
+
+def test_people_choose_popular_values_more_often() -> None:
+    codes = population(5, 3, 20_000, np.random.default_rng(1))
+    sizes = np.bincount(np.bitwise_count(codes), minlength=6)
+    assert np.abs(sizes[:4] / 20_000 - 0.25).max() < 0.02
+    assert sizes[4:].sum() == 0
+    counts = [(codes >> v & 1).sum() for v in range(5)]
+    assert counts == sorted(counts, reverse=True)

@@ -1,0 +1,102 @@
+"""What commands say about a question with several answers."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ldpstream.candidates import CandidatesError, open_attribute
+from ldpstream.check_document import check_document
+from ldpstream.cli import app
+from ldpstream.forecast import INTERVAL, forecast
+from ldpstream.promise import promise
+from tests.set_survey import MODE, ONCE, set_survey
+
+TOML = """
+name = "apps"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 4
+lateness_steps = 1
+collection = "smp"
+[[attribute]]
+name = "apps"
+values = ["chat", "mail", "maps", "other"]
+choices = "any"
+[[attribute.level]]
+name = "standard"
+mechanism = "auto"
+eps_inf = 4.0
+eps_1 = 2.0
+[[attribute.level]]
+name = "spaced"
+mechanism = "PS-GRR"
+eps = 2.0
+every_steps = 2
+"""
+
+
+@pytest.fixture
+def survey_file(tmp_path: Path) -> Path:
+    path = tmp_path / "apps.toml"
+    path.write_text(TOML)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            ["check"],
+            "apps (4 values, chat … other, any of them), level standard: L-PS-GRR(k=4, eps_inf=4.0, eps_1=2.0, choices=4)",
+        ),
+        (["check", "--people", "10000"], "apps, standard"),
+        (["ledger"], "L-PS-GRR"),
+        (["ledger", "--people", "1000", "--relay"], "apps, standard"),
+        (["canonical"], "PS-GRR"),
+    ],
+)
+def test_commands_know_sets(survey_file: Path, command: list[str], told: str) -> None:
+    ran = CliRunner().invoke(app, [command[0], str(survey_file), *command[1:]], env={"COLUMNS": "400"})
+    assert ran.exit_code == 0, ran.output
+    assert told in ran.output
+
+
+def test_a_demo_answers_with_sets(survey_file: Path, tmp_path: Path) -> None:
+    data, out = tmp_path / "people.csv", tmp_path / "out.json"
+    data.write_text("apps\n" + "chat;mail\n;\nmaps\nfax\n" * 500)
+    ran = CliRunner().invoke(
+        app, ["demo", "--survey", str(survey_file), "--data", str(data), "--steps", "1", "--json", str(out)]
+    )
+    assert ran.exit_code == 0, ran.output
+    assert "500" in ran.output
+    found = [e for e in json.loads(out.read_text())["estimates"] if e["span"] == "step"]
+    assert found[0]["truth"] == pytest.approx([0.25, 0.25, 0.25, 0.25, 1, 1, 0.75, 0.25], abs=0.05)
+
+
+def test_the_promise_names_the_guess_about_one_answer() -> None:
+    survey = set_survey(MODE)
+    lines = promise(survey)
+    assert any(line.startswith("apps: a person gives up to 3 answers, or none.") for line in lines)
+    assert sum("without any report: 50.0 %" in line for line in lines) == 2  # of `apps`, and of `mode` with its two values
+    checked = check_document(survey).attributes[0].levels[0]
+    assert checked.attribute_chances.no_report.chance == 0.5
+    assert checked.max_memos == sum(math.comb(5, size) for size in range(4))
+
+
+def test_the_forecast_is_of_shares_of_people() -> None:
+    survey = set_survey(apps={"level": [ONCE]})
+    [row] = forecast(survey, 4000)
+    [[m]] = survey.mechanisms
+    assert row.share == 3 / 8
+    assert row.spans["step"].half_width == pytest.approx(3 * INTERVAL * math.sqrt(m.variance(1 / 8, 4000)))
+    assert (row.spans["step"].least_share or 0) < 1
+
+
+def test_values_of_a_set_get_no_candidates() -> None:
+    with pytest.raises(CandidatesError, match="attribute apps has several answers"):
+        open_attribute(set_survey(MODE), "apps")
+    with pytest.raises(CandidatesError, match="no attribute has a value for texts not listed"):
+        open_attribute(set_survey(), None)

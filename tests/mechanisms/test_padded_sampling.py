@@ -1,0 +1,261 @@
+"""Padding and sampling: losses, probabilities and claims, compared with enumerations of all sets, reports and sequences."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from ldpstream.mechanisms import SETS, Mechanism, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.devices import Coin
+from ldpstream.mechanisms.grr import GRR
+from ldpstream.mechanisms.padded_sampling import (
+    LongitudinalPaddedSampling,
+    PaddedSampling,
+    SetMechanism,
+    drawn_eps,
+    set_eps,
+)
+from ldpstream.mechanisms.sets import code_of, members, n_sets, set_codes
+from ldpstream.producers.device.secure_random import SecureRandom
+
+SIZES = [(2, 1), (2, 2), (3, 2), (4, 4), (5, 3)]
+LOSSES = [(0.02, 0.01), (2.0, 1.0), (8.0, 4.0)]
+ONCE = [PaddedSampling(n, eps, m) for n, m in SIZES for _, eps in LOSSES]
+CHAINS = [LongitudinalPaddedSampling(n, *losses, m) for n, m in SIZES for losses in LOSSES]
+SMALL = [LongitudinalPaddedSampling(n, *losses, m) for n, m in [(2, 1), (2, 2)] for losses in LOSSES]
+every = pytest.mark.parametrize("m", [*ONCE, *CHAINS], ids=repr)
+
+
+def padded(m: SetMechanism) -> list[list[int]]:
+    """The members of all padded sets, from the docstring."""
+    n, found = m.k - m.choices, []
+    for code in set_codes(n, m.choices).tolist():
+        chosen = [v for v in range(n) if code >> v & 1]
+        found.append([*chosen, *range(n, n + m.choices - len(chosen))])
+    return found
+
+
+def rounds(m: LongitudinalPaddedSampling) -> tuple[FloatArray, FloatArray]:
+    """Pr[memo | set] and Pr[report | memo], built from A, B, p₂ and q₂."""
+    memo = np.full((n_sets(m.k - m.choices, m.choices), m.k), m.other)
+    for row, symbols in zip(memo, padded(m), strict=True):
+        row[symbols] = m.member
+    return memo, np.where(np.eye(m.k, dtype=bool), m.p2, m.q2)
+
+
+def worst(channel: FloatArray) -> float:
+    logs = np.log(channel)
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())
+
+
+def all_sequences(m: LongitudinalPaddedSampling, t: int) -> FloatArray:
+    """(sets, d^t) Pr[t reports | the set never changes]."""
+    memo, fresh = rounds(m)
+    given = fresh
+    for _ in range(t - 1):
+        given = (given[:, :, None] * fresh[:, None, :]).reshape(m.k, -1)
+    return np.asarray(memo @ given)
+
+
+# ---- losses
+
+
+@every
+def test_a_report_loses_exactly_eps_1(m: SetMechanism) -> None:
+    channel = m.channel()
+    np.testing.assert_allclose(channel.sum(axis=1), 1, atol=1e-12)
+    assert worst(channel) == pytest.approx(m.eps_1, rel=1e-9, abs=1e-13)
+    assert m.eps_t(1) == pytest.approx(m.eps_1, rel=1e-9)
+
+
+@pytest.mark.parametrize("m", CHAINS, ids=repr)
+def test_the_chain_is_the_product_of_its_rounds_and_its_memo_loses_eps_inf(m: LongitudinalPaddedSampling) -> None:
+    memo, fresh = rounds(m)
+    np.testing.assert_allclose(memo.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(memo @ fresh, m.channel(), rtol=1e-9)
+    assert worst(memo) == pytest.approx(m.eps_inf, rel=1e-9)
+
+
+@every
+def test_a_report_is_that_of_grr_on_a_member_drawn_uniformly(m: SetMechanism) -> None:
+    grr = GRR(m.k, drawn_eps(m.eps_1, m.choices)).channel()
+    np.testing.assert_allclose([grr[symbols].mean(axis=0) for symbols in padded(m)], m.channel(), rtol=1e-9)
+    assert set_eps(drawn_eps(m.eps_1, m.choices), m.choices) == pytest.approx(m.eps_1, rel=1e-12)
+
+
+@pytest.mark.parametrize("m", SMALL, ids=repr)
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_eps_t_is_the_loss_of_all_sequences_of_reports(m: LongitudinalPaddedSampling, t: int) -> None:
+    loss = worst(all_sequences(m, t))
+    assert m.eps_t(t) == pytest.approx(loss, rel=1e-9)
+    assert m.ratios().loss(t) == pytest.approx(loss, rel=1e-9)
+
+
+@pytest.mark.parametrize("m", CHAINS, ids=repr)
+def test_eps_t_rises_to_eps_inf(m: LongitudinalPaddedSampling) -> None:
+    losses = [m.eps_t(t) for t in (1, 2, 3, 10, 1000, 10**9)]
+    assert losses == sorted(losses)
+    assert losses[-1] == pytest.approx(m.eps_inf, rel=1e-9)
+
+
+def sequence_loss(m: LongitudinalPaddedSampling, t: int) -> float:
+    """The loss between any two sequences of sets, by enumeration. Each different set has a memo of its own."""
+    memo, fresh = rounds(m)
+    outputs = np.array(list(product(range(m.k), repeat=t)))
+    powers = fresh[:, outputs]  # (memo, output, step)
+    found = []
+    for sets in product(range(len(memo)), repeat=t):
+        likelihood = np.ones(len(outputs))
+        for one in set(sets):
+            steps = [i for i, other in enumerate(sets) if other == one]
+            likelihood *= memo[one] @ powers[:, :, steps].prod(axis=2)
+        found.append(likelihood)
+    return worst(np.array(found))
+
+
+@pytest.mark.parametrize(("m", "t"), [(m, t) for m in SMALL for t in range(1, 7 - m.k)], ids=repr)
+def test_no_sequences_of_sets_lose_more_than_eps_sequence(m: LongitudinalPaddedSampling, t: int) -> None:
+    loss, claimed = sequence_loss(m, t), m.eps_sequence(t)
+    assert claimed.value - claimed.gap - 1e-9 <= loss <= claimed.value * (1 + 1e-9)
+    if claimed.exact:
+        assert loss == pytest.approx(claimed.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("m", CHAINS, ids=repr)
+def test_the_bound_for_any_sets_never_falls_and_is_at_most_that_of_single_reports(m: LongitudinalPaddedSampling) -> None:
+    losses = [m.eps_sequence(t).value for t in (1, 2, 3, 5, 20, 1000, 10**6)]
+    assert losses == sorted(losses)
+    assert losses[0] == pytest.approx(m.eps_1, rel=1e-9)
+    assert all(loss <= t * m.eps_per_report * (1 + 1e-9) for loss, t in zip(losses, (1, 2, 3, 5, 20, 1000, 10**6)))
+
+
+@every
+def test_no_guesser_of_one_value_is_right_more_often_than_stated(m: SetMechanism) -> None:
+    """Two priors, of the sets with and without a value, are equally likely. The worst priors are single sets."""
+    rows = [m.channel()] if isinstance(m, PaddedSampling) or m.k > 5 else [all_sequences(m, t) for t in (1, 2, 3)]  # type: ignore[arg-type]
+    for t, channel in enumerate(rows, 1):
+        having = [0 in symbols for symbols in padded(m)]
+        yes, no = channel[having], channel[np.logical_not(having)]
+        best = max(np.maximum(one, other).sum() / 2 for one in yes for other in no)
+        assert best <= m.guess(t) * (1 + 1e-9)
+        assert not m.guess(t).exact
+    assert m.guessed == 2
+
+
+# ---- estimates
+
+
+@every
+def test_the_inversion_is_unbiased(m: SetMechanism) -> None:
+    """The expected counts of a population of any sets give its shares: of the values, and of sets with few values."""
+    rng = np.random.default_rng(5)
+    people = rng.integers(0, 1000, n_sets(m.k - m.choices, m.choices))
+    expected = people @ m.channel() / people.sum()
+    truth = np.zeros(m.k)
+    for n, symbols in zip(people, padded(m), strict=True):
+        truth[symbols] += n / people.sum()
+    np.testing.assert_allclose(m.choices * (expected - m.q) / (m.p - m.q), truth, atol=1e-9)
+    codes = np.repeat(set_codes(m.k - m.choices, m.choices), people)
+    np.testing.assert_allclose(m.counts_of(codes), truth * people.sum())
+    sizes = np.bitwise_count(codes)
+    few = [np.mean(sizes <= m.choices - 1 - j) for j in range(m.choices)]
+    np.testing.assert_allclose(truth[m.k - m.choices :], few)
+
+
+@every
+def test_one_false_report_moves_a_share_as_stated(m: SetMechanism) -> None:
+    moved = m.choices * np.abs(np.eye(m.k) - m.q).max() / (m.p - m.q)
+    assert m.outweighs() == pytest.approx(moved, rel=1e-9)
+
+
+# ---- draws
+
+
+def p_value(m: Mechanism, reports: FloatArray, expected: FloatArray) -> float:
+    return float(chisquare(np.bincount(reports.astype(int), minlength=m.k), expected * len(reports)).pvalue)
+
+
+class Seeded(SecureRandom):
+    """A predictable source for the device's code."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def bytes(self, n: int) -> bytes:
+        return self._rng.bytes(n)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_reports_of_simulations_and_of_devices_follow_the_channel(name: str) -> None:
+    """12 χ² tests: one of them fails with probability 1.2e-5. A mechanism with another ε fails them."""
+    losses = {"eps": 1.0} if name == "PS-GRR" else {"eps_inf": 2.0, "eps_1": 1.0}
+    m = mechanism(name, 4, choices=3, **losses)  # type: ignore[arg-type]
+    other = mechanism(name, 4, choices=3, **{key: 1.1 * eps for key, eps in losses.items()})  # type: ignore[arg-type]
+    assert isinstance(m, SetMechanism)
+    codes = set_codes(4, 3)
+    device, random = m.randomizer(m.parameters()), Seeded(3)
+    for code in (0, code_of([2]), code_of([0, 3, 1])):
+        row, wrong = (x.channel()[codes.tolist().index(code)] for x in (m, other))
+        simulated = m.simulate(np.full(200_000, code), np.random.default_rng(code)).astype(float)
+        assert p_value(m, simulated, row) > 1e-6
+        assert p_value(m, simulated, wrong) < 1e-6
+        sent = [int.from_bytes(device.report(device.memoize(code, 0, random), random), "little") for _ in range(4000)]
+        assert p_value(m, np.array(sent, float), row) > 1e-6
+
+
+def test_a_device_keeps_only_memos_that_it_could_have_drawn() -> None:
+    once, chain = PaddedSampling(4, 1.0, 2), LongitudinalPaddedSampling(4, 2.0, 1.0, 2)
+    kept = [m.randomizer(m.parameters()).is_memo for m in (once, chain)]
+    assert kept[0]((3).to_bytes(4, "little"), 0)
+    assert not any(kept[0](code.to_bytes(4, "little"), 0) for code in (7, 16, 2**31))
+    assert kept[1](b"\x05", 0)
+    assert not any(kept[1](row, 0) for row in (b"\x06", b"\x00\x00", b""))
+
+
+def test_the_coin_of_a_member_is_exact() -> None:
+    coin = PaddedSampling(10, 1.0, 3).coins()["report"]["member"]
+    assert isinstance(coin, Coin)
+    share = int(coin.digits, 16) / 256 ** (len(coin.digits) // 2)
+    assert share == pytest.approx(3 * math.e / (3 * math.e + 10), rel=1e-15)
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"name": "PS-GRR", "k": 5, "eps": 1.0}, "PS-GRR needs choices"),
+        ({"name": "GRR", "k": 5, "eps": 1.0, "choices": 2}, "must be one of PS-GRR, L-PS-GRR, got 'GRR'"),
+        ({"name": "PS-GRR", "k": 5, "eps": 1.0, "choices": 6}, "choices must be an integer in"),
+        ({"name": "PS-GRR", "k": 31, "eps": 1.0, "choices": 2}, "k must be an integer in"),
+        ({"name": "PS-GRR", "k": 5, "eps": 1.0, "choices": True}, "choices must be an integer in"),
+        ({"name": "PS-GRR", "k": 5, "eps": 699.0, "choices": 5}, "the loss of a set must be at most 698.4 nats, got 699.0"),
+        ({"name": "PS-GRR", "k": 5, "eps": float("nan"), "choices": 2}, "eps must be"),
+        ({"name": "L-PS-GRR", "k": 5, "eps_inf": 1.0, "eps_1": 1.0, "choices": 2}, "eps_1 must be in"),
+        ({"name": "L-PS-GRR", "k": 5, "eps": 1.0, "choices": 2}, "does not take eps"),
+        ({"name": "auto", "k": 5, "eps_inf": 2.0, "eps_1": 1.0, "choices": 2, "calibration": "paper"}, "not take calibration"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        mechanism(**arguments)  # type: ignore[arg-type]
+
+
+def test_wrong_sets_are_refused_without_being_shown() -> None:
+    m, rng = PaddedSampling(4, 1.0, 2), np.random.default_rng(1)
+    for wrong in ([7], [16], [-1], [2**40], [0.5], [[1]]):
+        with pytest.raises(ValueError, match="codes") as refused:
+            m.report(np.array(wrong), rng)
+        assert "7" not in str(refused.value)
+    with pytest.raises(ValueError, match="no fake data"):
+        m.with_fake_data(2)
+    assert mechanism("auto", 4, eps_inf=2.0, eps_1=1.0, choices=2).name == "L-PS-GRR"
+
+
+def test_a_padded_set_has_as_many_members_as_choices() -> None:
+    found = members(set_codes(5, 3), 5, 3)
+    assert found.sum(axis=1).tolist() == [3] * n_sets(5, 3)

@@ -1,0 +1,184 @@
+"""The published estimates of questions with several answers: shares of people, in publications, API, CSV and exports."""
+
+import csv
+import io
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ldpstream.demo import Demo
+from ldpstream.estimators.empirical_bayes import empirical_bayes
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.post_processing import post_process
+from ldpstream.estimators.sets import mean_choices, mean_of_filtered
+from ldpstream.publishing.conclusions import pooled
+from ldpstream.publishing.filtering import replay
+from ldpstream.publishing.frequencies import with_nan
+from ldpstream.publishing.history.month_files import rows_of
+from ldpstream.publishing.publication import Publication
+from ldpstream.stores.checkpoint import tables_of
+from tests.publishing import cohort_rig as rig
+from tests.set_survey import LEVEL, ONCE, set_survey
+
+SPACED = ONCE | {"name": "spaced", "every_steps": 2}
+COHORT = {"name": "version", "values": ["1", "2"], "least": 10}
+SURVEY, STEPS = set_survey(apps={"level": [LEVEL, SPACED]}, lateness_steps=1, cohort=COHORT), 4
+PATH = "/api/v1/attributes/apps"
+
+
+@cache
+def demo() -> Demo:
+    return rig.demo_of(SURVEY, 8000, STEPS)
+
+
+@cache
+def client() -> TestClient:
+    return rig.client_of(SURVEY, demo())
+
+
+def published(span: str, step: int = STEPS - 1, cohort: str | None = None) -> Publication:
+    history = demo().service.results.history()
+    [found] = [p for p in history if (p.span, p.step, p.cohort) == (span, step, cohort)]
+    return found
+
+
+def get(path: str, **query: Any) -> Any:
+    answer = client().get(f"{PATH}/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def counts(steps: range) -> tuple[Any, Any]:
+    tables = demo().service.store.tables(range(STEPS))
+    by_cohort = [[tables_of(SURVEY, tables, 0, s, c) for c in range(2)] for s in steps]
+    panes = [[one + two for one, two in zip(*both, strict=True)] for both in by_cohort]
+    return pooled(SURVEY.mechanisms[0], panes)
+
+
+@pytest.mark.parametrize(("span", "steps"), [("step", range(3, 4)), ("window", range(2, 4))])
+def test_shares_of_people_are_three_times_the_shares_of_drawn_members(span: str, steps: range) -> None:
+    groups, reports = counts(steps)
+    raw, default = matrix_inversion(groups, steps=reports), empirical_bayes(groups, ordered=False, steps=reports)
+    p = published(span)
+    np.testing.assert_allclose(p.estimators["mi"].estimate().frequencies, 3 * raw.frequencies)
+    np.testing.assert_allclose(p.estimators["mi"].estimate().standard_errors, 3 * raw.standard_errors)
+    assert np.sum(p.estimators["mi"].estimate().frequencies) == pytest.approx(3)
+    np.testing.assert_allclose(p.estimators["eb"].estimate().frequencies, np.minimum(3 * default.frequencies, 1))
+    low, high = default.interval()
+    np.testing.assert_allclose(with_nan(p.estimators["eb"].low or []), 3 * low)
+    np.testing.assert_allclose(with_nan(p.estimators["eb"].high or []), np.minimum(3 * high, 1))
+    for level, (m, table), most in zip(p.levels.values(), groups, reports, strict=True):
+        np.testing.assert_allclose(with_nan(level.frequencies), 3 * matrix_inversion(m, table, steps=most).frequencies)
+    mean = mean_choices(groups, reports)
+    assert mean is not None
+    assert (p.numbers["mean"].value, p.numbers["mean"].low, p.numbers["mean"].high) == (mean.value, mean.low, mean.high)
+
+
+def test_the_truth_lies_in_most_intervals_of_every_span_and_cohort() -> None:
+    """8 shares of 4 steps; the shares of two steps depend on each other."""
+    for span, cohort in (("step", None), ("window", None), ("filtered", None), ("step", "1"), ("window", "2")):
+        inside, means = [], []
+        for step in range(STEPS):
+            p = published(span, step, cohort)
+            truth = demo().truth.of(SURVEY, p)
+            assert truth is not None
+            assert sum(truth) == pytest.approx(3)
+            low, high = p.estimators[p.main].estimate().interval()
+            inside += ((low <= truth) & (truth <= high)).tolist()
+            mean = p.numbers["mean"]
+            assert mean.low is not None
+            assert mean.high is not None
+            means.append(mean.low <= sum(truth[:5]) <= mean.high)
+        assert np.mean(inside) > 0.8, (span, cohort)
+        assert sum(means) >= 3, (span, cohort)
+
+
+def test_the_mean_number_of_values_has_the_stated_error() -> None:
+    """The ratio of the variance of 1000 estimates to the stated one is in 1 ± 0.2, except with probability 1e-5."""
+    m, rng = SURVEY.mechanisms[0][0], np.random.default_rng(11)
+    everybody = rng.choice([0, 1, 3, 7, 11], 50_000, p=[0.1, 0.2, 0.3, 0.2, 0.2])
+    truth = float(np.bitwise_count(everybody).mean())
+    found = []
+    for _ in range(1000):
+        one = mean_choices([(m, m.tabulate(m.simulate(rng.choice(everybody, 3000), rng)))], [1])
+        assert one is not None
+        found.append((one.value, (one.high - one.low) / 2 / 1.959964))
+    values, errors = np.array(found).T
+    assert values.var() / (errors**2).mean() == pytest.approx(1, abs=0.2)
+    assert abs(values.mean() - truth) < 5 * errors.mean() / np.sqrt(1000)
+    assert mean_choices([(m, m.empty_table())], [1]) is None
+    assert mean_of_filtered(np.full(8, np.nan), np.full(8, 0.1), 3) is None
+    number = mean_of_filtered(np.array([0.5, 0.1, 0.1, 0.1, 0.0, 0.1, 0.05, 0.05]), np.full(8, 0.01), 3)
+    assert number is not None
+    assert number.value == pytest.approx(3 * 0.8)
+
+
+def test_an_estimate_without_negative_shares_has_no_share_above_one() -> None:
+    drawn = Estimate(np.array([0.5, 0.3, 0.2]), np.full(3, 0.1), 100)
+    assert drawn.times(None) is drawn
+    np.testing.assert_allclose(drawn.times(3, 1.0).frequencies, [1.0, 0.9, 0.6])
+    np.testing.assert_allclose(drawn.times(3).frequencies, [1.5, 0.9, 0.6])
+    np.testing.assert_allclose(drawn.times(3).standard_errors, 0.3)
+
+
+def test_post_processing_projects_the_shares_of_drawn_members() -> None:
+    raw = np.array(get("histogram", estimator="mi")["frequencies"], float)
+    found = np.array(get("histogram", estimator="mi", post="norm-sub")["frequencies"], float)
+    np.testing.assert_allclose(found, np.minimum(3 * post_process(raw / 3, "norm-sub"), 1))
+    assert 0 <= found.min() <= found.max() <= 1
+    assert get("histogram", top=2)["others"] is None
+
+
+def test_differences_of_two_steps_have_errors_of_people() -> None:
+    found = get("comparison", before=0, step=3, span="step", estimator="mi", top=8)
+    assert found["basis"] == "any"  # two levels
+    one, other = (published("step", step).estimators["mi"].estimate() for step in (0, 3))
+    order = found["values"]
+    np.testing.assert_allclose(found["differences"], (other.frequencies - one.frequencies)[order])
+    np.testing.assert_allclose(found["standard_errors"], (one.standard_errors + other.standard_errors)[order])
+    survey = set_survey(lateness_steps=1)
+    single = rig.client_of(survey, rig.demo_of(survey, 2000, 3))
+    found = single.get(f"{PATH}/comparison", params={"before": 0, "step": 2, "span": "step", "estimator": "mi"}).json()
+    assert found["basis"] == "inversion"
+    inside = np.abs(np.subtract(found["differences"], found["truth"])) < 4 * np.array(found["standard_errors"])
+    assert inside.all()  # each of 8 fails with probability below 1e-4
+
+
+def test_the_filter_continues_from_a_restored_step() -> None:
+    p = published("step", 0)
+    state = replay(SURVEY.mechanisms[0], p, None)
+    assert demo().service.results.filters()["apps"]
+    assert state
+    curve = published("filtered").estimators["filter"].estimate().frequencies
+    assert 0 <= curve.min() <= curve.max() <= 1
+    assert curve.sum() == pytest.approx(3, abs=0.2)
+
+
+def test_the_api_describes_the_question() -> None:
+    [info] = client().get("/api/v1/survey").json()["attributes"]
+    assert (info["k"], info["choices"], info["guessed"], info["numbers"]) == (8, 3, 2, ["mean"])
+    labels = get("histogram")["labels"]
+    assert labels[3:] == ["music", "other", "at most 2", "at most 1", "none of these"]
+    [overview] = client().get("/api/v1/status").json()["attributes"]
+    assert [share["label"] for share in overview["top"]] == ["chat", "mail", "maps"]
+    assert [line["value"] for line in get("series")["lines"]] == [0, 1, 2, 3, 4]
+    for span in ("step", "window", "filtered"):
+        [line] = get("numbers", span=span)["lines"]
+        assert line["name"] == "mean"
+        assert all(
+            0 < low < value < high < 3 for low, value, high in zip(line["low"], line["values"], line["high"], strict=True)
+        )
+    text = client().get(f"{PATH}/numbers.csv").text
+    assert {row["number"] for row in csv.DictReader(io.StringIO(text))} == {"mean"}
+
+
+def test_exports_have_the_shares_of_people() -> None:
+    p = published("step")
+    rows = rows_of(SURVEY, [p])
+    mi = [f for f, estimator in zip(rows["frequency"], rows["estimator"], strict=True) if estimator == "mi"]
+    np.testing.assert_allclose(mi, p.estimators["mi"].estimate().frequencies)
+    assert rows["label"][:8].to_list() == list(SURVEY.attributes[0].labels)
