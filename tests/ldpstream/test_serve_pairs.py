@@ -115,6 +115,6 @@ def test_the_counts_of_a_pair_are_the_tally_and_the_table_is_its_estimate(served
     np.testing.assert_allclose(sets["frequencies"], 2 * m.inversion(of_sets), rtol=1e-12)
     expected = pair_estimate(of_window, (3, 3), same_people=True)
     assert expected is not None
-    np.testing.assert_array_equal(found["cells"]["shares"], expected.shares.ravel())
+    np.testing.assert_allclose(found["cells"]["shares"], expected.shares.ravel(), rtol=1e-12)
     assert (found["reports"], found["rows"]["reports"]) == tuple(of.groups[0][1].n for of in of_window[:2])
     assert found["complete"]
