@@ -255,6 +255,17 @@ class PaddedSampling(SetMechanism, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
 
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """Like `Inference.inversion_variances`. The device draws a member anew for each report, so only the set stays the same.
+
+        `support_covariance` counts the drawn member as unchanged. Its variances are upper bounds for steps > 1.
+        """
+        inside, outside = self.symbol_chances()
+        chosen = np.minimum(self.choices * np.asarray(frequencies, np.float64), 1.0)  # share of people with the symbol
+        hit = outside + chosen * (inside - outside)
+        of_set = (inside - outside) ** 2 * chosen * (1 - chosen)
+        return np.asarray((hit * (1 - hit) + (steps - 1) * of_set) / (n * steps * (self.p - self.q) ** 2))
+
     def ratios(self) -> SetRatios:  # type: ignore[override]
         return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
 
@@ -337,7 +348,7 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
             max_h φ(t-h+1) + (h-1) φ(1) - (t/h) ln(1 + h B (E - 1)),   1 <= h <= min(d, t)
 
         and at most t ε₂ (`eps_per_report`). All reports of one symbol, one constant set with it, and sets without it that are
-        all different reach the term h = 1.
+        all different reach the term h = 1. Most different sets lack the last dummy: all but the empty set.
         """
         t = integer("t", t, 1, MAX_T)
         h, e2 = np.arange(1, min(self.k, t) + 1), self.eps_2
@@ -348,9 +359,9 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         gain = math.log(self.other) + math.log(math.expm1(e2)) if e2 < 30 else math.log(self.other) + e2
         least = np.logaddexp(0.0, gain + np.log(h)) / h
         bounds = phi(t - h + 1) + (h - 1) * phi(1) - t * least
-        alike = min(t, n_sets(self._n - 1, self.choices))  # the loss never falls with t
+        alike = min(t, self.max_memos - 1)  # the loss never falls with t
         reached = float(phi(alike) - alike * least[0])
-        witness = "x is one set, x' has different sets without one of its values; every report is this value"
+        witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
 
     def symbol_chances(self) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import SETS, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.devices import Coin
@@ -124,6 +125,12 @@ def test_no_sequences_of_sets_lose_more_than_eps_sequence(m: LongitudinalPaddedS
         assert loss == pytest.approx(claimed.value, rel=1e-9)
 
 
+def test_the_empty_set_and_all_other_sets_reach_the_loss_of_any_sets() -> None:
+    m = LongitudinalPaddedSampling(2, 2.0, 1.0, 2)  # 4 sets; 2 of them lack a value, but 3 the last dummy
+    assert m.eps_sequence(3).exact
+    assert m.eps_sequence(3).value == pytest.approx(sequence_loss(m, 3), rel=1e-9)
+
+
 @pytest.mark.parametrize("m", CHAINS, ids=repr)
 def test_the_bound_for_any_sets_never_falls_and_is_at_most_that_of_single_reports(m: LongitudinalPaddedSampling) -> None:
     losses = [m.eps_sequence(t).value for t in (1, 2, 3, 5, 20, 1000, 10**6)]
@@ -163,6 +170,32 @@ def test_the_inversion_is_unbiased(m: SetMechanism) -> None:
     sizes = np.bitwise_count(codes)
     few = [np.mean(sizes <= m.choices - 1 - j) for j in range(m.choices)]
     np.testing.assert_allclose(truth[m.k - m.choices :], few)
+
+
+@pytest.mark.parametrize("m", ONCE, ids=repr)
+@pytest.mark.parametrize("t", [1, 2, 7])
+def test_the_variance_of_several_reports_of_a_set_is_exact(m: PaddedSampling, t: int) -> None:
+    """Given the set, the reports are independent. By the law of total variance, over people of whom a share has value 0."""
+    share, channel = 0.3, m.channel()
+    having, lacking = (channel[[0 in symbols for symbols in padded(m)].index(has)][0] for has in (True, False))
+    given = np.array([having, lacking])
+    weights = np.array([share, 1 - share])
+    variance = weights @ (given * (1 - given)) / t + weights @ given**2 - (weights @ given) ** 2
+    exact = variance / (m.p - m.q) ** 2
+    assert m.variance(share / m.choices, 1, t) == pytest.approx(exact, rel=1e-9)
+    assert m.support_covariance(np.array([share / m.choices]), t)[0][0] / (t * (m.p - m.q)) ** 2 >= exact * (1 - 1e-9)
+
+
+def test_the_fresh_noise_of_a_step_includes_the_draw_of_a_member() -> None:
+    """The variance of 400 steps of the same people. GRR states a far smaller one: its person keeps the drawn member."""
+    m, rng = PaddedSampling(5, 4.0, 3), np.random.default_rng(2)
+    people = rng.choice([0, 1, 3, 7, 11, 16, 24, 28], 3000)
+    noise = step_noise([(m, 3000)], truth := m.counts_of(people) / 9000)
+    raw = np.array([m.inversion(m.tabulate(m.report(people, rng))) for _ in range(400)])
+    np.testing.assert_allclose(raw.var(axis=0) / noise.fresh, 1, atol=0.36)  # 8 χ² tests, each fails with 1e-6
+    kept = step_noise([(GRR(m.k, drawn_eps(4.0, 3)), 3000)], truth).fresh
+    assert (raw.var(axis=0) / kept > 3).all()
+    np.testing.assert_allclose(raw.mean(axis=0), truth, atol=0.002)
 
 
 @every
