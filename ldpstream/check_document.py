@@ -214,7 +214,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
         ),
         attributes=[
             CheckedAttribute(
-                name=attribute.name, domain=attribute.domain, n_values=attribute.k,
+                name=attribute.name, domain=attribute.domain, n_values=attribute.k - (attribute.most or 0),
                 pair=None if attribute.pair is None else list(attribute.pair),
                 people_factor=None if attribute.pair is None else people_factor(survey, i),
                 levels=[_level(survey, i, level.name, m) for level, m in zip(attribute.levels, mechanisms, strict=True)],

@@ -33,7 +33,7 @@ def weight_line(survey: Survey, m: Mechanism) -> str:
     w = weight(survey, m)
     honest = plural(_people(w["one_value"]), "honest person", "honest people")
     line = f"One false report moves a share as much as {honest} of this attribute and level"
-    if w["set_size"] > 1:
+    if w["set_size"] > 1 and m.choices is None:  # shares of several answers do not add up to a share
         line += f", and a set of {w['set_size']} values together as much as {_people(w['set'])}"
     if w["in_year"] <= w["one_value"] * (1 + 1e-9):
         return f"{line}. A liar who sends one report at every step has the same weight in a window and in a year."

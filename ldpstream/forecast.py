@@ -47,7 +47,7 @@ class Precision(Struct, frozen=True, kw_only=True):
     """Precision of one span.
 
     Attributes:
-        half_width: half of the 95 % interval of a share of 1/k (`Forecast.share`).
+        half_width: half of the 95 % interval of the share `Forecast.share`.
         least_share: the smallest share whose 95 % interval lies above 0 in 9 of 10 cases; None if no share does. The interval
             of a value that nobody has lies above 0 in 2.5 of 100 cases.
         people: number of people of the whole survey for the wished half-width.
@@ -82,7 +82,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
         reports: number of reports at a step.
         spans: precision of a step, of the window, and of the filter after 100 steps with constant shares.
         means: precision of the mean of the numbers, of a step and of the window; empty for an attribute without numbers.
-        least_jump: the smallest jump of a share of 1/k that the filter finds within five steps in about 9 of 10 cases, with one
+        least_jump: the smallest jump of this share that the filter finds within five steps in about 9 of 10 cases, with one
             false alarm in 10 000 steps (`estimators.changes.detectable`).
     """
 

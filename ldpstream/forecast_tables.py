@@ -11,7 +11,7 @@ from ldpstream.terminal import table
 
 GROWTH = (1, 10, 100)
 LEGEND = (
-    "±: half of a 95 % interval for a share of 1/k, of the unbiased estimate mi, or of the filter in its rows. "
+    "±: half of a 95 % interval for the share in the second column, of the unbiased estimate mi, or of the filter in its rows. "
     "The default estimate is usually better.",
     "least share: its interval lies above 0 in 9 of 10 cases. If nobody has the value, it does in 1 of 40.",
     f"least jump: the filter finds it within five steps in about 9 of 10 cases, with a false alarm in {RUN_LENGTH:,.0f} steps.",

@@ -139,6 +139,11 @@ def promise(survey: Survey) -> list[str]:
     lines += [
         f"{a.name}: a person gives up to {a.most} answers, or none. A value is a set of answers. The guesser says whether one "
         "answer is in the set, and at first considers yes and no equally likely."
+        + (
+            " A device makes no report of more answers. Its silence can reveal that there are more."
+            if a.most < len(a.values or ())
+            else ""
+        )
         for a in survey.attributes
         if a.most is not None
     ]

@@ -45,13 +45,17 @@ def privacy_line(publication: "Publication") -> str:
     return "privacy loss in nats · " + " · ".join(parts)
 
 
-def numbers_lines(publication: "Publication") -> list[str]:
-    """Returns one line with the mean and the percentiles, or no line for an attribute without numbers."""
+def numbers_lines(publication: "Publication", several: bool) -> list[str]:
+    """Returns one line with the mean and the percentiles, or no line for an attribute without numbers.
+
+    With `several` answers of a person, the line has the mean number of answers.
+    """
     numbers = [
         f"{name} {x.value:.4g}" + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
         for name, x in publication.numbers.items()
     ]
-    return [f"with 95 % intervals: {' · '.join(numbers)}"] if numbers else []
+    of = "number of values of a person, with 95 % interval" if several else "with 95 % intervals"
+    return [f"{of}: {' · '.join(numbers)}"] if numbers else []
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
@@ -67,7 +71,7 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     reports = plural(publication.reports, "report") if publication.reports else silence
     table = Table(
         title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
-        caption="\n".join([*numbers_lines(publication), privacy_line(publication)]),
+        caption="\n".join([*numbers_lines(publication, attribute.most is not None), privacy_line(publication)]),
         title_justify="left",
         caption_justify="left",
     )

@@ -302,6 +302,8 @@ def find_cell(attribute: Attribute, cell: str) -> tuple[int, bool]:
     """
     if attribute.most is None:
         return attribute.find(cell)
+    if not cell.strip():
+        raise ValueError(f"not a value of the attribute {attribute.name} ({attribute.domain})")
     found = [attribute.find(part) for part in (text.strip() for text in cell.split(SEPARATOR)) if part]
     return attribute.set_code(found), all(inside for _, inside in found)
 

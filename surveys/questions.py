@@ -176,8 +176,10 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if self.ordered:
             raise ValueError("ordered is not for an attribute with choices: its values have no order")
         for text in self.values:
-            if SEPARATOR in text:
-                raise ValueError(f"with choices, values must not contain {SEPARATOR!r}, got {text!r}")
+            if SEPARATOR in text or text != text.strip():
+                raise ValueError(
+                    f"with choices, values must not contain {SEPARATOR!r}, or begin or end with a space, got {text!r}"
+                )
             if text in self.labels[len(self.values) :]:
                 raise ValueError(f"with choices, a value must not be the text of a number of choices, got {text!r}")
 

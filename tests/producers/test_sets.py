@@ -125,7 +125,7 @@ def test_files_have_the_values_of_a_set_in_one_cell(tmp_path: Path) -> None:
     people.write_text("apps\nchat;maps\n\n;\nchat;chat\nchat;mail;maps;music\n")
     unchanging = load_people(people, survey, 2, lambda _: None)
     assert unchanging.at(0, 0)[1].tolist() == [code_of([0, 2]), 0]
-    for wrong, why in (("chat;chat", "given twice"), ("chat;mail;maps;music", "more than 3 values")):
+    for wrong, why in (("chat;chat", "given twice"), ("chat;mail;maps;music", "more than 3 values"), (" ", "not a value of")):
         steps.write_text(f"person,step,apps\na,0,{wrong}\n")
         with pytest.raises(DataError, match=why):
             load_values(steps, survey)

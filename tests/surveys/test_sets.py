@@ -65,7 +65,8 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "size": ({"values": None, "size": 5}, ["attribute[0]", "choices needs values"]),
     "many values": ({"values": [f"v{i}" for i in range(31)]}, ["choices needs at most 30 values, got 31"]),
     "one value": ({"values": ["a"], "choices": 1}, ["values must be at least 2"]),
-    "separator": ({"values": ["a;b", "c", "d"]}, ["with choices, values must not contain ';', got 'a;b'"]),
+    "separator": ({"values": ["a;b", "c", "d"]}, ["values must not contain ';', or begin or end with a space, got 'a;b'"]),
+    "space": ({"values": ["a", "b ", "c"]}, ["with choices, values must not", "or begin or end with a space, got 'b '"]),
     "label": ({"values": ["a", "b", "none of these"]}, ["must not be the text of a number of choices, got 'none of these'"]),
     "ordered": ({"ordered": True}, ["ordered is not for an attribute with choices"]),
     "mechanism": (
