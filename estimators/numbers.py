@@ -222,11 +222,12 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
     >>> round(mean_variance(m, uniform, np.arange(10.0)), 1)
     94.6
     """
-    of_person = float(shares @ numbers**2 - (shares @ numbers) ** 2)
     if m.pure:
-        noise = m.sampled_variances(shares, reports, reports, 1.0) - shares * (1 - shares)
+        of_person = float(shares @ numbers**2 - (shares @ numbers) ** 2)
+        noise = np.maximum(m.sampled_variances(shares, reports, reports, 1.0) - shares * (1 - shares), TINY)
         return of_person + float(noise @ (numbers - noise @ numbers / noise.sum()) ** 2)
-    reported, told = shares @ m.channel(), m.inverse() @ numbers
+    encoded, reported, told = m.encoded(shares), shares @ m.channel(), m.inverse() @ numbers
+    of_person = m.fakes**2 * float(encoded @ numbers**2 - (encoded @ numbers) ** 2)
     of_report = float(reported @ told**2 - (reported @ told) ** 2)
     return (of_report + (reports - 1) * of_person) / reports
 
@@ -247,17 +248,18 @@ def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArr
         """
         total = np.zeros(groups_of_values.size)
         for (m, table, each), weight in zip(told, weights, strict=True):
+            a, people = weight * numbers, table.n / each
             if m.pure:
-                variance = m.sampled_variances(shares, table.n, each, table.n / each)
-                own = _running(weight * numbers * variance, groups_of_values)
-                squares = _running((weight * numbers) ** 2 * variance, groups_of_values)
-                total += squares - own**2 / variance.sum()
+                noise = np.maximum(
+                    m.sampled_variances(shares, table.n, each, people) - shares * (1 - shares) / people, TINY / people
+                )
+                total += _variances(shares, a, groups_of_values) / people
+                total += _running(noise * a**2, groups_of_values) - _running(noise * a, groups_of_values) ** 2 / noise.sum()
             else:
-                reported, of_report = table.counts / table.n, _running(m.inverse() * (weight * numbers), groups_of_values)
-                variance = reported @ of_report**2 - (reported @ of_report) ** 2
-                of_person = _running(shares * (weight * numbers) ** 2, groups_of_values)
-                of_person -= _running(shares * weight * numbers, groups_of_values) ** 2
-                total += (np.maximum(variance, 0) + (each - 1) * of_person) / table.n
+                of_report = _running(m.inverse() * a, groups_of_values)
+                seen, fitted = (f @ of_report**2 - (f @ of_report) ** 2 for f in (table.counts / table.n, shares @ m.channel()))
+                of_person = m.fakes**2 * _variances(m.encoded(shares), a, groups_of_values)
+                total += (np.maximum(seen, fitted) + (each - 1) * of_person) / table.n  # few reports may be equal by chance
         return np.asarray(np.sqrt(np.maximum(total, 0)))
 
     k = shares.size
@@ -273,3 +275,8 @@ def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArr
 def _running(x: FloatArray, first: IntArray) -> FloatArray:
     """Returns the running sums of groups along the last axis, at the end of each group."""
     return np.asarray(np.cumsum(np.add.reduceat(x, first, axis=-1), axis=-1))
+
+
+def _variances(shares: FloatArray, numbers: FloatArray, first: IntArray) -> FloatArray:
+    """Returns the variances over the people of a number that is 0 outside the first r groups, for each r."""
+    return _running(shares * numbers**2, first) - _running(shares * numbers, first) ** 2

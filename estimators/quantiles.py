@@ -16,8 +16,9 @@ gives the smooth model a small weight. The ends of an interval move outwards, to
 shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the weight of the smooth model.
 
 Mechanisms that are not pure, such as Square Wave, have an unbiased mean whose error is known (`Unbiased`). `mean` returns its
-interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean. The ends of the
-quantiles' intervals move outwards to edges of bins, since no report says where in a bin a number lies.
+interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean, but not beyond the
+middles of the first and the last bin. The ends of the quantiles' intervals move outwards to edges of bins, since no report says
+where in a bin a number lies.
 
 All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
 if the ends of two requested quantiles would cross, one of them moves outwards.
@@ -169,7 +170,8 @@ def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, 
     reach = -ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2) * error
     within = min(error, reach)
     value = min(max(float(estimate.frequencies @ middles), centre - within), centre + within)
-    value, low, high = np.clip([value, centre - reach, centre + reach], edges[0], edges[-1]).tolist()
+    value = min(max(value, float(middles[0])), float(middles[-1]))  # all means of histograms; noise may lead beyond
+    low, high = np.clip([min(centre - reach, value), max(centre + reach, value)], edges[0], edges[-1]).tolist()
     return Number(value, low, high)
 
 
