@@ -34,7 +34,7 @@ SCALES = (1e-2, 5e-4, 2e-5)  # twice the scale parameter of the steps' variances
 DEGREES = 0.5  # half of the degrees of freedom of t
 ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
 SHORT_ROUNDS, SHORT_GAIN = 3, 0.1  # the same between two updates of the steps' variances
-UPDATES, ENOUGH = 8, 0.3  # most updates of these variances; they end when the bound rises by less than this, in nats
+UPDATES, ENOUGH = 24, 0.3  # most updates of these variances; they end when the bound rises by less than this, in nats
 ROUNDING = 1e-12  # a relative gain below this is rounding
 
 
@@ -75,6 +75,7 @@ class ModelFit:
         decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
         coarser: shares under the model of the same kind with the next larger τ; None without such a model.
         variances: (K - 1,) expected squares of the steps.
+        converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
     """
 
     kind: str
@@ -85,6 +86,7 @@ class ModelFit:
     decades: float = 0.0
     coarser: FloatArray | None = None
     variances: FloatArray | None = None
+    converged: bool = True
 
 
 def fits(likelihood: Likelihood) -> list[ModelFit]:
@@ -118,8 +120,9 @@ def _family(likelihood: Likelihood, kind: str, order: int) -> list[ModelFit]:
 
 
 def _gaussian(likelihood: Likelihood, kind: str, start: FloatArray, q: FloatArray, log_det: float) -> ModelFit:
-    u, f, value, factor = _mode(likelihood, start, q, ROUNDS, GAIN)
-    return ModelFit(kind, u, f, factor, value + 0.5 * log_det - float(np.log(np.diag(factor)).sum()))
+    u, f, value, factor, converged = _mode(likelihood, start, q, ROUNDS, GAIN)
+    evidence = value + 0.5 * log_det - float(np.log(np.diag(factor)).sum())
+    return ModelFit(kind, u, f, factor, evidence, converged=converged)
 
 
 def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: FloatArray | None) -> ModelFit:
@@ -133,7 +136,8 @@ def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: Float
     for update in range(UPDATES):
         precision = (a + 0.5) / (scale + squares / 2)
         last = update == UPDATES - 1
-        u, f, value, factor = _mode(likelihood, u, np.diag(precision), ROUNDS if last else SHORT_ROUNDS, SHORT_GAIN)
+        rounds = ROUNDS if last else SHORT_ROUNDS
+        u, f, value, factor, converged = _mode(likelihood, u, np.diag(precision), rounds, SHORT_GAIN)
         variance = np.diag(lapack.dpotri(factor, lower=1)[0])
         squares = u**2 + variance
         explained = value + 0.5 * float(precision @ u**2) - 0.5 * float(size - precision @ variance)
@@ -141,16 +145,19 @@ def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: Float
         if bound < best + ENOUGH:
             break
         best = bound
-    return ModelFit("jumps", u, f, factor, bound, variances=squares)
+    else:
+        converged = False
+    return ModelFit("jumps", u, f, factor, bound, variances=squares, converged=converged)
 
 
 def _mode(
     likelihood: Likelihood, u: FloatArray, q: FloatArray, rounds: int, gain: float
-) -> tuple[FloatArray, FloatArray, float, FloatArray]:
+) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
     """Finds the mode of ln p(counts | f(u)) - uᵀQu/2 by Gauss and Newton's method with halved steps.
 
     Returns:
-        The mode, its shares, the value there, and the factor L of the precision there.
+        The mode, its shares, the value there, the factor L of the precision there, and whether the search ended before its
+        limit of rounds.
     """
     from scipy.linalg import cho_solve  # slow to load; only estimates need it
 
@@ -171,7 +178,9 @@ def _mode(
         gained, u, f, value = after - value, tried, shares, after
         if gained < max(gain, ROUNDING * abs(value)):
             break
-    return u, f, value, _factor(likelihood, f, q)
+    else:
+        return u, f, value, _factor(likelihood, f, q), False
+    return u, f, value, _factor(likelihood, f, q), True
 
 
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:

@@ -56,6 +56,9 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
         groups: checked groups, at least one with reports and a mechanism that is not pure.
         widths, steps: as in `empirical_bayes`.
 
+    Returns:
+        As `empirical_bayes`; `converged` is true if the searches for the models with a weight ended before their limits.
+
     Raises:
         ValueError: if the widths are not k positive finite numbers.
     """
@@ -85,7 +88,9 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     width = np.minimum(high + above, 1) - np.maximum(low - below, 0)
     errors = np.maximum(drawn.std(axis=0), width / (2 * PUBLISHED))  # a difference of two shares needs the bias, too
     unbiased = _unbiased(groups, steps, raw, shares, rough, cells)
-    return Estimate(shares, errors, raw.n, posterior=Draws(drawn, drawn, below, above, unbiased))
+    used = (weights > 0) | (drawn_weights > 0)
+    converged = all(fit.converged for fit, has_weight in zip(found, used, strict=True) if has_weight)
+    return Estimate(shares, errors, raw.n, converged=converged, posterior=Draws(drawn, drawn, below, above, unbiased))
 
 
 class _Cells:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ldpstream.estimators import Estimate, empirical_bayes, ems, matrix_inversion
+from ldpstream.estimators import Estimate, density_models, empirical_bayes, ems, matrix_inversion
 from ldpstream.estimators import numbers as module
 from ldpstream.estimators.density_models import (
     IRREGULAR_TAU,
@@ -293,6 +293,17 @@ def test_the_edges_of_the_domain() -> None:
         assert forged.frequencies.argmax() == 7
     with pytest.raises(ValueError, match="widths must be 8 positive finite numbers"):
         estimate(m, m.empty_table() + m.table(1, np.eye(m.cells, dtype=int)[0]), widths=np.zeros(8))
+
+
+def test_a_search_that_ends_by_its_limit_is_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = SquareWave(16, 2.0)
+    table = drawn(m, spikes(16), 5000, np.random.default_rng(1))
+    assert estimate(m, table).converged
+    assert all(fit.converged for fit in fits(random_likelihood(10, 100.0)) if fit.kind == "jumps")
+    monkeypatch.setattr(density_models, "UPDATES", 1)
+    assert not any(fit.converged for fit in fits(random_likelihood(10, 100.0)) if fit.kind == "jumps")
+    monkeypatch.setattr(density_models, "ROUNDS", 1)
+    assert not estimate(m, table).converged
 
 
 def test_models_start_with_the_flattest() -> None:
