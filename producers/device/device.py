@@ -306,7 +306,7 @@ class Device:
         Raises:
             ValueError: if there is no such attribute.
             DeviceError: as for `report`.
-            ModuleNotFoundError: if the loss of a memoized level needs SciPy, and SciPy is not installed.
+            ModuleNotFoundError: if the loss of memoized reports needs SciPy, and SciPy is not installed.
         """
         a = self.survey.index(attribute)
         with self._file.transaction() as memory:

@@ -77,6 +77,11 @@ class Seen(NamedTuple):
     answer: tuple[int, bytes]
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # the sink opens up to 64 connections at once, and the default of 5 refuses some of them
+    daemon_threads = True
+
+
 class RecordingRelay:
     """A small relay for tests.
 
@@ -122,8 +127,7 @@ class RecordingRelay:
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
 
