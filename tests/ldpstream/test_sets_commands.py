@@ -52,9 +52,9 @@ def survey_file(tmp_path: Path) -> Path:
             ["check"],
             "apps (4 values, chat … other, any of them), level standard: L-PS-GRR(k=4, eps_inf=4.0, eps_1=2.0, choices=4)",
         ),
-        (["check", "--people", "10000"], "apps, standard"),
+        (["check", "--people", "10000"], "apps, spaced: a device reports once in 2 steps"),
         (["ledger"], "L-PS-GRR"),
-        (["ledger", "--people", "1000", "--relay"], "apps, standard"),
+        (["ledger", "--people", "1000", "--relay"], "≤ 88.1 %"),
         (["canonical"], "PS-GRR"),
     ],
 )
