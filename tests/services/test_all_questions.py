@@ -1,0 +1,101 @@
+"""One survey with every kind of question through a real Kafka and a real Redis."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ldpstream.publishing.publication import publication_key
+from ldpstream.rehearse import rehearse
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.stores.redis_store import RedisCountStore
+
+from .rig import STOPPED, wait_until
+from .test_pipeline import SEED, STEP_S, Services, direct_tally, embedded, services
+
+__all__ = ["services"]
+PEOPLE, STEPS = 2000, 3
+SURVEY = f"""
+name = "questions-{os.getpid()}-{time.time_ns()}"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 4
+lateness_steps = 4
+collection = "spl"
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "other"]
+level = [{{ name = "standard", mechanism = "auto", eps_inf = 4.0, eps_1 = 2.0 }}]
+[[attribute]]
+name = "zone"
+bins = [0, 2, 5, 50]
+level = [{{ name = "standard", mechanism = "OLH", eps = 2.0 }}]
+[[attribute]]
+name = "both"
+pair = ["mode", "zone"]
+level = [{{ name = "standard", mechanism = "auto", eps_inf = 4.0, eps_1 = 2.0 }}]
+[[attribute]]
+name = "apps"
+values = ["chat", "mail", "maps", "other"]
+choices = 2
+level = [
+  {{ name = "standard", mechanism = "auto", eps_inf = 4.0, eps_1 = 2.0 }},
+  {{ name = "spaced", mechanism = "PS-GRR", eps = 2.0, every_steps = 2 }},
+]
+[[attribute]]
+name = "minutes"
+bins = [0, 10, 20, 30, 40, 50, 60, 70, 80]
+level = [{{ name = "standard", mechanism = "SW", eps = 2.0 }}]
+"""
+
+
+def people(folder: Path) -> Path:
+    """A file of people who answer all questions, some of them with values that are not listed, or with no value of a set."""
+    rng, lines = np.random.default_rng(3), ["person,step,mode,zone,apps,minutes"]
+    for person in range(PEOPLE):
+        mode, apps = ("car", "bus", "tram")[rng.integers(3)], ("chat;maps", "mail", ";", "game")[rng.integers(4)]
+        lines += [
+            f"p{person},{step},{mode},{rng.uniform(0, 50):.1f},{apps},{rng.uniform(0, 80):.1f}" for step in range(1, STEPS + 1)
+        ]
+    path = folder / "people.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_every_kind_of_question_is_counted_and_published(services: Services, redis_url: str, tmp_path: Path) -> None:
+    data, survey_file, out, sent = people(tmp_path), *(tmp_path / name for name in ("now.toml", "out.json", "sent.json"))
+    (tmp_path / "source.toml").write_text(SURVEY)
+    survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
+    services.start("agent", survey_file)
+    wait_until(lambda: now_ms() > survey.opens_ms(1), services.logs)
+    services.finish(services.start("produce", survey_file, "--data", data, "--first-step", 1, "--seed", SEED, "--json", sent))
+    produced = json.loads(sent.read_text())["produced"]
+    steps = sorted({row["step"] for row in produced})
+    store = RedisCountStore(survey, Settings(redis=redis_url))
+    n_reports = sum(row["reports"] for row in produced)
+    wait_until(lambda: sum(table.n for table in store.tables(range(steps[-1] + 1)).values()) == n_reports, services.logs)
+    tables = store.tables(range(steps[-1] + 1))
+    assert tables == direct_tally(survey, data, steps)
+    assert not any(store.rejected().values())
+    store.close()
+    assert {key.attribute for key in tables} == set(range(len(survey.attributes)))
+    assert n_reports > PEOPLE * STEPS
+
+    estimate = services.start("estimate", survey_file, "--until", steps[-1], "--json", out, LDPSTREAM_PAGE_PORT="0")
+    services.finish(estimate)
+    services.stop()
+    assert all(process.returncode in (0, *STOPPED) for process in services.running)
+    estimates = json.loads(out.read_text())["estimates"]
+    published = {publication_key(e["attribute"], e["span"], e["step"], e["cohort"]): e for e in estimates}
+    reference = embedded(survey, data, steps)
+    wanted = {f"{a.name}|{span}|{step}" for a in survey.attributes for span in ("step", "window") for step in steps}
+    assert wanted <= set(published)
+    for key in wanted:
+        mine, other = published[key], reference[key]
+        assert (mine["complete"], mine["reports"], mine["panes"]) == (True, other.reports, other.panes)
+        assert mine["estimators"].keys() == other.estimators.keys()
+        for name, result in other.estimators.items():
+            assert mine["estimators"][name]["frequencies"] == result.frequencies
