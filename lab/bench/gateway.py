@@ -31,8 +31,9 @@ import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 
 from lab.bench.gateway_load import TOKEN
-from lab.bench.service_site import BenchError, Process, Site, free_port
+from lab.bench.service_site import BenchError, Process, Site
 from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
+from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS
@@ -142,7 +143,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
                 result.missing.append(name)
                 continue
             seen(name)
-            port = free_port()
+            [port] = free_ports(1)
             with _running([part.format(folder=folder, port=port) for part in command], folder, port) as pid:
                 result.served.append(measure(name, pid, port, sizes, ENVELOPE, single, 1))
     return result
@@ -190,7 +191,7 @@ def relayed(single: Path, folder: Path) -> Path:
 @contextmanager
 def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     """Runs `ldpstream gateway`, and yields it once it is ready."""
-    tokens, port = folder / "tokens", free_port()
+    tokens, [port] = folder / "tokens", free_ports(1)
     tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
     rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
     given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}

@@ -23,8 +23,9 @@ import numpy as np
 
 from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load, measure, running_gateway
 from lab.bench.gateway_load import TOKEN
-from lab.bench.service_site import Process, Site, free_port
+from lab.bench.service_site import Process, Site
 from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports, write_survey
+from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.client import GatewaySink
@@ -84,7 +85,7 @@ class Machine:
     def __init__(self, folder: Path, file: Path) -> None:
         self._folder, self._file, self.data = folder, file, folder / "data"
         (folder / "tokens").write_text(f"{TOKEN}\n")
-        self.port = free_port()
+        [self.port] = free_ports(1)
         self.start()
 
     def start(self) -> None:

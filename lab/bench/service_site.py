@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
 from lab.bench.service_survey import Asked, write_survey
+from ldpstream.local.ports import free_ports
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime import children
 from ldpstream.runtime.settings import Settings
@@ -132,7 +132,7 @@ class Agent(Process):
     """A process of `ldpstream agent`, or of the agent that profiles itself; `port` is the port of its metrics."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        self.port = free_port()
+        [self.port] = free_ports(1)
         served = {"LDPSTREAM_METRICS_PORT": str(self.port), "LDPSTREAM_METRICS_HOST": "127.0.0.1"}
         super().__init__(module, arguments, environment | served, log)
 
@@ -285,13 +285,6 @@ def delete_keys(client: Client, name: str) -> None:
 def random_name() -> str:
     """Returns a name that no other site has."""
     return f"bench-{secrets.token_hex(6)}"
-
-
-def free_port() -> int:
-    """Returns a port on loopback that no process uses now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @contextmanager

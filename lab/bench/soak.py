@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.bench.process_costs import ProcessCosts
-from lab.bench.service_site import Process, Site, free_port
+from lab.bench.service_site import Process, Site
 from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_site import attributes
+from ldpstream.local.ports import free_ports
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import seal
@@ -59,7 +60,7 @@ def soak(settings: Settings, minutes: float, step_seconds: int) -> None:
         TemporaryDirectory(prefix="ldpstream-bench-") as place,
         Site(settings, Path(place), step_seconds, attributes(0), PARTITIONS) as site,
     ):
-        port = free_port()
+        [port] = free_ports(1)
         gateway = {"LDPSTREAM_GATEWAY_HOST": "127.0.0.1", "LDPSTREAM_GATEWAY_PORT": str(port)}
         processes = [site.agent(), site.estimator(), site.gateway(**gateway)]
         _tell(f"{minutes:g} minutes, steps of {step_seconds} s, load average {os.getloadavg()[0]:.1f}")

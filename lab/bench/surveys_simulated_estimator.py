@@ -17,10 +17,10 @@ from dataclasses import asdict
 import numpy as np
 from prometheus_client import REGISTRY
 
-from lab.bench.service_site import free_port
 from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_results import SimulatedEstimator
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SimulatedSurveys, ask, own_costs
+from ldpstream.local.ports import free_ports
 from ldpstream.publishing.api.app import create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.page.server import PageServer
@@ -121,7 +121,7 @@ def measure(n_surveys: int) -> SimulatedEstimator:
                 made = estimated.turn(at_ms + number * TURN_MS)
                 assert not made
         turn_ms = 1000 * (time.process_time() - cpu) / n_surveys / ROUNDS
-        port = free_port()
+        [port] = free_ports(1)
         serve_monitoring("127.0.0.1", port, lambda: True)
         with closing(PageServer(create_surveys_api({e.survey.name: e.served for e in all_estimated}), "127.0.0.1", 0)) as page:
             answers = ask(port, "/metrics"), ask(page.port, "/"), ask(page.port, "/api/v1/surveys")

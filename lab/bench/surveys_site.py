@@ -12,9 +12,10 @@ from typing import Self
 import numpy as np
 
 from lab.bench.process_costs import ProcessCosts
-from lab.bench.service_site import Agent, BaseSite, Process, delete_keys, free_port, random_name
+from lab.bench.service_site import Agent, BaseSite, Process, delete_keys, random_name
 from lab.bench.service_survey import SEED, Asked, write_survey
 from lab.bench.surveys_results import Answer
+from ldpstream.local.ports import free_ports
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.redis_connection import Client
@@ -38,7 +39,7 @@ class Estimator(Process):
     """A process of `ldpstream estimate`; `page_port` and `port` are the ports of its page and of its metrics."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        self.page_port, self.port = free_port(), free_port()
+        self.page_port, self.port = free_ports(2)
         hosts = {f"LDPSTREAM_{name}_HOST": "127.0.0.1" for name in ("PAGE", "METRICS")}
         ports = {"LDPSTREAM_PAGE_PORT": str(self.page_port), "LDPSTREAM_METRICS_PORT": str(self.port)}
         super().__init__(module, arguments, environment | hosts | ports, log)

@@ -285,7 +285,7 @@ def test_the_due_time_and_lag_gauges_change(running: Running) -> None:
         return float(due["value"][1])
 
     first_s = due_s()
-    assert (first_s - running.survey.start_ms / 1000) % STEP_S == pytest.approx(0.5, abs=0.01)  # a step's close plus the margin
+    assert (first_s - running.survey.start_ms / 1000) % STEP_S == pytest.approx(0.2, abs=0.01)  # a step's close plus the margin
     wait_until(lambda: due_s() > first_s, due_s)
     (lag,) = running.ask("query", query="ldpstream_lag_records")["result"]
     assert 0 <= float(lag["value"][1]) < 10_000
