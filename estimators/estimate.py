@@ -13,6 +13,8 @@ from ldpstream.mechanisms.arguments import FloatArray, integer, real
 from ldpstream.mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
+PUBLISHED_LEVEL = 0.95  # level of the published intervals
+NORMAL = float(ndtri(0.5 + PUBLISHED_LEVEL / 2))  # half the width of a normal interval with this level, in standard errors
 LEAST_LEVEL, MOST_LEVEL = 1e-9, 1 - 1e-9  # smallest and largest level of an interval
 Steps = int | Sequence[int]  # largest number of reports of one person in the table: one number for all groups, or one for each
 

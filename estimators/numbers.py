@@ -22,11 +22,10 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from ldpstream.estimators.density_models import DECADES, Likelihood, ModelFit, fits
 from ldpstream.estimators.draws import Draws, Unbiased
-from ldpstream.estimators.estimate import Estimate, Group, Steps
+from ldpstream.estimators.estimate import NORMAL, Estimate, Group, Steps
 from ldpstream.estimators.likelihood import em, likelihood_terms
 from ldpstream.estimators.matrix_inversion import inversion_weight, matrix_inversion
 from ldpstream.estimators.smooth_prior import BIAS, DRAWS, SHARP, TINY, normal_numbers
@@ -46,7 +45,6 @@ LEAST_EXPECTED = 0.5  # smallest expected count of a report
 MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
 NEGLIGIBLE = 1e-3  # a model with a smaller weight is left out
 LARGEST_FACTOR = 50.0  # largest logarithm of a drawn share's ratio to its mode, against overflow
-PUBLISHED = float(ndtri(0.975))  # the ends move for 95 % intervals, and by the same numbers for others
 
 
 def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
@@ -81,12 +79,12 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
     least = SHARP * np.minimum(drawn.std(axis=0), 1 / k)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="weibull")
-    reach = PUBLISHED * raw.standard_errors
+    reach = NORMAL * raw.standard_errors  # the ends move for the published level, and by the same numbers for others
     below = least + np.maximum(bias, 0) + rough * np.maximum(low - np.maximum(raw.frequencies - reach, 0), 0)
     above = least + np.maximum(-bias, 0) + rough * np.maximum(np.minimum(raw.frequencies + reach, 1) - high, 0)
     shares /= shares.sum()
     width = np.minimum(high + above, 1) - np.maximum(low - below, 0)
-    errors = np.maximum(drawn.std(axis=0), width / (2 * PUBLISHED))  # a difference of two shares needs the bias, too
+    errors = np.maximum(drawn.std(axis=0), width / (2 * NORMAL))  # a difference of two shares needs the bias, too
     unbiased = _unbiased(groups, steps, raw, shares, rough, cells)
     used = (weights > 0) | (drawn_weights > 0)
     converged = all(fit.converged for fit, has_weight in zip(found, used, strict=True) if has_weight)

@@ -10,13 +10,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtri
 
-from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.estimate import NORMAL, Group
 from ldpstream.estimators.quantiles import Number
 from ldpstream.mechanisms.arguments import FloatArray
-
-HALF = float(ndtri(0.975))  # half the width of a normal 95 % interval, in standard errors
 
 
 def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None:
@@ -59,5 +56,5 @@ def mean_of_filtered(shares: FloatArray, errors: FloatArray, most: int) -> Numbe
 
 
 def _number(value: float, error: float, most: int) -> Number:
-    low, high = (min(max(value + side * HALF * error, 0.0), float(most)) for side in (-1, 1))
+    low, high = (min(max(value + side * NORMAL * error, 0.0), float(most)) for side in (-1, 1))
     return Number(min(max(value, 0.0), float(most)), low, high)

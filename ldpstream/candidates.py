@@ -9,7 +9,6 @@ fresh all the same if a survey begins `spacing` steps after the end of the surve
 most one report of a level with `every_steps` = w. `lifetime_reports` are those that the survey before leaves.
 """
 
-import json
 import re
 import tomllib
 import unicodedata
@@ -28,12 +27,12 @@ from ldpstream.mechanisms import NUMERIC, Mechanism
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.questions import LABEL, Attribute
+from ldpstream.surveys.questions import LABEL, LABEL_CHARACTERS, Attribute
+from ldpstream.toml_text import document_text, toml_time
 
 FALSE_ALARM = 0.05  # chance that a candidate without people is found, for all candidates together
 FEW_BYTES = ("GRR", "OLH")  # one-time mechanisms whose reports stay small for any number of values
 NOISY = 1.1  # a mechanism is noisy if another one of `FEW_BYTES` has this many times less variance
-MOST_LABEL = 200  # characters
 MOST_BYTES = 2**24  # of a file of candidates
 
 
@@ -42,7 +41,7 @@ class CandidatesError(UserError):
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What a survey costs a device beside the survey before.
+    """The cost of a survey for a device, beside the survey before.
 
     Attributes:
         attribute, level: their names.
@@ -110,8 +109,8 @@ def read_candidates(path: Path, attribute: Attribute) -> list[str]:
 
 def _wrong(text: str, attribute: Attribute, lines: Mapping[str, int]) -> str | None:
     shown = repr(text if len(text) <= 60 else f"{text[:59]}…")
-    if len(text) > MOST_LABEL:
-        return f"a value must have at most {MOST_LABEL} characters, got {len(text)}"
+    if len(text) > LABEL_CHARACTERS:
+        return f"a value must have at most {LABEL_CHARACTERS} characters, got {len(text)}"
     if not re.fullmatch(LABEL, text):
         return f"a value must not contain control characters, got {shown}"
     if text != text.strip():
@@ -231,12 +230,14 @@ def rounds(
         raise CandidatesError(f"survey {before.name} has other attributes, levels or steps than survey {survey.name}")
     if before.n_steps is None and before.step_at(round(start.timestamp() * 1000)) <= (gap := spacing(before)):
         raise CandidatesError(
-            f"start must be more than {plural(gap, 'step')} after the start of survey {before.name}, {_time(before.start)}, "
-            f"got {_time(start)}"
+            f"start must be more than {plural(gap, 'step')} after the start of survey {before.name}, "
+            f"{toml_time(before.start)}, got {toml_time(start)}"
         )
     if before.n_steps is not None and start.timestamp() * 1000 < before.opens_ms(before.n_steps):
         ends = datetime.fromtimestamp(before.opens_ms(before.n_steps) / 1000, UTC)
-        raise CandidatesError(f"start must not be before the end of survey {before.name}, {_time(ends)}, got {_time(start)}")
+        raise CandidatesError(
+            f"start must not be before the end of survey {before.name}, {toml_time(ends)}, got {toml_time(start)}"
+        )
     parts = [tuple(candidates[i : i + most]) for i in range(0, len(candidates), most)]
     if steps is None and len(parts) > 1:
         steps = survey.window_steps
@@ -244,7 +245,7 @@ def rounds(
     for part in parts:
         costs = _costs(before, start)
         keys = _document(survey, before.name, document, attribute, part, start, steps, costs, mechanism)
-        text = toml(keys)
+        text = document_text(keys)
         made = parse_survey(tomllib.loads(text), str(keys["name"]))
         least = {} if people is None else _least(made, attribute, people, len(candidates))
         found.append(NextSurvey(survey=made, text=text, candidates=part, costs=tuple(costs), least=least))
@@ -322,7 +323,7 @@ def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
 
 
 def _costs(before: Survey, start: datetime) -> list[Cost]:
-    """What a survey that begins at `start` costs after the survey `before`."""
+    """The costs of a survey that begins at `start`, after the survey `before`."""
     from_step = before.step_at(round(start.timestamp() * 1000))
     ended = from_step - spacing(before) if before.n_steps is None else before.n_steps
     found = []
@@ -374,30 +375,3 @@ def _document(
             made["level"] = [level | ({"mechanism": mechanism} if "eps" in level else {}) for level in made["level"]]
         keys["attribute"].append(made)
     return keys
-
-
-def toml(document: Mapping[str, Any]) -> str:
-    """A survey's document as TOML, without comments."""
-    lines = [f"{key} = {_value(value)}" for key, value in document.items() if key not in ("attribute", "cohort")]
-    if "cohort" in document:
-        lines += ["", "[cohort]", *(f"{key} = {_value(value)}" for key, value in document["cohort"].items())]
-    for attribute in document["attribute"]:
-        lines += ["", "[[attribute]]", *(f"{key} = {_value(value)}" for key, value in attribute.items() if key != "level")]
-        for level in attribute["level"]:
-            lines += ["[[attribute.level]]", *(f"{key} = {_value(value)}" for key, value in level.items())]
-    return "\n".join([*lines, ""])
-
-
-def _value(value: Any) -> str:
-    """A value as TOML. Texts, numbers and booleans are the same in JSON, apart from DEL."""
-    if isinstance(value, datetime):
-        return _time(value)
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_value(key)} = {_value(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _time(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

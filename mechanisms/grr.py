@@ -36,7 +36,7 @@ from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, 
 from ldpstream.mechanisms.evidence import Evidence
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
-from ldpstream.mechanisms.ratios import SymbolRatios
+from ldpstream.mechanisms.ratios import Ratios, SymbolRatios
 
 CALIBRATIONS = ("exact", "paper")
 MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
@@ -156,11 +156,11 @@ class Symbols(Mechanism):
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(reports == values)
 
-    def ratios(self) -> SymbolRatios:
+    def ratios(self) -> Ratios:
         return SymbolRatios(self.k, self.rounds())
 
     @property
-    def blanket(self) -> ledger.Blanket:
+    def blanket(self) -> ledger.Blanket | None:
         return ledger.Blanket(self.eps_1, 1 / self.k, 0.0)
 
     def equal_chances(self) -> tuple[float, float]:
@@ -170,7 +170,7 @@ class Symbols(Mechanism):
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         return other_symbols(reports.astype(np.int64), values, self.k)
 
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
+    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
         n = int(people.sum())
         if steps == 1:
             return replaced(people, n, self.p, self.q, rng)
@@ -275,11 +275,11 @@ class LongitudinalGRR(Symbols, Longitudinal):
         memo = self._as_memos(memos).astype(np.int64)
         return randomize(memo, self.k, self.p2, rng).astype(self.report_dtype)
 
-    def memo_ratios(self) -> SymbolRatios:
+    def memo_ratios(self) -> Ratios:
         return SymbolRatios(self.k, (1.0, 0.0, self.p1, self.q1))
 
     @property
-    def memo_blanket(self) -> ledger.Blanket:
+    def memo_blanket(self) -> ledger.Blanket | None:
         return ledger.Blanket(self.eps_inf, 1 / self.k, 0.0)
 
     @property

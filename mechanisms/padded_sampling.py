@@ -196,7 +196,7 @@ class SetMechanism(Symbols):
     def holding(self, value: int) -> int:
         return 1 << value
 
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> None:  # type: ignore[override]
+    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> None:
         return None  # the numbers of people with each value do not tell their sets
 
     def _member_coins(self) -> dict[str, Coin]:
@@ -214,7 +214,7 @@ class SetMechanism(Symbols):
         return self.choices * super().outweighs(values)
 
     @property
-    def blanket(self) -> None:  # type: ignore[override]
+    def blanket(self) -> None:
         return None
 
     def _channel(self) -> FloatArray:
@@ -266,12 +266,15 @@ class PaddedSampling(SetMechanism, OneTime):
         of_set = (inside - outside) ** 2 * chosen * (1 - chosen)
         return np.asarray((hit * (1 - hit) + (steps - 1) * of_set) / (n * steps * (self.p - self.q) ** 2))
 
-    def ratios(self) -> SetRatios:  # type: ignore[override]
+    def ratios(self) -> SetRatios:
         return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
 
     @property
     def favours(self) -> float:
-        """The largest Pr[the report is in the padded set and not in another one]: at most m A."""
+        """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member.
+
+        For m = n, m A is e^ε / (1 + e^ε); rounding must not exceed this bound of every mechanism.
+        """
         return min(self.choices * self.member, 1 / (1 + math.exp(-self.eps_1)))
 
     def _guess_any_values(self, t: int) -> Chance:
@@ -313,14 +316,14 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
 
-    def ratios(self) -> SetRatios:  # type: ignore[override]
+    def ratios(self) -> SetRatios:
         return SetRatios(self.k, self.choices, self.member, self.other, self.eps_2, self.eps_1)
 
-    def memo_ratios(self) -> SetRatios:  # type: ignore[override]
+    def memo_ratios(self) -> SetRatios:
         return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
 
     @property
-    def memo_blanket(self) -> None:  # type: ignore[override]
+    def memo_blanket(self) -> None:
         return None
 
     def distance(self, t: float) -> float:

@@ -53,6 +53,11 @@ def registered() -> tuple[str, ...]:
     return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
+def one_time(name: str) -> bool:
+    """True for the name of a one-time mechanism, whose only budget is eps."""
+    return name in ONE_TIME or name in NUMERIC or name == PaddedSampling.name
+
+
 def mechanism(
     name: str,
     k: int,
@@ -89,13 +94,13 @@ def mechanism(
     """
     one_of("mechanism", name, (*registered(), "auto"))
     if choices is not None:
-        name = "L-PS-GRR" if name == "auto" else name
+        name = LongitudinalPaddedSampling.name if name == "auto" else name
         one_of("mechanism for several answers (choices)", name, tuple(SETS))
     elif name in SETS:
         raise ValueError(f"{name} needs choices, the largest number of values of a person")
-    one_time = name in ONE_TIME or name in NUMERIC or name == "PS-GRR"
-    needed = {"eps": eps} if one_time else {"eps_inf": eps_inf, "eps_1": eps_1}
-    refused: dict[str, object] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if one_time else {"eps": eps}
+    once = one_time(name)
+    needed = {"eps": eps} if once else {"eps_inf": eps_inf, "eps_1": eps_1}
+    refused: dict[str, object] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if once else {"eps": eps}
     if name in SETS:
         refused["calibration"] = calibration
     if not name.endswith("LH"):

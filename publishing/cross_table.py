@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.pairs import Counted, Independence, PairEstimate, Shares, independence, pair_estimate
-from ldpstream.publishing.frequencies import PUBLISHED_LEVEL, Withheld, plain
+from ldpstream.publishing.frequencies import Withheld, plain
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ldpstream.estimators.changes import Change
-from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.estimators.local_level import Filtered, LocalLevel
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.ordered import smoothed_shares
@@ -32,7 +32,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.catalogue import FILTER, INVERSION, find
 from ldpstream.publishing.finite import Attempts, finite
-from ldpstream.publishing.frequencies import NORMAL, Ends, Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
+from ldpstream.publishing.frequencies import Ends, Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 

@@ -12,13 +12,11 @@ import msgspec
 import numpy as np
 from scipy.special import ndtri
 
-from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.estimate import NORMAL, PUBLISHED_LEVEL, Estimate
 from ldpstream.estimators.quantiles import PERCENTILES, Number, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 
 Withheld = Literal["bias", "levels"]
-PUBLISHED_LEVEL = 0.95  # level of the published intervals
-NORMAL = float(ndtri(0.5 + PUBLISHED_LEVEL / 2))  # half the width of a normal interval with this level, in standard errors
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):

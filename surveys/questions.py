@@ -22,7 +22,8 @@ PAIRED = "{} × {}"  # the text of a combination of two values
 NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would execute them
 Name = Annotated[str, Meta(pattern=NAME)]
-Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=LABEL)]
+LABEL_CHARACTERS = 200
+Label = Annotated[str, Meta(min_length=1, max_length=LABEL_CHARACTERS, pattern=LABEL)]
 Calibration = Literal["exact", "paper"]
 Outside = Literal["nearest", "refuse"]
 OTHER, REFUSE = "other", "refuse"
@@ -252,7 +253,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     @property
     def most(self) -> int | None:
         """The largest number of values that a person may choose; None without `choices`."""
-        return len(self.values or ()) if self.choices == ANY else self.choices  # type: ignore[return-value]
+        return len(self.values or ()) if isinstance(self.choices, str) else self.choices
 
     def build(self, level: Level, share: int) -> Mechanism:
         """The mechanism of a level, with the budget divided by `share`; see `Level.build`."""

@@ -1,6 +1,5 @@
 """Output of `advise`: tables, a survey's stanza, the reasons, and the data for a picture."""
 
-import json
 import math
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.plots import Curve, Panel
 from ldpstream.publishing.catalogue import INVERSION, find
 from ldpstream.terminal import number, table
+from ldpstream.toml_text import toml_lines
 
 SHOWN = 15
 
@@ -154,11 +154,6 @@ def use(advice: Advice) -> str:
     """The advised estimate, and how to read it from the API."""
     name, post = advice.first.estimator, advice.first.post
     return name if post == "none" else f"{name}; in the API, estimator={name}&post={post}"
-
-
-def toml_lines(keys: dict[str, object]) -> list[str]:
-    """Keys and values as TOML. JSON strings, numbers and lists are valid TOML if DEL is escaped."""
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
 
 
 def picture(advice: Advice) -> list[Panel]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ldpstream.advice.advice_tables import reasons, toml_lines, use
+from ldpstream.advice.advice_tables import reasons, use
 from ldpstream.advice.advise import SURVEY, Advice, advise, document
 from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns
 from ldpstream.advice.methods import DEFAULT
@@ -22,6 +22,7 @@ from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.registry import lightest
 from ldpstream.producers.people_file import value_of
 from ldpstream.surveys import Survey, parse_survey
+from ldpstream.toml_text import toml_lines
 
 HEADER = """\
 # A survey is public: devices and service read this file. Read it before you publish it.

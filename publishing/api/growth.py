@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri
 
 from ldpstream.estimators.differences import clear_differences, difference_errors, separate_errors, unchanged_errors
-from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.earlier import Source
@@ -16,8 +15,6 @@ from ldpstream.publishing.catalogue import INVERSION
 from ldpstream.publishing.publication import Publication, publication_key
 from ldpstream.publishing.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
 from ldpstream.surveys import Survey
-
-INTERVAL = -float(ndtri(0.025))  # half-width of a 95 % interval, in standard errors
 
 
 def errors_of(
@@ -79,5 +76,5 @@ def growth_of(survey: Survey, source: Source, name: str, step: int, people: Call
     differences = (estimates[1].frequencies - estimates[0].frequencies)[v : v + 1]
     if not (differences[0] > 0 and clear_differences(differences, tested, ALARM_CHANCE)[0]):
         return None
-    size, half = float(differences[0]), INTERVAL * float(errors[0])
+    size, half = float(differences[0]), NORMAL * float(errors[0])
     return Growth(label=attribute.catch_all, before_step=before, difference=size, low=size - half, high=size + half)

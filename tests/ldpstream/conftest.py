@@ -13,11 +13,9 @@ from ldpstream.demo import Demo
 from ldpstream.device import Device
 from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.producers.values import MarkovValues
-from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.page.server import PageServer
 from tests.conftest import give_up
 
-from .page_rig import PATIENCE_MS, SURVEY, OpenPage
+from .page_rig import PATIENCE_MS, SURVEY, OpenPage, demo_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -67,10 +65,8 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 def demo() -> Iterator[tuple[Demo, str]]:
     demo = Demo(SURVEY, MarkovValues(SURVEY, 4000, 6, 3), 3)
     demo.run(lambda step, made: None)
-    api = create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
-    server = PageServer(api, "127.0.0.1", 0)
-    yield demo, server.url
-    server.close()
+    with demo_page(SURVEY, demo) as address:
+        yield demo, address
 
 
 class Seeded(SecureRandom):

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
+from ldpstream.demo import Demo
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
@@ -43,6 +44,19 @@ def served(
         return survey.closes_ms(progress.next_step if progress else 0) + late_ms
 
     server = PageServer(create_api(survey, results, lambda: rejected or {}, clock=clock), "127.0.0.1", 0)
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+@contextmanager
+def demo_page(survey: Survey, demo: Demo) -> Iterator[str]:
+    """Serves the page of a demo's results, with the truth, and yields its address."""
+    service = demo.service
+    server = PageServer(
+        create_api(survey, service.results, service.rejected, truth=lambda p: demo.truth.of(survey, p)), "127.0.0.1", 0
+    )
     try:
         yield server.url
     finally:

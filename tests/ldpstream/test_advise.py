@@ -37,6 +37,7 @@ from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mecha
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.producers.table_file import DataError
 from ldpstream.surveys import parse_survey
+from ldpstream.toml_text import toml_lines
 
 PEOPLE = np.array([700, 200, 100, 0, 0])
 SAMPLE = np.array([60, 25, 10, 4, 1, 0])
@@ -310,7 +311,7 @@ def test_any_labels_can_be_pasted(labels: list[str]) -> None:
     asked = document(mechanism("OLH", len(labels), eps=1.0), "value", {"values": labels})
     (level,) = asked["level"]
     del asked["level"]
-    lines = [*advice_tables.toml_lines(asked), "[[level]]", *advice_tables.toml_lines(level)]
+    lines = [*toml_lines(asked), "[[level]]", *toml_lines(level)]
     assert tomllib.loads("\n".join(lines)) == {**asked, "level": [level]}
 
 

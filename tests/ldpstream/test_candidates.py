@@ -3,7 +3,6 @@
 All seeds are fixed. `test_the_walk_of_the_document_finds_the_value` runs the commands of `docs/other.md`.
 """
 
-import math
 import re
 import tomllib
 from collections.abc import Sequence
@@ -11,16 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from playwright.sync_api import expect
-from scipy.special import ndtri
 from typer.testing import CliRunner
 
 from ldpstream.agents import tally
 from ldpstream.candidates import (
-    FALSE_ALARM,
     CandidatesError,
     NextSurvey,
     least_found,
@@ -30,19 +26,17 @@ from ldpstream.candidates import (
     read_candidates,
     rounds,
     same_looking,
-    toml,
 )
 from ldpstream.cli import app
 from ldpstream.demo import Demo
 from ldpstream.device import Wallet, WalletFull
-from ldpstream.estimators import matrix_inversion
-from ldpstream.found_values import HistogramFile, found_values, read_shares
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.outputs import OutputError
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.summaries import Alert, alerts
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
+from ldpstream.toml_text import document_text
 from tests.faults.invariant import numbers_of
 from tests.publishing.cohort_rig import client_of
 
@@ -156,8 +150,8 @@ def test_a_file_says_what_its_document_says() -> None:
         "cohort": {"name": "version", "values": ["1", "2"], "least": 5},
     }  # fmt: skip
     document["attribute"][0] |= {"aliases": {"Straßenbahn, alt": "bus"}}
-    assert tomllib.loads(toml(document)) == document
-    assert parse_survey(tomllib.loads(toml(document))) == parse_survey(document)
+    assert tomllib.loads(document_text(document)) == document
+    assert parse_survey(tomllib.loads(document_text(document))) == parse_survey(document)
 
 
 def test_rounds_ask_the_whole_list_one_after_the_other() -> None:
@@ -272,129 +266,6 @@ def test_many_values_need_another_mechanism() -> None:
     grr, olh = (mechanism(name, 104, eps=2.0).with_fake_data(2).variance() for name in ("GRR", "OLH"))
     [(_, _, factor)] = lighter(fake.survey, 0)
     assert factor == pytest.approx(grr / olh)
-
-
-# ---- power and false alarms
-
-
-def shares_of(estimate: Any) -> HistogramFile:
-    low, high = estimate.interval()
-    return HistogramFile(
-        "travel-2", "mode", 0, "step", None, True, "mi", "none", 0.95, estimate.n,
-        ["car", "other", *LABELS, *(f"{i}" for i in range(20))],
-        estimate.frequencies.tolist(), estimate.standard_errors.tolist(), low.tolist(), high.tolist(),
-    )  # fmt: skip
-
-
-def test_the_least_share_is_found_and_others_are_not() -> None:
-    """300 runs of 30 candidates, five standard errors of a share. Control: half of the least share is found less often."""
-    runs, people, k = 300, 4000, 32
-    m = mechanism("OLH", k, eps=2.0)
-    labels = [*LABELS, *(f"{i}" for i in range(20))]
-    old = parse_survey(tomllib.loads(SURVEY.replace('"bus", "bicycle", ', "")))
-    [one] = made(SURVEY.replace('"bus", "bicycle", ', ""), labels)
-    least = least_found(m, 1, people, len(labels))
-    assert least is not None
-    rng, seen = np.random.default_rng(33), {}
-    for share in (0.0, least / 2, least):
-        shares = np.zeros(k)
-        shares[:3] = 0.7, 0.3 - share, share
-        hits = alarms = 0
-        for _ in range(runs):
-            values = np.repeat(np.arange(k), rng.multinomial(people, shares))
-            found, tested = found_values(old, one.survey, shares_of(matrix_inversion(m, m.tabulate(m.report(values, rng)))))
-            names = {value.label for value in found}
-            assert tested == len(labels)
-            hits += LABELS[0] in names
-            alarms += bool(names - {LABELS[0]})
-        seen[share] = hits / runs, alarms / runs
-
-    def near(rate: float, chance: float) -> bool:
-        return abs(rate - chance) < 5 * math.sqrt(chance * (1 - chance) / runs)
-
-    assert seen[least][0] > 0.9 - 5 * math.sqrt(0.09 / runs)
-    assert not near(seen[least / 2][0], 0.9)
-    assert seen[0.0][1] < FALSE_ALARM + 5 * math.sqrt(FALSE_ALARM / runs)
-    assert seen[least][1] < 2 * FALSE_ALARM + 5 * math.sqrt(FALSE_ALARM / runs)
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"survey": "travel"}, "is of survey travel, expected travel-2"),
-        ({"estimator": "eb"}, "has estimator=eb and post=none; ask for the histogram with estimator=mi"),
-        ({"post": "norm-sub"}, "has estimator=mi and post=norm-sub"),
-        ({"standard_errors": [None] * 14}, "step 0 has no shares with intervals"),
-        ({"low": []}, "has 14 labels, and not as many of all numbers"),
-        ({"labels": 5}, "not a histogram of the API as JSON"),
-    ],
-)
-def test_a_wrong_histogram_is_refused_in_one_line(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
-    numbers = [0.1] * 14
-    right = HistogramFile("travel-2", "mode", 0, "step", None, True, "mi", "none", 0.95, 9, ["x"] * 14, *[numbers] * 4)  # type: ignore[arg-type]
-    survey, path = made()[0].survey, tmp_path / "found.json"
-    path.write_bytes(msgspec.json.encode(right))
-    assert read_shares(path, survey) == right
-    path.write_bytes(msgspec.json.encode(msgspec.to_builtins(right) | changed))
-    with pytest.raises(CandidatesError) as refused:
-        read_shares(path, survey)
-    assert str(refused.value).startswith(str(path))
-    assert told in str(refused.value)
-
-
-def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
-    z = float(-ndtri(0.05 / 10))
-    old = parse_survey(tomllib.loads(SURVEY))
-    [one] = made()
-    labels = one.survey.attributes[0].labels
-    share = [0.0] * len(labels)
-    share[3] = 1.01 * z
-    shares = HistogramFile(
-        "travel-2",
-        "mode",
-        0,
-        "step",
-        None,
-        True,
-        "mi",
-        "none",
-        0.95,
-        9,
-        list(labels),
-        list(share),
-        [1.0] * 14,
-        list(share),
-        list(share),
-    )
-    assert [one.label for one in found_values(old, one.survey, shares)[0]] == ["candidate 0"]
-    assert found_values(old, one.survey, shares, 20) == ([], 20)
-    with pytest.raises(CandidatesError, match="candidates must be at least 10, those of survey travel-2, got 9"):
-        found_values(old, one.survey, shares, 9)
-    renamed = parse_survey(
-        tomllib.loads(one.text.replace('"bus"', '"coach"').replace("[[attribute.", 'aliases = { bus = "coach" }\n[[attribute.'))
-    )
-    assert found_values(old, renamed, shares)[1] == 10
-    with pytest.raises(CandidatesError, match="has no value that survey travel-2 does not list"):
-        found_values(one.survey, one.survey, shares)
-    with pytest.raises(CandidatesError, match="has 0 of 10 candidates; ask for it without top"):
-        found_values(old, one.survey, msgspec.structs.replace(shares, labels=["car"] * 14))
-
-
-def test_found_does_not_overwrite_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("travel.toml").write_text(SURVEY)
-    Path("travel-2.toml").write_text(made()[0].text)
-    for read in ("travel.toml", "travel-2.toml"):
-        refused = CliRunner().invoke(app, ["found", "travel.toml", "travel-2.toml", "found.json", "--out", f"./{read}"])
-        assert isinstance(refused.exception, OutputError)
-        assert str(refused.exception) == f"--out {read}: the command reads this file; give another one"
-
-
-def test_cells_of_a_pair_are_no_candidates() -> None:
-    [one] = made(SURVEY + PAIR)
-    shares = HistogramFile("travel-2", "both", 0, "step", None, True, "mi", "none", 0.95, 9, ["x"], [0.1], [0.1], [0.1], [0.1])
-    with pytest.raises(CandidatesError, match="both is a pair; ask for the histogram of the attribute with the candidates"):
-        found_values(parse_survey(tomllib.loads(SURVEY + PAIR)), one.survey, shares)
 
 
 # ---- from the growth of `other` to the value

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from ldpstream.demo import Demo
-from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.cross_table import CrossTable
 from ldpstream.publishing.page.server import PageServer
@@ -14,7 +13,7 @@ from ldpstream.publishing.publication import Publication
 from tests.pair_survey import pair_survey
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import SHOTS, OpenPage, shoot
+from .page_rig import SHOTS, OpenPage, demo_page, shoot
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -23,17 +22,13 @@ SURVEY = pair_survey(window_steps=3, lateness_steps=1)
 
 @pytest.fixture(scope="module")
 def demo() -> Demo:
-    made = Demo(SURVEY, MarkovValues(SURVEY, 20_000, 3, 4), 4)
-    made.run(lambda step, published: None)
-    return made
+    return rig.demo_of(SURVEY, 20_000, 3)
 
 
 @pytest.fixture(scope="module")
 def url(demo: Demo) -> Iterator[str]:
-    api = create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
-    server = PageServer(api, "127.0.0.1", 0)
-    yield server.url
-    server.close()
+    with demo_page(SURVEY, demo) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

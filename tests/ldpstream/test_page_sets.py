@@ -7,12 +7,10 @@ import pytest
 from playwright.sync_api import expect
 
 from ldpstream.demo import Demo
-from ldpstream.producers.values import MarkovValues
-from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.page.server import PageServer
+from tests.publishing import cohort_rig as rig
 from tests.set_survey import MODE, set_survey
 
-from .page_rig import SHOTS, OpenPage
+from .page_rig import SHOTS, OpenPage, demo_page
 from .test_page_accessibility import findings
 
 SURVEY = set_survey(MODE, window_steps=3, lateness_steps=1)
@@ -20,17 +18,13 @@ SURVEY = set_survey(MODE, window_steps=3, lateness_steps=1)
 
 @pytest.fixture(scope="module")
 def demo() -> Demo:
-    made = Demo(SURVEY, MarkovValues(SURVEY, 20_000, 3, 4), 4)
-    made.run(lambda step, published: None)
-    return made
+    return rig.demo_of(SURVEY, 20_000, 3)
 
 
 @pytest.fixture(scope="module")
 def url(demo: Demo) -> Iterator[str]:
-    api = create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
-    server = PageServer(api, "127.0.0.1", 0)
-    yield server.url
-    server.close()
+    with demo_page(SURVEY, demo) as address:
+        yield address
 
 
 def test_the_histogram_has_all_answers_and_the_numbers_of_answers(url: str, open_page: OpenPage) -> None:

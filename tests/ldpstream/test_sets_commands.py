@@ -1,4 +1,4 @@
-"""What commands say about a question with several answers."""
+"""The texts of commands about a question with several answers."""
 
 import json
 import math

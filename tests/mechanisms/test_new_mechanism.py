@@ -37,7 +37,7 @@ from ldpstream.mechanisms.grr import (
     unsigned,
 )
 from ldpstream.mechanisms.guessing import Chance
-from ldpstream.mechanisms.ratios import SymbolRatios
+from ldpstream.mechanisms.ratios import Ratios, SymbolRatios
 from ldpstream.mechanisms.terms import DenseTerm
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promise import promise
@@ -137,7 +137,7 @@ class SilentResponse(Silence, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._speak(user_values(values, self.k), self.p0, rng)
 
-    def ratios(self) -> SymbolRatios:
+    def ratios(self) -> Ratios:
         return SymbolRatios(self.k, (1.0, 0.0, self.p0, self.q0))
 
 
@@ -165,11 +165,11 @@ class LongitudinalSilence(Silence, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._speak(self._as_memos(memos).astype(np.int64), self.spoken.p2, rng)
 
-    def ratios(self) -> SymbolRatios:
+    def ratios(self) -> Ratios:
         """The ratios of the reports that are not silent: these have the largest loss."""
         return self.spoken.ratios()
 
-    def memo_ratios(self) -> SymbolRatios:
+    def memo_ratios(self) -> Ratios:
         return self.spoken.memo_ratios()
 
     @property

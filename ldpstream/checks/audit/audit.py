@@ -32,9 +32,9 @@ from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
 from ldpstream.checks.audit.samplers import CodePath, SampledReports, Sampler, fresh_memos, last_bit_in_clear, reports_of
 from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
-from ldpstream.mechanisms import NUMERIC, ONE_TIME, SETS, Mechanism, Reports, mechanism
+from ldpstream.mechanisms import SETS, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.registry import registered
+from ldpstream.mechanisms.registry import one_time, registered
 
 CHOICES = 3  # answers of a person, for mechanisms of sets
 K = 9  # nine bits need two bytes; the second byte has padding
@@ -106,7 +106,7 @@ def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
     """The mechanism with eps_1 = ε. Memoized mechanisms have eps_inf = 2ε, with which each of them can have this eps_1."""
     if name in SETS:
         options["choices"] = CHOICES
-    if name in ONE_TIME or name in NUMERIC or name == "PS-GRR":
+    if one_time(name):
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
 

@@ -110,7 +110,7 @@ def pods(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def connections(found: dict[str, list[str]]) -> dict[tuple[str, str, int], bool]:
-    """Whether a connection is possible, by source, target and port.
+    """The connections that are possible, by source, target and port.
 
     Connections begin at the last pod of a name and end at the first one. A pod always reaches itself; this is not tried.
     """

@@ -1,0 +1,39 @@
+"""Surveys as TOML text, for commands that write survey files."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """A survey's document as TOML, without comments."""
+    lines = toml_lines({key: value for key, value in document.items() if key not in ("attribute", "cohort")})
+    if "cohort" in document:
+        lines += ["", "[cohort]", *toml_lines(document["cohort"])]
+    for attribute in document["attribute"]:
+        lines += ["", "[[attribute]]", *toml_lines({key: value for key, value in attribute.items() if key != "level"})]
+        for level in attribute["level"]:
+            lines += ["[[attribute.level]]", *toml_lines(level)]
+    return "\n".join([*lines, ""])
+
+
+def toml_lines(keys: Mapping[str, Any]) -> list[str]:
+    """Keys and values as lines of TOML."""
+    return [f"{key} = {_value(value)}" for key, value in keys.items()]
+
+
+def toml_time(time: datetime) -> str:
+    """A time as TOML, in UTC."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _value(value: Any) -> str:
+    """A value as TOML. Texts, numbers and booleans are the same in JSON, apart from DEL."""
+    if isinstance(value, datetime):
+        return toml_time(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_value(key)} = {_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
