@@ -12,9 +12,8 @@ for each value.
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
 selection), constant sequences give the largest chance. Proof: fix the outputs of all steps but one, and let a_v be their
 likelihood for sequence v. Let sequence v have the value f(v) at this step. For each c in the image of f, only the largest a_v
-of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much:
-Σ_y max_v a_v P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for
-each step.
+of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much: Σ_y max_v a_v
+P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for each step.
 
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value.
 It is at most `bound`.
