@@ -156,7 +156,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
 
         Raises:
-            ValueError: if the values or enrolments are invalid. The message never shows a value.
+            ValueError: if a memoized mechanism gets invalid values or enrolments. The message never shows a value.
         """
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             rng: source of randomness, as in `simulate`.
 
         Raises:
-            ValueError: if a memo or a value is invalid. The message never shows it.
+            ValueError: if a memo or a value is invalid. The message shows no memo and no value.
         """
 
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:

@@ -5,9 +5,9 @@ guess is the value v under which the reports are most likely. Its mean success, 
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-If values may change, the guess is about the value at one step. Its success is convex in the distribution of the reports given
-this value. The success is therefore largest if all other values are functions of this value: the maximum over k sequences, one
-for each value.
+If values may change, the guess is about the value at one step. The guesser's success is convex in the distribution of the
+reports given this value. The success is therefore largest if all other values are functions of this value: the maximum over k
+sequences, one for each value.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
 selection), constant sequences give the largest chance. Proof: fix the outputs of all steps but one, and let a_v be their
