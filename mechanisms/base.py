@@ -26,7 +26,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
-        name: the name in the literature, e.g. ``"L-OSUE"``.
+        name: the mechanism's name, e.g. ``"L-OSUE"``.
         k: domain size, at least 2; for sets, the number of values and dummies.
         eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
@@ -151,12 +151,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         The memo of a one-time mechanism is the value itself, unchecked.
 
         Args:
-            values: (n,) integers in [0, k).
+            values: (n,) integers in [0, k), or codes of sets.
             rng: source of randomness, as in `simulate`.
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
 
         Raises:
-            ValueError: if the values or enrolments are invalid. The message never shows a value.
+            ValueError: if a memoized mechanism gets invalid values or enrolments. The message never shows a value.
         """
 
     @abstractmethod
@@ -164,11 +164,11 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """Second round: one sanitized report for each memo, in rows of `report_dtype`.
 
         Args:
-            memos: (n,) rows that `memoize` returned; for a one-time mechanism, values in [0, k).
+            memos: (n,) rows that `memoize` returned; for a one-time mechanism, values or codes of sets.
             rng: source of randomness, as in `simulate`.
 
         Raises:
-            ValueError: if a memo or a value is invalid. The message never shows it.
+            ValueError: if a memo or a value is invalid. The message shows no memo and no value.
         """
 
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:

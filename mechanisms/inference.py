@@ -219,7 +219,8 @@ class Inference(ABC):
         Returns:
             The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r from 1 to 3.
 
-        For local hashing the covariances ignore the dependence among three linearly dependent values.
+        For local hashing the covariances ignore the dependence among values whose places lie on a line
+        (`mechanisms.linear_pool`).
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)

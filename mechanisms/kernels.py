@@ -131,8 +131,7 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 @numba.njit(cache=True)
 def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
-    """Adds up the counts of functions that are multiples of each other, in the cells of `mechanisms.linear_pool`, zero at
-    first.
+    """Adds up the counts of functions that are multiples of each other, in the cells of `mechanisms.linear_pool`.
 
     The cells must be zero at first.
     """

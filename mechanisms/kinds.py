@@ -78,7 +78,7 @@ class OneTime(Mechanism):
         """One sanitized report for each value, in rows of `report_dtype`.
 
         Args:
-            values: (n,) integers in [0, k).
+            values: (n,) integers in [0, k), or codes of sets.
             rng: source of randomness, as in `simulate`.
         """
 

@@ -1,9 +1,10 @@
 """Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
-BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance. The one-time mechanisms apply GRR
-to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized mechanisms apply L-GRR (Arcolezi et al.,
-LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of `mechanisms.linear_pool`: a
-report supports a value other than the device's with probability q = 1/g exactly.
+BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance (`best_g`), or with the paper's
+calibration `papers_g`. The one-time mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha
+2017). The memoized mechanisms apply L-GRR (Arcolezi et al., LOLOHA), with the exact second round of `mechanisms.grr`. The hash
+functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other than the device's with probability q
+= 1/g exactly.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.

@@ -15,7 +15,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
     """The longitudinal mechanism with the largest eps_1 for which the loss over a horizon stays within a budget.
 
     Args:
-        name: a name in `registry.LONGITUDINAL`.
+        name: name of a longitudinal mechanism.
         k: domain size.
         eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
         horizon: number of reports t, in [1, 2^50].

@@ -93,8 +93,8 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
 def join(old: Survey, new: Survey, name: str) -> Join:
     """Returns how the history of an attribute of `new` continues the history of the attribute with this name in `old`.
 
-    The histories join although values were added or have another name (`aliases`). They do not join if a value was removed: its
-    people now have other values, so the shares of all values changed their meaning.
+    The histories join even if values were added or have another name now (`aliases`). They do not join if a value was removed:
+    its people now have other values, so the shares of all values changed their meaning.
     """
     after = new.attributes[new.index(name)]
     before = next((attribute for attribute in old.attributes if attribute.name == name), None)

@@ -153,7 +153,7 @@ def require_signature(survey: Survey, signatures: str | None, keys: Sequence[byt
 
     Args:
         survey: the survey.
-        signatures: signatures as JSON, one a line; other surveys' signatures may be among them.
+        signatures: signatures as JSON, one in each line; other surveys' signatures may be among them.
         keys: public keys.
 
     Raises:

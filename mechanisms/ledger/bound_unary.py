@@ -44,7 +44,7 @@ _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance"
 
 @dataclass(frozen=True, slots=True)
 class UnaryRounds:
-    """Both rounds of a memoized unary encoding, as natural logarithms. The logarithms are accurate for ε up to 700.
+    """Both rounds of a memoized unary encoding, as natural logarithms.
 
     Attributes:
         log_p1, log_not_p1: ln p₁ and ln(1-p₁), p₁ = Pr[memo bit is 1 | the bit is 1].

@@ -109,7 +109,8 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
-    """The maximum of F over all count matrices with sum t. Tries all column sums n, the most promising first."""
+    """The maximum of F over all count matrices with sum t. Tries column sums n, the most promising first, until no other column
+    sums can be better."""
     promising = []
     turn = np.arange(min(rounds.k, t))[:, None]
     for parts in partitions(t, rounds.k):

@@ -8,8 +8,7 @@ ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels. 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
 where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and u_h(αa
-- βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and smallest if every block
-has both.
+- βb) <= u_h(αa) + u_h(-βb). Blocks of only ones or only zeros therefore make ln P(y|x) large, and mixed blocks make it small.
 
 1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
    best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
@@ -205,7 +204,7 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    """Pairs that usually include the worst pair: x has one or two values."""
+    """Candidates for the worst pair: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
     balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]

@@ -19,9 +19,9 @@ The published "variation-ratio" pair gives a smaller number, which is not a boun
 inequality, the mean of the convex function (·)₊ does not fall. `table_delta` tilts V by e^{λV}, so tiny results keep their
 digits. A Chernoff bound for large sums and a bound of the transform's rounding errors are added.
 
-`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values.
-δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
-its bounds at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
+`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values. δ(ln
+x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of bounds
+at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
 distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
 distributions bounds the tables together (Zhu, Dong and Wang 2022).
 """
@@ -111,8 +111,8 @@ class _Sum:
 def _power(places: IntArray, chances: FloatArray, n: int, size: int) -> tuple[FloatArray, float]:
     """Distribution of a sum of n independent numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
 
-    Each result of a transform has an error of at most 64 units in the last place of the sum of its input's absolute values. The
-    relative error of the n-th power is n times as large. By Parseval's identity, the errors of all places have the bound below.
+    The bound assumes that each result of a transform has an error of at most 64 units in the last place of the sum of its
+    input's absolute values.
     """
     once = np.zeros(size)
     np.add.at(once, places % size, chances)
