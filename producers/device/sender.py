@@ -85,10 +85,9 @@ class Sender:
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
 
-        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, it has two parts. The
-        first part is the shortest `Retry-After` of all reports: a report for a future step may have to wait a day, and must not
-        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes, so that many devices
-        do not return at one moment.
+        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, the pause has two
+        parts. The first part is the shortest `Retry-After` of all reports: a report for a future step must not delay the
+        others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes.
 
         Args:
             pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
