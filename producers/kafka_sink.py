@@ -93,7 +93,6 @@ class KafkaSink:
         self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
 
     def _await_oldest(self, timeout_s: float) -> None:
-        """Waits until the oldest waiting envelope is acknowledged."""
         future, size = self._waiting.popleft()
         self._waiting_bytes -= size
         future.get(timeout=timeout_s)

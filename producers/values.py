@@ -144,7 +144,7 @@ class MarkovValues:
         return values
 
     def _next_sets(self, attribute: int, step: int, codes: IntArray, most: int) -> IntArray:
-        """Like `_next`, for the codes of sets: draws values without replacement, popular values first."""
+        """Like `_next`, for the codes of sets: draws values without replacement, popular values more often."""
         rng, n = stream(self._seed, Purpose.VALUES, attribute, step), self._sizes[attribute] - most
         redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
         drawn = int(np.count_nonzero(redrawn))
@@ -219,8 +219,6 @@ def load_values(
 
 
 class _Reader:
-    """Reader of one file of values."""
-
     def __init__(self, path: Path, survey: Survey, first_step: int) -> None:
         self._table, self._attributes, self._first_step = TableFile(path), survey.attributes, first_step
         self._person_ids: dict[str, int] = {}

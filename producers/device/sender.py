@@ -149,7 +149,6 @@ def _outcome(answers: list[Answer], waiting: int, retry_after_s: float) -> Attem
 
 
 def _share() -> float:
-    """A uniformly random number in [0, 1)."""
     return secrets.randbelow(2**32) / 2**32
 
 

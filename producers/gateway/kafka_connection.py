@@ -99,7 +99,6 @@ class KafkaConnection:
         await self._look(clients, topic_log.ANSWER_S)
 
     async def _dispose(self) -> None:
-        """Closes the clients, and ends all appends."""
         self.answers = False
         clients, self._clients = self._clients, None
         for topic in self._topics:
