@@ -31,9 +31,8 @@ OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 class KafkaSink:
     """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
 
-    The producer is idempotent and every in-sync replica acknowledges. An acknowledged envelope is in the topic exactly once,
-    even if the broker was unreachable for a short time. After a `SinkError` the topic may have some of the envelopes, and the
-    sink accepts no further envelopes. The sink creates no topic.
+    An acknowledged envelope is in the topic exactly once, even if the broker was unreachable for a short time. After a
+    `SinkError` the topic may have some of the envelopes, and the sink accepts no further envelopes. The sink creates no topic.
 
     The library's log lines are off unless the program has set the level of the logger ``kafka``: the sink raises errors itself.
 

@@ -7,8 +7,8 @@ digits 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number 
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
-Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
-computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
+Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. A toss draws at most 1.004 bytes on average. The code
+never computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
 Realised loss. A mechanism states probabilities in pairs: the probabilities of an event and of the opposite event. Each
 probability is a double with relative error at most δ. The coin uses the smaller probability of a pair unchanged. The larger

@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
 
 class Sender:
-    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so the report counts once.
+    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so it counts at most once.
 
     Args:
         device: the device whose reports to send.
