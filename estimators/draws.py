@@ -68,7 +68,7 @@ class Draws:
             errors of the draws: the draws ignore the bias of a smooth estimate, and a prior that is fitted to large shares
             gives too narrow posteriors to shares far below the noise.
         unshrunk: the unbiased shares, which widen intervals where the smooth model is wrong; None if the estimate is the smooth
-            model alone. `Unbiased` for the mechanisms of `estimators.numbers`.
+            model alone.
     """
 
     shares: FloatArray

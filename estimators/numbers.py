@@ -1,11 +1,12 @@
 """Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
 
-The estimate is the mean over the models of `estimators.density_models`, weighted by the probability of the counts under each
-model. Prior log-odds (`ODDS`, by simulation) prefer smooth models. Draws for intervals use other odds (`DRAWN_ODDS`): flat
-models count less, and irregular models more, since the counts often cannot show an irregular density.
+The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
+counts under each model. The prior log-odds (`ODDS`, by simulation) prefer smooth models and models with jumps. Draws for
+intervals use other odds (`DRAWN_ODDS`): the flattest model counts less, and irregular models more, since the counts often
+cannot show an irregular density.
 
 The models have at most 96 cells of neighbouring bins. Within a cell, the density per unit of width is interpolated. The counts
-are nearly normal with the variances n m, where m are the probabilities of the reports after a few steps of EM:
+are nearly normal with the variances n m, where m are the probabilities of the reports after `PILOT_STEPS` steps of EM:
 
     ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
 
@@ -178,8 +179,8 @@ def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = 
 def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -> FloatArray:
     """Returns equally likely shares of the cells, (DRAWS, K), from the normal approximations at the modes.
 
-    The log-density of a nearly empty cell has a large variance, because the counts do not determine it. A share w e^η would
-    then have a mean far above the mode. So half of the variance is subtracted from each η, as for log-normal numbers.
+    The counts do not determine the log-density η of a nearly empty cell. A share w e^η would have a mean far above the mode.
+    So half of the variance is subtracted from each η, as for log-normal numbers.
     """
     from scipy.linalg import solve_triangular  # slow to load; only estimates need it
 

@@ -45,7 +45,9 @@ def candidates_command(
     ] = None,
     start: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ"], help="start, in UTC", show_default="when it costs nothing fresh"),
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%SZ"], help="start, in UTC", show_default="the longest every_steps after the end"
+        ),
     ] = None,
     after: Annotated[
         Path | None, typer.Option(metavar="FILE", help="the survey that devices answer before", show_default="SURVEY")

@@ -12,8 +12,7 @@ no device has sent its last report yet.
 
 The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.numbers.mean_variance`.
 
-The filter does not assume that shares are constant; U corrects for this. In simulated runs, the half-width that the filter
-states is 0.9 to 1.11 times this forecast.
+The filter does not assume that shares are constant; U corrects for this.
 """
 
 import math
