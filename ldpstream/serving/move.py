@@ -110,8 +110,6 @@ def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
 
 
 class _Move:
-    """The move of one survey."""
-
     def __init__(
         self, survey: Survey, kept: Kept, folder: DataFolder, engine: FolderEngine, settings: Settings, redis: Client,
         admin: KafkaAdminClient, markers: MarkerProducer,
