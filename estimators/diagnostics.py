@@ -6,9 +6,9 @@ smallest p-value times the number of tests, at most 1.
     ones        unary encodings: the number of ones per report has the mean p + (k-1) q. The mean and the variance do not depend
                 on the values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty
                 reports)
-    floor       every pure mechanism: apart from random error, each value is supported by at least a share q of the reports.
-                Forged reports that support only a few values lower the counts of all others. The test sums the squares of
-                standardised support counts below q
+    floor       every pure mechanism, but not local hashing with too few reports: apart from random error, each value is
+                supported by at least a share q of the reports. Forged reports that support only a few values lower the counts
+                of all others. The test sums the squares of standardised support counts below q
     least       the floor test for only the value with the least support
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely. (Every linear form
@@ -74,10 +74,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
     """Tests counts against the mechanism, as the module's docstring describes.
 
     Args:
-        m: the mechanism.
-        table: the mechanism's counts.
-        steps: as in `matrix_inversion`.
-
+        m, table, steps: as in `matrix_inversion`.
     Raises:
         ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
     """
@@ -100,10 +97,7 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """Returns the standardised support counts, (k,), of values with fewer than n q supports; 0 for all other values.
-
-    n q is the mean count of a value that nobody has. The result is empty if this count has no variance.
-    """
+    """Returns the standardised support counts, (k,), at most 0; empty if the count of a value that nobody has is certain."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -184,8 +178,7 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
     """Returns the largest change of a frequency; None if an estimate has NaN, for example without reports.
 
     `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
-    have a common part, which cancels. `sigma` is then conservative: without drift, the score of each value has a standard
-    deviation below 1. A `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
+    have a common part, which cancels. `sigma` is then conservative.
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)

@@ -43,7 +43,7 @@ from scipy.special import expit
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
-from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, normal_numbers, smooth_posterior
+from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, checked_widths, normal_numbers, smooth_posterior
 from ldpstream.estimators.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.mechanisms.arguments import FloatArray
@@ -64,9 +64,12 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
     Args:
         groups: checked groups.
         widths, steps: as in `empirical_bayes`.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
-    unordered = unordered_posterior(groups, steps)
+    widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
     if np.isnan(unordered.frequencies).any() or k > MAX_ORDERED:
         return unordered
     z, variances, noise_at = _inversion(groups, steps)
@@ -139,10 +142,7 @@ def _combined(
     misfit: FloatArray,
     unshrunk: Unshrunk,
 ) -> Estimate:
-    """Returns the mean of the three estimates with these weights, and the mixture of their posteriors.
-
-    `misfit` widens the smooth posterior of each share.
-    """
+    """Returns the mean of the three estimates with these weights; `misfit` widens the smooth posterior of each share."""
     shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
@@ -178,8 +178,7 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
     """Returns the weighted mean of the groups' unbiased shares, (k,), and its two variances as functions of the true shares.
 
-    The first variance is for random people, the second (the noise) for given people. The weights are 1 / noise at uniform
-    shares.
+    The first variance is for random people, the second (the noise) for given people.
     """
     seen, people = observations(groups, steps), people_of(groups, steps)
     k = seen[0].z.size
