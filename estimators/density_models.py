@@ -4,11 +4,11 @@
     f_v = w_v e^{η_v} / Σ w e^η               shares of the cells; w: their widths
     ln p(counts | f) ≈ b·f - fᵀ G f / 2       the counts are nearly normal
 
-Each model is a prior of the steps u, which are normal with the precision Q:
+Each model is a prior of the steps u, which are normal with the precision Q, except for jumps:
 
     flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
     smooth      the differences of u have the variance 1/τ, so neighbouring steps are similar (`estimators.smooth_prior`)
-    irregular   smooth with a small τ, and each η_v has an independent part with the standard deviation σ: round numbers
+    irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
 
 A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, every step has a
@@ -30,7 +30,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 DECADES = 0.75  # distance of two τ, in powers of ten
 LARGEST, SMALLEST = 5.0, -1.0  # exponents of the largest τ for 100 cells, and of the smallest τ
 IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, and the σ, of the irregular models
-SCALES = (1e-2, 5e-4, 2e-5)  # twice the scale parameter of the steps' variances, for the models with jumps
+SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
 DEGREES = 0.5  # half of the degrees of freedom of t
 ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
 SHORT_ROUNDS, SHORT_GAIN = 3, 0.1  # the same between two updates of the steps' variances
@@ -90,7 +90,7 @@ class ModelFit:
 
 
 def fits(likelihood: Likelihood) -> list[ModelFit]:
-    """Returns all fitted models; the first is the flattest. Searches start at the mode of the model before."""
+    """Returns all fitted models; the first is the flattest."""
     found = [*_family(likelihood, "flat", 1), *_family(likelihood, "smooth", 2)]
     start = max(found, key=lambda fit: fit.log_evidence).steps
     u = start

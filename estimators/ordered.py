@@ -8,8 +8,7 @@ against the third by Stein's unbiased estimate of the risk, in units of the nois
     weight ∝ e^{-R/4}
 
 For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
-and Barron 2006). Ours are not linear. In tests, the mean is nearly as good as the best of the three estimates, both for shares
-in no order and for shares in order.
+and Barron 2006). Ours are not linear.
 
 The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
 these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can
@@ -20,11 +19,8 @@ mislead if both priors are wrong:
 The evidence with plateaus is that of the best G and ρ, which is too large. It also ignores that the shares sum to 1, which
 makes it too small. The code divides it by e³ (`FITTED`, by simulation).
 
-R is the risk for the shares among the people who report, so N leaves out the choice of the people. All estimates learn their
-priors from the counts. A change of one z therefore also changes the priors and the weights of models. Posterior variances
-cannot replace the derivatives: the posterior for intervals without order leaves out the model of equal shares, so its variances
-are too large by a factor of up to ten. The code measures the derivatives instead (Ramani, Blu and Unser 2008). With independent
-random signs b, every z_v moves by h b_v, and
+R is the risk for the shares among the people who report, so N leaves out the choice of the people. The code measures the
+derivatives (Ramani, Blu and Unser 2008). With independent random signs b, every z_v moves by h b_v, and
 
     Σ_v ∂f̂_v/∂z_v ≈ Σ_v b_v (f̂_v(z + h b) - f̂_v(z)) / h
 
@@ -47,7 +43,7 @@ from scipy.special import expit
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
-from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, normal_numbers, smooth_posterior
+from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, checked_widths, normal_numbers, smooth_posterior
 from ldpstream.estimators.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.mechanisms.arguments import FloatArray
@@ -68,9 +64,12 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
     Args:
         groups: checked groups.
         widths, steps: as in `empirical_bayes`.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
-    unordered = unordered_posterior(groups, steps)
+    widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
     if np.isnan(unordered.frequencies).any() or k > MAX_ORDERED:
         return unordered
     z, variances, noise_at = _inversion(groups, steps)
@@ -143,10 +142,7 @@ def _combined(
     misfit: FloatArray,
     unshrunk: Unshrunk,
 ) -> Estimate:
-    """Returns the mean of the three estimates with these weights, and the mixture of their posteriors.
-
-    `misfit` widens the smooth posterior of each share.
-    """
+    """Returns the mean of the three estimates with these weights; `misfit` widens the smooth posterior of each share."""
     shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
@@ -182,8 +178,7 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
     """Returns the weighted mean of the groups' unbiased shares, (k,), and its two variances as functions of the true shares.
 
-    The first variance is for random people, the second (the noise) for given people. The weights are 1 / noise at uniform
-    shares.
+    The first variance is for random people, the second (the noise) for given people.
     """
     seen, people = observations(groups, steps), people_of(groups, steps)
     k = seen[0].z.size

@@ -17,8 +17,7 @@ cells to row sums and column sums, y = (z₁, z₂), W the covariance of y and K
 all three estimates. K is 0 if different people answer the three questions. If the same people answer all of them, K is the
 covariance of the sample of people.
 
-V is a diagonal minus a few outer products (`Mechanism.support_covariance`), and so is Q = diag(own) - FᵀF. No matrix of all
-cells by all cells is built, except for the test.
+V is a diagonal minus a few outer products (`Mechanism.support_covariance`), and so is Q = diag(own) - FᵀF.
 
 Source: Aitken 1936 (generalised least squares); Fieller 1954 (ratios); Wald 1943 and Rao 1948 (the test).
 """
@@ -42,11 +41,7 @@ MOST_CURVATURE = 0.05  # largest `curvature` for which the test has its size; se
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares with the ends of their intervals, in [0, 1]. All arrays have one shape.
-
-    A share of all people is unbiased and can be negative by chance. A share is NaN if it is unknown; the interval is then
-    [0, 1].
-    """
+    """Shares, and the ends of their intervals in [0, 1]. A share is NaN if it is unknown; the interval is then [0, 1]."""
 
     shares: FloatArray
     low: FloatArray
@@ -77,7 +72,7 @@ class PairEstimate:
         own: (k₁ k₂,) diagonal part of the covariance.
         factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
         agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports: the chance of
-            differences at least this large if they do. None if the attributes have no reports.
+            differences at least this large if they do. None if neither attribute has reports of its own that count.
     """
 
     shares: FloatArray
@@ -182,8 +177,7 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
 
     for all rows and columns but the last ones. C is the covariance of δ to first order, with the noise at the shares r_i c_j
     that independent attributes would have. So X² has the χ² distribution with (k₁ - 1)(k₂ - 1) degrees of freedom if the
-    product of the errors of r̂ and ĉ is small beside the error of δ. `_curvature` measures this product. In simulations with a
-    curvature from 0.0005 to 0.1, a nominal size of 0.05 was 0.025 to 0.062, which chance explains.
+    product of the errors of r̂ and ĉ is small beside the error of δ. `_curvature` measures this product.
 
     Returns:
         None if the pair's counts carry no information, or too little for this test.
@@ -233,8 +227,8 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
         shape: (k₁, k₂).
-        size: chance of an alarm if the attributes are independent, in [1e-9, 0.5].
-        power: wanted chance of an alarm, in [0.5, 1 - 1e-9].
+        size: chance of a wrong finding if the attributes are independent, in [1e-9, 0.5].
+        power: wanted chance of finding the association, in [0.5, 1 - 1e-9].
 
     Returns:
         V; above 1 if no association of this kind can be found with this power.
@@ -254,20 +248,12 @@ def _possible(shares: FloatArray) -> FloatArray:
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:
-    """The covariance with a little more noise, so that it is invertible despite rounding errors, and even if it is zero.
-
-    Args:
-        covariance: the covariance.
-        largest: the largest variance that entered it.
-    """
+    """The covariance plus a little noise, relative to the largest variance in it, so that rounding errors do no harm."""
     return np.asarray(covariance + np.eye(len(covariance)) * (ROUNDING * largest + TINY))
 
 
 def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, at: FloatArray | None) -> PairEstimate | None:
-    """The joint shares, with the covariances of counts at the shares `at`, a possible table.
-
-    If `at` is None, the covariances are at each question's own shares, and as if different people answered the three questions.
-    """
+    """The joint shares, with the covariances at the table `at`; None: each question's own shares, from different people."""
     from scipy.linalg import solve_triangular  # slow to load; only surveys with pairs need it
 
     pair, *parts = counts
@@ -325,10 +311,7 @@ def _between(rest: list[_Seen], at: FloatArray) -> FloatArray:
 
 
 def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
-    """The levels' inversions together, with the sum 1; None if the counts carry no information.
-
-    The levels have the fixed weights of `matrix_inversion`, so the mean is unbiased.
-    """
+    """The levels' inversions together, with the sum 1; None if the counts carry no information."""
     informative = counted.informative()
     if not informative:
         return None

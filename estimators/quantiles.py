@@ -1,15 +1,14 @@
 """Means and quantiles of an ordered attribute's numbers, with intervals.
 
 A histogram does not say where in a bin a person's number lies. Here the numbers of a bin are spread evenly over the bin: the
-distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. Narrow bins therefore
-give precise quantiles; a quantile inside a wide bin is an interpolation. For the same reason the mean uses the bins'
-middles.
+distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. A quantile inside a wide bin
+is therefore an interpolation. For the same reason the mean uses the bins' middles.
 
 Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). The value is the quantile of the
 mean of the draws. Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles.
 Smoothing adds a bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, on
-average about 95 % of the intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`; other shapes
-can have another coverage.
+average about 95 % of the 95 % intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`; other
+shapes can have another coverage.
 
 The smooth model can be wrong. For example, people round their numbers, so multiples of five are too frequent. The estimate then
 gives the smooth model a small weight. The ends of an interval move outwards, towards the ends of the interval from the unbiased
@@ -17,8 +16,8 @@ shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the we
 
 Mechanisms that are not pure, such as Square Wave, have an unbiased mean whose error is known (`Unbiased`). `mean` returns its
 interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean, but not beyond the
-middles of the first and the last bin. The ends of the quantiles' intervals move outwards to edges of bins, since no report says
-where in a bin a number lies.
+middles of the first and the last bin. The intervals of quantiles come from bounds of F that hold for any distribution
+(`Unbiased.bounds`), without the draws. They end at edges of bins, since no report says where in a bin a number lies.
 
 All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
 if the ends of two requested quantiles would cross, one of them moves outwards.
@@ -56,7 +55,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
         edges: (k + 1,) edges of the bins, ascending and finite.
-        level: level of the interval, in (0, 1).
+        level: level of the interval, in [1e-9, 1 - 1e-9].
 
     Returns:
         None for an estimate without draws, for example if the counts carry no information or there are too many values.
@@ -86,8 +85,8 @@ def quantiles(
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
         edges: (k + 1,) edges of the bins, ascending and finite.
-        probabilities: probabilities of the quantiles, each in (0, 1): 0.5 for the median.
-        level: level of the intervals, in (0, 1).
+        probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
+        level: level of the intervals, in [1e-9, 1 - 1e-9].
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
     >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))
@@ -101,19 +100,20 @@ def quantiles(
     if posterior is None:
         return None
     draws, unshrunk = posterior.smooth, posterior.unshrunk
-    reached = _distributions(draws)
     exact = isinstance(unshrunk, Unbiased)
     own = _distributions((estimate.frequencies if exact else draws.mean(axis=0))[None])
     values = np.array([_quantiles(own, at, q)[0] for q in wanted])
-    ends = np.empty((2, values.size))
-    for i, q in enumerate(wanted):
-        tail = 1 + TAIL_CAUTION * (2 * q - 1) ** 8
-        ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
-        if unshrunk is not None:
-            ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
-    if exact:
-        ends[0] = at[np.searchsorted(at, ends[0], side="right") - 1]
-        ends[1] = at[np.searchsorted(at, ends[1])]
+    if isinstance(unshrunk, Unbiased):
+        ends = _unbiased_ends(unshrunk, at, wanted, level)
+        ends[0] = np.minimum(ends[0], at[np.searchsorted(at, values, side="right") - 1])
+        ends[1] = np.maximum(ends[1], at[np.searchsorted(at, values)])
+    else:
+        reached, ends = _distributions(draws), np.empty((2, values.size))
+        for i, q in enumerate(wanted):
+            tail = 1 + TAIL_CAUTION * (2 * q - 1) ** 8
+            ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
+            if unshrunk is not None:
+                ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
     order = np.argsort(wanted)
     ends[0, order] = np.minimum.accumulate(ends[0, order[::-1]])[::-1]
     ends[1, order] = np.maximum.accumulate(ends[1, order])
@@ -175,14 +175,21 @@ def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, 
     return Number(value, low, high)
 
 
-def _unshrunk_ends(unshrunk: Unshrunk | Unbiased, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
+def _unbiased_ends(unbiased: Unbiased, edges: FloatArray, wanted: list[float], level: float) -> FloatArray:
+    """Returns the ends of the quantiles' intervals, (2, number of quantiles): edges of bins.
+
+    The q-quantile lies in the bin with F < q at its left edge and F >= q at its right edge. The interval consists of the bins
+    from the first with an upper bound >= q at the right edge to the last with a lower bound <= q at the left edge.
+    """
+    low, high = unbiased.bounds(-ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2))
+    first = [int(np.argmax(high >= q)) - 1 for q in wanted]
+    last = [int(np.flatnonzero(low <= q)[-1]) + 1 for q in wanted]
+    return np.asarray(edges[unbiased.places[np.array([first, last])]])
+
+
+def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
     """Returns the ends of the interval for the q-quantile from the unbiased shares alone."""
-    if isinstance(unshrunk, Unbiased):
-        reached, error = np.concatenate([[0.0], np.cumsum(unshrunk.shares)])[unshrunk.places], unshrunk.errors
-        reached[-1] = 1.0
-        edges = edges[unshrunk.places]
-    else:
-        reached, error = unshrunk.cumulative()
+    reached, error = unshrunk.cumulative()
     reach = -ndtri((1 - level) / 2) * error
     first = int(np.argmax(reached + reach >= q))
     last = int(np.flatnonzero(reached - reach <= q)[-1])

@@ -16,11 +16,7 @@ from ldpstream.publishing.thresholds import ALARM_CHANCE
 
 
 class TableShares(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares, and the ends of their 95 % intervals. None: unknown; `low` and `high` are all None if intervals are withheld.
-
-    A share of all people is unbiased and can be negative by chance. If a row or column may have no people, the shares within it
-    are None, and their intervals reach from 0 to 1.
-    """
+    """Shares, and the ends of their 95 % intervals. None: unknown; `low` and `high` are all None if intervals are withheld."""
 
     shares: list[float | None]
     low: list[float | None]
@@ -49,10 +45,13 @@ class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
 class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     """The joint shares of two attributes; see `estimators.pairs`.
 
+    A share of all people is unbiased and can be negative by chance. If a row or column may have no people, the shares within it
+    are None, and their intervals reach from 0 to 1.
+
     Attributes:
         first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.
-        first_reports, second_reports: number of reports of these attributes, which also count for the margins. 0 if they
-            clearly disagree with the pair's reports, so that only the pair's reports count.
+        first_reports, second_reports: number of reports of these attributes that also count for the margins: not those of
+            levels with Square Wave. 0 if they clearly disagree with the pair's reports, so that only the pair's reports count.
         cells: of all people, the shares with both values.
         rows, columns: the shares of the values of each attribute: the sums of the cells.
         within_rows: of the people with the row's value, the shares with the column's value.
@@ -120,4 +119,4 @@ def _published(
 
 
 def _reports(counted: Counted) -> int:
-    return sum(table.n for _, table in counted.groups)
+    return sum(table.n for (_, table), _ in counted.informative())

@@ -15,9 +15,7 @@ LAG_EVERY_MS = 5_000
 
 
 class Vitals:
-    """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates.
-
-    A standby estimator shows the same numbers as the working estimator.
+    """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates; also on a standby.
 
     Args:
         survey: the survey.

@@ -2,8 +2,7 @@
 
 If the survey requires a relay, each report leaves alone, not before its own random moment, which the device has drawn and
 stored. An attempt then sends at most one report. Every due report that an attempt did not send, or could not deliver, gets a
-new random moment. After a fault, two reports of a device therefore do not leave together, and the times of the attempts do not
-link them.
+new random moment. So even after a fault, no two reports of a device leave together.
 """
 
 import random
@@ -31,7 +30,7 @@ class Attempt(NamedTuple):
         waiting: number of reports that need another attempt, or whose moment has not come.
         retry_after_s: the time to the next attempt in seconds. Sent directly: the gateway's `Retry-After`, the shortest of all
             reports that wait; 0 if one of them got none. Through a relay: the time to the next moment of a report.
-        statuses: the HTTP statuses of the answers other than 202, each once; 0 stands for no answer.
+        statuses: the HTTP statuses of the answers, each once, without the gateway's 202; 0 stands for no answer.
         no_answer: why there was no answer of the gateway, such as "connection refused", each reason once.
     """
 
@@ -44,7 +43,7 @@ class Attempt(NamedTuple):
 
 
 class Sender:
-    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so the report counts once.
+    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so it counts at most once.
 
     Args:
         device: the device whose reports to send.
@@ -86,10 +85,9 @@ class Sender:
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
 
-        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, it has two parts. The
-        first part is the shortest `Retry-After` of all reports: a report for a future step may have to wait a day, and must not
-        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes, so that many devices
-        do not return at one moment.
+        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, the pause has two
+        parts. The first part is the shortest `Retry-After` of all reports: a report for a future step must not delay the
+        others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes.
 
         Args:
             pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
@@ -151,7 +149,6 @@ def _outcome(answers: list[Answer], waiting: int, retry_after_s: float) -> Attem
 
 
 def _share() -> float:
-    """A uniformly random number in [0, 1)."""
     return secrets.randbelow(2**32) / 2**32
 
 

@@ -1,8 +1,4 @@
-"""Admission control of the gateway: tokens, rate limits and memory limits.
-
-The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state once the client's
-bucket is full again.
-"""
+"""Admission control of the gateway: tokens, rate limits, connections and memory limits. The time is an argument."""
 
 import hashlib
 import hmac
@@ -45,8 +41,8 @@ class Tokens:
 class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
-    The bucket limits requests, bytes or reports. Bytes and reports are known only after the request was read. The gateway
-    therefore admits a client whose bucket holds at least 1, and charges the client afterwards.
+    Bytes and reports are known only after the request was read. The gateway therefore admits a client whose bucket holds at
+    least 1, and charges the client afterwards.
 
     Args:
         rate: sustained rate of a client, per second.

@@ -1,8 +1,8 @@
 """The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade. No socket.
 
 The parser, llhttp, refuses malformed lines, folded headers, contradictory lengths and blanks before a colon. It also accepts
-heads that RFC 9112 forbids. A proxy before the gateway may read such a head differently. Proxy and gateway may then disagree
-about the end of a request or about its host (request smuggling).
+heads that RFC 9112 forbids. A proxy before the gateway may read such a head differently, and disagree about the end of the
+request or about its host (request smuggling).
 """
 
 import re
@@ -48,7 +48,7 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: Pairs) -> 
 
 
 def chunk_fault(read: bytes) -> Problem | None:
-    """Returns the problem of a chunk that is too large; None for any other chunk, and for a trailer.
+    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer.
 
     Args:
         read: the input up to the chunk's data, at least the last `CHUNK_LINE_BYTES` of it.

@@ -2,9 +2,9 @@
 
 Each append has one of three outcomes: acknowledged (in the log once), not appended, or unknown.
 
-The gateway collects the envelopes of `LINGER_S` into one record batch for each partition (`producers.gateway.record_batches`).
-It gives the producer at most one record batch of a partition at a time. `ready` turns false as soon as the topic is known not
-to answer, and the gateway refuses new envelopes before they are queued.
+The gateway collects the envelopes of `LINGER_S` into record batches for each partition (`producers.gateway.record_batches`). It
+gives the producer at most one record batch of a partition at a time. `ready` turns false as soon as the topic is known not to
+answer, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class TopicLog:
     """The reports topic of a survey as the survey's log. `KafkaConnection.add` makes it.
 
     Requests with a key go to the partition that every gateway chooses for them (`producers.gateway.partitions`). Requests
-    without a key go to all partitions in turn.
+    without a key go to the partitions that have a record, in turn.
 
     Args:
         survey: the survey; its reports topic accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
