@@ -1,6 +1,6 @@
 """The next survey from a list of candidates: values that an attribute does not list, and that people may report as `other`.
 
-The next survey has all values of the survey, then candidates. A list with more candidates than fit one survey is asked in
+The next survey has all values of the survey, and candidates. A list with more candidates than fit one survey is asked in
 several rounds, one survey after the other. Every round has all people. The threshold depends on the number of all candidates:
 see `least_found`.
 

@@ -132,7 +132,6 @@ def candidates_command(
 
 
 def _document(path: Path, one: "NextSurvey") -> dict[str, Any]:
-    """A next survey for JSON."""
     made = one.survey
     return {
         "file": str(path), "name": made.name, "fingerprint": made.fingerprint.hex(), "start": made.start, "steps": made.n_steps,
@@ -176,7 +175,6 @@ def _lines(survey: Survey, found: "list[NextSurvey]", people: int | None) -> lis
 
 
 def _cost(cost: "Cost") -> str:
-    """Returns what one level costs, in words."""
     if cost.eps_window is None:
         return f"new memos in each survey; while the value stays the same, each survey loses at most {nats(cost.fresh or 0)}."
     steps = f"any {cost.every_steps} consecutive steps" if cost.every_steps > 1 else "each step"
