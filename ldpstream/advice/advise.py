@@ -1,10 +1,9 @@
 """Ranks combinations of mechanism, estimator and post-processing for a question: by exact variance, then by simulation.
 
-The adviser first ranks every mechanism by the exact variance of the mechanism's matrix inversion, averaged over the values. The
-adviser drops mechanisms that a survey or the question rules out, and gives the reason. The adviser simulates the best few
-mechanisms with every estimator and post-processing that the service offers. The simulation draws people from the
-distribution of a sample. Without a sample, the simulation averages over the five population shapes of
-`ldpstream.advice.populations`; see `ldpstream.advice.runs`.
+The adviser first ranks the mechanisms by the exact variance of the matrix inversion, averaged over the values. It drops
+mechanisms that a survey or the question rules out, and gives the reason. It simulates the best few mechanisms with every
+estimator and post-processing of `ldpstream.advice.methods`. The simulation draws people from the distribution of a sample, or
+averages over the five shapes of `ldpstream.advice.populations`.
 """
 
 import math
@@ -27,7 +26,7 @@ from ldpstream.surveys import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
 SURE = 3.0  # two combinations differ significantly if their paired difference exceeds this many standard errors
-MAX_BITS = 10**9  # limit on the bits of subset selection's reports in one repetition; drawing these reports takes a second
+MAX_BITS = 10**9  # limit on the bits of subset selection's reports in one repetition
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +81,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error.
+    """The adviser's answer: the inputs, `candidates` in the order of `rank_by_variance`, and `ranking` sorted by simulated
+    error.
 
     `first` is the advised combination: see `lightest_row`.
     `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.

@@ -270,7 +270,8 @@ def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | 
 def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
     """Returns edges 0 and 1, 2, 5, 10, 20, 50 … up to the range's end, for numbers that are mostly small.
 
-    The first edge above 0 is a tenth of the median, or the smallest number if that is larger, rounded up to a round number.
+    The first edge above 0 is a tenth of `middle`, or `lowest` if that is larger, rounded up to a round number; if both are 0,
+    it is a thousandth of `highest`.
 
     >>> skewed_edges(Decimal("0"), Decimal("930"), Decimal("21"))
     [0, 5, 10, 20, 50, 100, 200, 500, 1000]

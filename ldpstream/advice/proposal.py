@@ -38,7 +38,7 @@ window_steps = 24              # estimates are also published for the last 24 st
 lateness_steps = 1             # a report may arrive one step late
 collection = "smp"             # {collection}
 """
-REPEATS = 25  # repetitions of each attribute's simulation: a survey of ten attributes takes a quarter of a minute
+REPEATS = 25  # repetitions of each attribute's simulation
 SAMPLED = "every device samples one attribute, once, and answers only that one"
 
 
@@ -142,8 +142,7 @@ def _smallest_variance(advice: Advice) -> Advice:
     """Advises the mechanism with the smallest exact variance, or one with a similar variance and a smaller weight.
 
     The advised estimate is the default. With few people and few repetitions, chance and post-processing decide which mechanism
-    has the smallest simulated error. For a noisy mechanism, an estimate that is pulled to equal shares looks good. The exact
-    variance depends on neither.
+    has the smallest simulated error.
     """
     of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
     built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]

@@ -15,8 +15,8 @@ from ldpstream.surveys.errors import UserError
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
     """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
 
-    An estimate that is not a distribution can exceed the truth wherever the truth is positive. The divergence of such an
-    estimate is too small, even negative, and the estimate would wrongly rank first.
+    The divergence of an estimate that is not a distribution can be too small, even negative, and the estimate would wrongly
+    rank first.
     """
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
@@ -43,7 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         k: domain size, in [2, 100 000].
         n: people who report at a step, in [2, 10 000 000].
-        eps: loss of each report in nats, for one-time mechanisms.
+        eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
         eps_1: loss of one report, below eps_inf; half of eps_inf if neither eps_1 nor `budget` is given.
         horizon: number of reports t whose loss ε_t is shown, at least 1.

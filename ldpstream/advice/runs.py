@@ -1,7 +1,7 @@
 """Simulated errors of every mechanism, estimator and post-processing, with reduced noise.
 
 Every repetition draws one population for all mechanisms, and one count table for each mechanism. All estimators of a mechanism
-use the same table. Differences between combinations are therefore far more precise than the errors themselves.
+use the same table. Differences between combinations are therefore more precise than the errors themselves.
 
 The expected squared error of the raw inversion is known exactly for each value. A run's deviation from this expectation is due
 to chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors.
@@ -118,8 +118,7 @@ def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
     """Errors (distributions, repeats) minus the part that a regression on `luck` (distributions, repeats, 2) explains.
 
     All errors are unchanged if one error is infinite. A distribution's errors are also unchanged if the distribution's mean
-    luck is farther from 0 than chance allows. In this case, the events that cause most noise are so rare that none occurred in
-    these repetitions.
+    luck is farther from 0 than chance allows: then events that are rare and cause most noise did not occur.
     """
     if not np.isfinite(runs).all():
         return runs

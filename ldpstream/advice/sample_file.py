@@ -1,4 +1,5 @@
-"""Reads a sample of people's values from a file and counts each value. Messages never show a value or a line of the file.
+"""Reads a sample of people's values from a file and counts each value. Messages never show a person's value or a line of the
+file.
 
 Labels become public with the survey, so a file of people's records must not be accepted as a file of labels.
 """
