@@ -133,9 +133,9 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
 
 
 def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
-    """The kind of partner of every block with the largest total profit. Kind i has times[i] partners, each for one block.
+    """The kind of partner of every block with the largest total profit; kind i has times[i] partners.
 
-    A dynamic programme adds one partner after the other: `best` is the largest profit of every set of blocks with partners.
+    `best` is the largest profit of every set of blocks with partners.
     """
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))
