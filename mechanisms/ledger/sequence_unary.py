@@ -1,6 +1,6 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-For a new value, the device draws all k memo bits anew. Each bit therefore reveals a little about the times when values change.
+For a new value, the device draws all k memo bits anew, so each bit reveals a little about the times when values change.
 Consider one bit position in the t reports. A sequence x divides the t steps into blocks, one block for each distinct value. A
 block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and β =
 ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels. Without this term,
