@@ -274,8 +274,9 @@ class PaddedSampling(SetMechanism, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
 
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Like `Inference.inversion_variances`. The device draws a member anew for each report, so only the set stays the same.
+    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
+        """The memo is the set: the device draws a member anew for each report. So π is the share of people with the symbol."""
+        return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
         """The counts do not tell which symbols are in the same set, so this row is a choice with two properties.
@@ -412,6 +413,13 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         reached = float(phi(alike) - alike * least[0])
         witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
+
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
+        """Only whether the memo is a value counts, so this is a chain on two symbols."""
+        hit = self._n * self.q1 + (self.p1 - self.q1) * float(np.clip(shares[: self._n].sum(), 0, 1))
+        one, other = self.p2 + (self._n - 1) * self.q2, self._n * self.q2  # Pr[a report is a value | the memo is one, or none]
+        fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)
+        return float(steps * fresh + steps**2 * (one - other) ** 2 * hit * (1 - hit))
 
     def symbol_chances(self) -> tuple[float, float]:
         a, b = (x * self.p2 + (1 - x) * self.q2 for x in (self.member, self.other))
