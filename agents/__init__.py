@@ -1,7 +1,6 @@
 """Agents count the reports: `tally` counts envelopes, `fold` counts one partition, and the Faust app drives both.
 
-No record is counted twice, even after a failure or a second delivery. Every rejected envelope gets a reason and changes no
-count table. `consumer/` reads the topic.
+`consumer/` reads the topic.
 """
 
 from ldpstream.agents.fold import FoldResult, PartitionFold

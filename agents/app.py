@@ -2,7 +2,7 @@
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
 `agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
-run. Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
+run. Counts stay exact even if two agents believe that they own a partition.
 
 An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). All agents of a deployment
 are in one consumer group. If the surveys change, each agent changes its subscription, which makes the group rebalance.

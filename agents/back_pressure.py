@@ -1,4 +1,4 @@
-"""Back-pressure: the agent accepts no chunks while the store does not answer, or while too many bytes wait to be written."""
+"""Back-pressure: accepts no chunks of a survey while the store does not answer, or while too many bytes wait to be written."""
 
 import asyncio
 from collections.abc import Mapping

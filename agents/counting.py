@@ -2,8 +2,8 @@
 
 After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
 checkpoint's offset. Then the agent counts chunks and commits the changes at intervals. When the partition is *revoked*, the
-agent commits the last changes and forgets the partition. This module uses asyncio, without Faust. Recovery from any fault uses
-the same two steps, load and place. These steps lose no record that the log still has, and count no record twice:
+agent commits the last changes and forgets the partition. Recovery from a fault uses the same two steps, load and place. These
+steps lose no record that the log still has, and count no record twice:
 
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
@@ -16,10 +16,9 @@ the same two steps, load and place. These steps lose no record that the log stil
     the store does not answer or refuses writes             accept no chunks, retry with pauses of up to 5 s
 
 Before each commit, the broker must confirm two things: the counts belong to the present topic, and no other records have
-replaced those below the stored offset. Our own clocks only set intervals and time limits. `agents.back_pressure` limits the
-bytes that wait for the store, even while a log of many steps is counted again.
+replaced those below the stored offset. Our own clocks only set intervals and time limits.
 
-The agent sends dead letters before the commit that counts their rejection. After a crash it may send a dead letter twice.
+The agent sends dead letters before the commit that counts their rejection. After a fault it may send a dead letter twice.
 """
 
 import asyncio
@@ -135,7 +134,7 @@ class Counting:
                 self._forget(partition.number)
 
     async def close(self) -> None:
-        """Commits everything a last time and stops, within `CLOSE_S` seconds."""
+        """Tries to commit everything a last time and stops, within `CLOSE_S` seconds."""
         self._closed = True
         self._wake.set()
         try:
@@ -146,7 +145,7 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Waits until `BackPressure` accepts chunks, then counts the chunk. The wait also stops the fetching."""
+        """Waits until `BackPressure` accepts chunks, then counts the chunk."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
@@ -395,7 +394,7 @@ class Counting:
         self._group_offsets.clear()
 
     async def healthy(self) -> bool:
-        """True unless a partition or the consumer has been stalled for a minute. Call this method about every second.
+        """Returns True unless a partition or the consumer has been stalled for a minute. Call this method about every second.
 
         Places a partition again if the partition makes no progress although the log has other records and the store answers.
         """

@@ -1,8 +1,7 @@
 """Dispatches the chunks of many surveys: each survey has a `Counting`, with its own tasks and its own waiting chunks.
 
-The surveys share only the consumer, the process and the clients of the stores. A survey that waits for its dead-letter topic,
-or has more records than the agent can count, delays no other survey. Each survey's task counts one chunk and then lets the
-other tasks run. `agents.consumer.chunks` limits the chunks that wait.
+A survey that waits for its dead-letter topic, or has more records than the agent can count, delays no other survey. Each
+survey's task counts one chunk and then lets the other tasks run. `agents.consumer.chunks` limits the chunks that wait.
 """
 
 import asyncio
@@ -115,7 +114,7 @@ class Dispatcher:
             one.tasks.append(asyncio.create_task(self._guard(one, life)))
 
     async def remove(self, survey: Survey) -> None:
-        """Commits a survey's counts a last time, then stops counting the survey."""
+        """Tries to commit a survey's counts a last time, then stops counting the survey."""
         one = self._by_topic.get(survey.reports_topic)
         if one is None or one.survey.fingerprint != survey.fingerprint:
             return
@@ -125,7 +124,7 @@ class Dispatcher:
         one.end()
 
     async def close(self) -> None:
-        """Commits everything a last time and stops, within `CLOSE_S` seconds."""
+        """Tries to commit everything a last time and stops, within `CLOSE_S` seconds."""
         counted = list(self._by_topic.values())
         await asyncio.gather(*(one.close() for one in counted))
         for one in counted:
@@ -212,7 +211,7 @@ class Dispatcher:
 
         - A survey has stalled, and no healthy survey has got a chunk for a minute: perhaps the consumer itself has stalled. A
           survey without new records counts as healthy, so its health does not show that the consumer works.
-        - No health check has ended since the last second.
+        - No health check has ended within the last second.
         """
         while True:
             await asyncio.sleep(HEALTH_S)

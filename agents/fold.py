@@ -2,14 +2,13 @@
 
 The fold tracks the next offset. The fold therefore counts a record once even if the log delivers the record twice, and detects
 missing records. A record that was sent several times is also counted once if it has a report key (`agents.remembered_keys`). A
-pane is the count table of one attribute, level, step and cohort. The fold keeps only the panes that may still change, and
-drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the fold's
-changes to a store, and confirms the writes.
+pane is the count table of one attribute, level, step and cohort. The fold drops a closed pane once the pane is written. The
+fold does no input or output: a driver feeds records, writes the fold's changes to a store, and confirms the writes.
 
-Some records can never be counted: they expired before they were counted, somebody removed them, or their topic was deleted.
-The fold keeps the range of these records' append times (`Missing`). An estimator uses the range to find the steps that may
-lack records. Only the log's append times bound the range, never a clock of ours: the range is open until the next record.
-The range ends `STEP_BACK_MS` after that record, because a broker's clock may step back.
+Some records can never be counted, for example because they expired before they were counted, or because their topic was
+deleted. The fold keeps the range of these records' append times (`Missing`), in which an estimator finds the steps that may
+lack records. The range is open until the next record. It ends `STEP_BACK_MS` after that record's append time, because a
+broker's clock may step back.
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
 records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the

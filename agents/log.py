@@ -37,7 +37,7 @@ class Chunk(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A rejected envelope or an unreadable batch, with its place in the log and its number of rejected records."""
+    """A rejected record or a refused batch, with its place in the log and its number of rejected records."""
 
     partition: int
     record: Record

@@ -1,7 +1,6 @@
 """Prometheus metrics of an agent.
 
-The counters start at zero when the process starts, and include work that is repeated after a fault. The exact totals are in the
-count store.
+The counters start at zero when the process starts, and include work that is repeated after a fault.
 """
 
 from prometheus_client import Counter, Gauge, Histogram

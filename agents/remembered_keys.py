@@ -1,31 +1,28 @@
-"""Counts a record once, however often the record was sent: the fold remembers the report keys of the records it has counted.
+"""Counts a record once, even if a producer sent it several times: the fold remembers the report keys of counted records.
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
 and to the same partition. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
-neither counted nor a dead letter, even if its envelope differs. The gateway hashes a request's body and Idempotency-Key to the
-report keys, so different bodies get different keys. A rejected record's key is not remembered. A record without a key is never
-a duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
+neither counted nor a dead letter, even if its envelope differs. A rejected record's key is not remembered. A record without a
+key is never a duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the reason
+"malformed key".
 
 Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
-time. As everywhere in the fold, append times never decrease. A generation is dropped once no envelope in it can be accepted
-again:
+time. In the fold, append times never decrease. A generation is dropped once no envelope in it can be accepted again:
 
     A record appended at time t is accepted with step s only if opens_ms(s) <= t + skew_ms. If t lies in step u, then
     t <= opens_ms(u + 1) - 1, hence s <= u + ahead, where ahead = ceil(skew_ms / step_ms).
     At time T, every step below f = first_open_step(T) is closed.
     If u + ahead < f, a record sent again from generation u has a closed step and is rejected as "step too old".
 
-So generation u is kept until step u + ahead is closed. At most `Survey.open_steps` generations exist at a time. Generations are
-dropped by the append times of the records, not by a clock. The result therefore depends only on the log, not on the chunks into
-which it was cut or on the times of the commits.
+At most `Survey.open_steps` generations exist at a time. The append times of the records decide, not a clock. The counts
+therefore depend only on the log, not on the chunks into which it was cut or on the times of the commits.
 
 The memory is bounded: the first `MAX_KEYS` keys of a generation are remembered. A later record of the generation is counted,
 but its key is not remembered: if the record is sent again, it counts again.
 
 Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
-wrongly.
-For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for a million
-keys. To have another person's record dropped on purpose, somebody must know its key, and keys are secret.
+wrongly. For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for
+a million keys. To have another person's record dropped on purpose, somebody must know these bytes of its key.
 """
 
 from bisect import bisect_left

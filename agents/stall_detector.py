@@ -42,10 +42,10 @@ class StallDetector:
         self._asked_s = -math.inf  # last check with the second client while the group shut us out
 
     async def healthy(self, waiting: bool) -> bool:
-        """True unless a partition or the consumer has been stalled for a minute.
+        """Returns True unless a partition or the consumer has been stalled for a minute.
 
         Args:
-            waiting: True if the agent accepts no records now. No partition is then reported as stalled.
+            waiting: True if the agent accepts no records now. No partition then counts as stalled.
         """
         now = self._clock()
         if waiting:

@@ -2,8 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-Either all reports of an envelope are counted, or none. An envelope is rejected if one of its reports cannot come from any
-device.
+Either all reports of an envelope are counted, or none. An envelope is rejected if no device can have sent one of its reports.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -62,7 +61,7 @@ class Tally:
 
 
 class Records(Sequence[Record]):
-    """Records as columns, which need a third of the time and memory of a list of records.
+    """Records as columns, which need less time and memory than a list of records.
 
     Attributes:
         offsets: ascending.

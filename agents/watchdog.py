@@ -14,8 +14,8 @@ STALLED = 3  # exit code
 class Watchdog(threading.Thread):
     """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
 
-    The watchdog ends an agent that never joins its group, and an agent whose event loop hangs. No counts are lost: the store
-    has the counts, or the log still has their records.
+    The watchdog ends an agent that never joins its group, and an agent whose event loop hangs. Another agent counts the records
+    again whose counts were not committed.
     """
 
     TICK_S = 5.0

@@ -5,18 +5,10 @@ the filter's gains (Willsky and Jones 1976). For standardized innovations ν, th
 
     N = Σ c_s ν_s    D = Σ c_s²    δ̂ = N / D, with the standard error 1/√D    score U = N / √D
 
-There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. If a value
-drifts, the filter estimates a part of the innovations' variance, and the gain is this part. The score then has heavier tails.
-The code therefore maps the score from Student's t with DEGREES / gain² degrees of freedom to a normal score (Wallace 1959), and
-compares the normal score.
-
-`python -m lab.bench.changes` compares other statistics at the same false-alarm rate:
-- The largest change between two successive steps misses most jumps of five standard errors or less.
-- Cumulative sums (CUSUM) mostly detect jumps of one standard error faster, by up to a fifth, and larger jumps more slowly.
-  CUSUM does not give the jump's step and size.
-- Sums over all of ten or more values detect a jump of half the values earlier, and a jump of one value later. Their false-alarm
-  rate holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
-  score, which this module uses, has at most the stated false-alarm rate for any dependence between values.
+There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. A dependence
+between values does not raise the false-alarm rate. If a value drifts, the filter must estimate its drift, and the score has
+heavier tails. The code therefore maps the score from Student's t with DEGREES / gain² degrees of freedom to a normal score
+(Wallace 1959), and compares the normal score. `python -m lab.bench.changes` compares other statistics.
 """
 
 import math
@@ -29,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
-STARTS = 32  # observed steps that are tested as the jump's step; with 8, small jumps are detected 2 to 4 times later
+STARTS = 32  # observed steps that are tested as the jump's step
 FOUND = 0.6  # a jump of FOUND * threshold standard errors of a step is found within five steps in 9 of 10 cases
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
 DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
@@ -44,7 +36,7 @@ class Change:
     """A detected jump.
 
     Attributes:
-        value: index of the value with the highest score.
+        value: index of the value with the highest normal score.
         step: the first time step at the new level.
         size: estimated jump of the value's frequency.
         standard_error: standard error of `size`, if `step` is right.
@@ -126,8 +118,7 @@ def threshold(k: int, steps: float = RUN_LENGTH) -> float:
 def detectable(k: int, standard_error: float) -> float:
     """Size of a jump that a filter with the default run length finds within five steps in about 9 of 10 cases.
 
-    In `python -m lab.bench.changes`, the filter found 92 % of the jumps for k = 2 and 10, and 90 % for k = 100 and 1000. The
-    size assumes constant shares before the jump. A share that drifts hides larger jumps.
+    The size assumes constant shares before the jump. A share that drifts hides larger jumps.
 
     Args:
         k: number of values.

@@ -1,37 +1,35 @@
 """Tests whether counts come from honest devices with the stated mechanism, and computes the drift between two estimates.
 
-Honest reports have properties that do not depend on the values. Forged reports that distort a histogram violate these
-properties. Each property has its own test. The fit's p-value is the smallest p-value times the number of tests.
+Honest reports have properties that do not depend on the values. Each property has its own test. The fit's p-value is the
+smallest p-value times the number of tests, at most 1.
 
     ones        unary encodings: the number of ones per report has the mean p + (k-1) q. The mean and the variance do not depend
                 on the values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty
                 reports)
     floor       every pure mechanism: apart from random error, each value is supported by at least a share q of the reports.
-                Reports forged for some values lower all other counts. The test sums the squares of standardised support counts
-                below q
+                Forged reports that support only a few values lower the counts of all others. The test sums the squares of
+                standardised support counts below q
     least       the floor test for only the value with the least support
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely. (Every linear form
                 hashes the value 0 to 0, so the share of symbol 0 depends on the values.)
     classes     Square Wave with L > 1: the L cells near a value have the L remainders modulo L. So the share of the reports
                 whose cell has a given remainder does not depend on the values
-    counts      other mechanisms with a channel: the test compares the counts with the distribution that fits the counts best
+    counts      Square Wave with L = 1 and location mechanisms: compares the counts with the best-fitting distribution
 
 The tests use these null distributions:
 
-    ones        exact, or an upper bound; normal if the variance is above 10 000
+    ones        exact, or an upper bound; normal if the variance is at least 10 000
     floor       at most the mixture of χ² with 0 … k degrees of freedom and binomial weights (all values at the floor, counts
                 normal and not positively correlated; Shapiro 1988)
     least       normal
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
     classes     a gamma distribution with the exact mean and variance
-    counts      the distribution of the deviance of the true distribution of values, which is at least the tested deviance
+    counts      a gamma distribution for the deviance of the true distribution of values, which is at least the tested deviance
 
 In a window, the tests assume that the same people report at every step, from kept memos. If different people report at each
-step, all tests raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are
-uneven by chance, the numbers therefore stay uneven in later steps.
-
+step, no test raises more alarms than stated.
 The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with a wrong number of ones. A forger may
 choose values and send exactly the reports of honest devices with these values. No test of counts can detect this.
 """
@@ -56,9 +54,9 @@ class Fit:
     """Agreement of counts with the mechanism.
 
     Attributes:
-        z: the p-value `p` as a two-sided normal score; 0 without a deviation. It is positive if the number that the test `sign`
-            counts is too large, and negative if it is too small. Beyond ±6 (p < 2e-9) the reports are forged or the survey is
-            wrong.
+        z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. It is negative if `sign` is "floor"
+            or "least", or if there are too few ones; otherwise positive. Beyond ±6 (p < 2e-9) the reports are forged or the
+            survey is wrong.
         p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
         sign: name of the test with the smallest p-value.
         tests: p-value of each test alone.
@@ -131,9 +129,8 @@ def _least(below: FloatArray) -> LogP | None:
 def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
     """Tests the deviance of the best-fitting distribution, which is at most the deviance of the true distribution.
 
-    The deviance of the true distribution has the mean and variance of k Poisson counts with a given sum, at the fitted means.
-    If people report `steps` times, the variance of the counts grows by a factor of at most `steps`. The division by `steps`
-    corrects for this factor.
+    The deviance of the true distribution has the mean and variance of Poisson counts with a given sum, at the fitted means. If
+    people report `steps` times, the variance of the counts grows by a factor of at most `steps`: the division corrects for it.
     """
     counts = table.counts.astype(np.float64)
     best = mle(m, table)
@@ -147,7 +144,7 @@ def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
-    """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
+    """Approximate mean and variance of the deviance Σ 2 c ln(c/μ) of k multinomial counts c with means μ.
 
     The calculation starts from independent Poisson counts: from the definition for μ < 30, otherwise from χ² with the mean 1 +
     1/(6μ). The fixed sum of the counts reduces the mean by 1. It also multiplies the variance by 1 - 1/k, and removes the

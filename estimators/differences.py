@@ -24,9 +24,8 @@ at most 1 / max(n₁/each₁, n₂/each₂), and
 
     Cov(f̂₁, f̂₂) >= -d² min(F₁F₂, (1-F₁)(1-F₂)) / max(n₁/each₁, n₂/each₂)
 
-With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f. Independent errors
-(Cov = 0) would make the intervals too narrow if people's values alternate. If people keep their values and memos, the true
-standard error is much smaller than this bound.
+With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f. If people keep their
+values and memos, the true standard error is much smaller than this bound.
 
 Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality. `clear_differences`: Benjamini and Hochberg 1995,
 "Controlling the false discovery rate".
@@ -98,8 +97,7 @@ def clear_differences(differences: FloatArray, errors: FloatArray, rate: float =
 
     The false discovery rate is the expected share of values without a true difference among the marked values. It is at most
     `rate` if the tests of the values are independent or positively dependent. Shares that sum to 1 are slightly negatively
-    dependent; in the tests of this module, the rate holds for them too. If no value has a true difference, the rate is the
-    chance that any value is marked.
+    dependent; in the tests of this module, the rate holds for them too.
 
     Args:
         differences: (k,) differences; normally distributed around the true differences.

@@ -30,8 +30,8 @@ def empirical_bayes(
 ) -> Estimate:
     """Posterior means of the shares, under a prior that is fitted to the counts.
 
-    At most nine values without order have a fixed prior: see `estimators.few_values`. The likelihoods of several levels are
-    multiplied. The function ignores levels without information (no reports, or p = q).
+    At most nine values without order have a fixed prior: see `estimators.few_values`. The function ignores levels without
+    information (no reports, or p = q).
 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
@@ -44,8 +44,8 @@ def empirical_bayes(
 
     Returns:
         Frequencies at least 0, with sum 1. Standard errors are posterior standard deviations. For the intervals, see
-        `estimators.posterior`. For ordered values (at most 10 000), `posterior` is `Draws`.
-        All numbers are NaN if the counts carry no information (`Estimate.of_nothing`).
+        `estimators.posterior`. For ordered values (at most 10 000), `posterior` is `Draws`. `Estimate.of_nothing` if the counts
+        carry no information.
 
     Raises:
         ValueError, TypeError: as in `matrix_inversion`; also if the widths are not k positive finite numbers, or are given for

@@ -7,7 +7,7 @@ itself and its neighbours:
 
 The iteration stops when the log-likelihood changes by less than τ = 10⁻³ nats. EM alone fits the noise: its histogram of many
 bins has spikes. The smoothing step keeps neighbouring cells similar, so EMS is accurate for smooth densities, and flattens
-spikes. EMS is biased where the density bends, and its bias does not vanish for many reports. It has no standard errors.
+spikes. EMS is biased where the density bends, and its bias does not vanish for many reports.
 
 The smoothing step is strong if cells are wide. The paper smooths at least 256 cells. `ems` therefore divides every bin into
 equal cells, at least 256 in all. The reports do not distinguish the cells of a bin, so the EM step multiplies these cells by
@@ -38,8 +38,7 @@ def ems(m: Iterable[Group], *, max_iter: int = ...) -> Estimate: ...
 def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_iter: int = 10_000) -> Estimate:
     """Histogram of a number by EM with smoothing (EMS), for values in the order of their bins.
 
-    For a pure mechanism, the likelihood is that of the support counts, which is far faster for local hashing. For several
-    levels, each EM step is a step of `ibu`.
+    For a pure mechanism, the likelihood is that of the support counts.
 
     Args:
         m: the mechanism: Square Wave, or any other mechanism on bins; or a list of pairs (mechanism, table), one for each

@@ -37,11 +37,10 @@ class Estimate:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
         standard_errors: (k,) standard error of each share, if the participants are a random sample of the population; NaN if
             the counts carry no information or do not distinguish all values, and for estimators without standard errors.
-        n: number of reports used.
+        n: number of reports in the tables.
         iterations: number of iterations; 0 for an estimator without iterations.
         converged: true if an estimate exists and the iteration met the tolerance.
-        log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN). Compare two log-likelihoods
-            only if they are of the same counts and the same likelihood function.
+        log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN).
         gap: a bound proven by duality, in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood
             exceeds this estimate's log-likelihood by more than n times `gap`.
         posterior: posterior distribution of the shares; None if the intervals are normal.
@@ -79,9 +78,9 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the intervals, (k,) each, for a level from LEAST_LEVEL to MOST_LEVEL.
 
-        With a posterior, the ends come from quantiles of the posterior, in [0, 1]. The mean of a skewed posterior may lie
-        outside the quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and
-        may leave [0, 1].
+        With a posterior, the ends come from quantiles of the posterior. The mean of a skewed posterior may lie outside the
+        quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and may leave
+        [0, 1].
         """
         level = real("level", level, LEAST_LEVEL, MOST_LEVEL)
         if self.posterior is not None:

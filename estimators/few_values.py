@@ -5,8 +5,8 @@ Nine counts do not show how shares are distributed. So the prior is not fitted t
 lattice. Under a component, the shares are independent draws from one distribution g, given that they sum to 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
-- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`): for example, one large share and
-  many small ones.
+- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values): for
+  example, one large share and many small ones.
 - All shares are exactly 1/k (`EQUAL`). Intervals do not use this component: it would make them too narrow where the counts do
   not decide between the components.
 

@@ -20,9 +20,7 @@ def support_em(
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starting frequencies keep equal frequencies in every iteration. Such values form a kind,
-    and the loop computes each kind only once.
-
+    Values with equal counts and equal starting frequencies keep equal frequencies in every iteration. Such values form a kind.
     Division by Σc makes Σ f = 1 again, by (1) of `mechanisms.terms`.
 
     Args:
@@ -77,7 +75,7 @@ def support_em(
 
 @numba.njit(cache=True)
 def _sum(x: Floats, times: Floats) -> float:
-    """Returns the sum of x · times, in four independent lanes for speed. The result is the same on every machine."""
+    """Returns the sum of x · times, in four independent lanes for speed."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for v in range(0, whole, 4):

@@ -37,8 +37,8 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
     """Compares the matrix inversions of all pairs of levels, value by value.
 
     The difference D is a sum of independent contributions, one per person. Each contribution is within b = 1 / (people |p - q|)
-    of its mean. The variance V of D is known. If both levels have the same histogram, Bernstein's inequality holds for any
-    number of people:
+    of its mean; b is the larger of both levels. If both levels have the same histogram, Bernstein's inequality holds for any
+    number of people, with the variance V of D:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 

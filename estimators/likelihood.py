@@ -3,7 +3,7 @@
 IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
 run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: the estimate stays
 nearer to the uniform distribution than the maximum is. For many values and few reports, the regularised estimate is often more
-accurate. `mle` returns the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
+accurate. `mle` returns the maximum.
 
 The functions use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
 pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.
@@ -53,11 +53,11 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    For several levels, one EM maximises the sum of the levels' log-likelihoods. Each level has its own channel. The function
-    ignores levels without information (no reports, or p = q).
+    For several levels, one EM maximises the sum of the levels' log-likelihoods. The function ignores levels without information
+    (no reports, or p = q).
 
-    No iteration lowers the likelihood. For support counts an iteration takes O(number of different counts) time, at most 1.6 µs
-    for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
+    No iteration lowers the likelihood. For support counts an iteration takes O(number of different counts) time. Early stopping
+    regularises: see the docstring of `estimators.likelihood`.
 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
@@ -67,7 +67,7 @@ def ibu(
         steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
             this test. Algorithm 1 of GIBU uses only `delta` to stop.
-        likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines the true likelihood (GRR, L-GRR,
+        likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines it (GRR, PS-GRR and their chains,
             local hashing, SW, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` uses the
             likelihood of the support counts, as in the papers; for local hashing this is far faster. Mechanisms that are not
             pure (SW, location mechanisms) have no support counts, and always use the true likelihood.
@@ -126,13 +126,13 @@ def mle(
 
 
 def likelihood_terms(groups: list[Group], likelihood: str) -> list[Term]:
-    """Log-likelihoods of the groups with information: groups that have reports, and whose reports depend on the value."""
+    """Log-likelihoods of the groups that have reports and p different from q."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
     return [m.likelihood(table, exact) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:
-    """True if the counts carry information: for a likelihood of support counts, if some report supports some value."""
+    """True if the counts carry information: for likelihoods of support counts, if some report supports a value and p > q."""
     return any(not isinstance(term, SupportTerm) or (term.slope and term.support.any()) for term in terms)
 
 

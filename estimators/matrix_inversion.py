@@ -24,9 +24,9 @@ def matrix_inversion(
         f̂ = c/n B, B the channel's pseudo-inverse          SW and location mechanisms (`ChannelMechanism.inverse`)
 
     For several levels, each bin gets a weighted mean of the levels' inversions. The weights are 1 / variance under uniform
-    frequencies. The weights do not depend on the counts, so the mean stays unbiased. If a level's channel is not invertible
-    (often for Shokri's mechanism), the least-squares inversion adds a bias that the standard errors do not include. The
-    function ignores a level without information (no reports, or p = q).
+    frequencies, so the mean stays unbiased. If a level's channel is not invertible (often for Shokri's mechanism), the
+    least-squares inversion adds a bias that the standard errors do not include. The function ignores a level without
+    information (no reports, or p = q).
 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
@@ -34,14 +34,14 @@ def matrix_inversion(
         post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
         steps: largest number of reports of one person in the table: the number of time steps that the table sums, or
             `Mechanism.reports_in` of these steps; one number, or one for each level. The standard errors assume that every
-            person made this number of reports, with an unchanged value. This assumption is conservative
-            (`Mechanism.variance`). The people are a random sample of the population: the standard errors include the sampling.
+            person made this number of reports, with an unchanged value. This assumption is conservative. The standard errors
+            include the random choice of the people.
 
     Returns:
-        Frequencies, which may be negative. The inversion of one level has the sum 1 if every report supports equally many
-        values (GRR, L-GRR, SS), and for SW and other invertible channels; otherwise noise moves the sum. All frequencies are
-        NaN if the counts carry no information (`Estimate.of_nothing`). The standard errors are those of the unprocessed
-        inversion.
+        Frequencies; with post="none" they may be negative. The inversion of one level has the sum 1 if every report supports
+        equally many values (GRR, SS, PS-GRR and their chains), and for SW and other invertible channels; otherwise noise moves
+        the sum. The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
+        information.
 
     Raises:
         ValueError: if a table belongs to another mechanism or has invalid counts, the levels have different domains, or an

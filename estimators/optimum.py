@@ -1,10 +1,8 @@
 """The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, otherwise to within a proven gap.
 
-For OUE with k = 1000, ε = 1 and n = 100 000, plain expectation maximisation (EM) needs millions of steps. Sums of support terms
-are separable except for the constraint Σ f = 1. For these sums, Newton's method on the constraint's multiplier ends after about
-ten passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method). SQUAREM (Varadhan and Roland 2008) is
-the usual acceleration of EM. In our measurements SQUAREM needed 3 to 40 times as many evaluations as L-BFGS. L-BFGS also
-converged on problems on which SQUAREM was very slow. L-BFGS sets bins to exactly zero; EM only approaches zero.
+Sums of support terms are separable except for the constraint Σ f = 1. For these sums, Newton's method finds the constraint's
+multiplier in a few passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method), which sets bins to
+exactly zero. Expectation maximisation (EM) would only approach zero.
 """
 
 from collections import deque
@@ -93,9 +91,8 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
     By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
     ∂L/∂f_v. The only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the
-    quasi-Newton direction; for the bins at zero, d is a scaled gradient (a two-metric projection). The method halves the factor
-    a until the likelihood rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up
-    to rounding.
+    quasi-Newton direction; for the bins held near zero, d is a scaled gradient (a two-metric projection). The method halves the
+    factor a until the likelihood rises enough, then scales back to the simplex. No step lowers the likelihood, up to rounding.
 
     Args:
         terms: the terms whose sum is maximised.

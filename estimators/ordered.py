@@ -8,8 +8,7 @@ against the third by Stein's unbiased estimate of the risk, in units of the nois
     weight ∝ e^{-R/4}
 
 For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
-and Barron 2006). Ours are not linear. In tests, the mean is nearly as good as the best of the three estimates, both for shares
-in no order and for shares in order.
+and Barron 2006). Ours are not linear.
 
 The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
 these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can
@@ -20,11 +19,8 @@ mislead if both priors are wrong:
 The evidence with plateaus is that of the best G and ρ, which is too large. It also ignores that the shares sum to 1, which
 makes it too small. The code divides it by e³ (`FITTED`, by simulation).
 
-R is the risk for the shares among the people who report, so N leaves out the choice of the people. All estimates learn their
-priors from the counts. A change of one z therefore also changes the priors and the weights of models. Posterior variances
-cannot replace the derivatives: the posterior for intervals without order leaves out the model of equal shares, so its variances
-are too large by a factor of up to ten. The code measures the derivatives instead (Ramani, Blu and Unser 2008). With independent
-random signs b, every z_v moves by h b_v, and
+R is the risk for the shares among the people who report, so N leaves out the choice of the people. The code measures the
+derivatives (Ramani, Blu and Unser 2008). With independent random signs b, every z_v moves by h b_v, and
 
     Σ_v ∂f̂_v/∂z_v ≈ Σ_v b_v (f̂_v(z + h b) - f̂_v(z)) / h
 

@@ -77,7 +77,7 @@ class PairEstimate:
         own: (k₁ k₂,) diagonal part of the covariance.
         factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
         agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports: the chance of
-            differences at least this large if they do. None if the attributes have no reports.
+            differences at least this large if they do. None if neither attribute has reports of its own that count.
     """
 
     shares: FloatArray
@@ -182,8 +182,7 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
 
     for all rows and columns but the last ones. C is the covariance of δ to first order, with the noise at the shares r_i c_j
     that independent attributes would have. So X² has the χ² distribution with (k₁ - 1)(k₂ - 1) degrees of freedom if the
-    product of the errors of r̂ and ĉ is small beside the error of δ. `_curvature` measures this product. In simulations with a
-    curvature from 0.0005 to 0.1, a nominal size of 0.05 was 0.025 to 0.062, which chance explains.
+    product of the errors of r̂ and ĉ is small beside the error of δ. `_curvature` measures this product.
 
     Returns:
         None if the pair's counts carry no information, or too little for this test.
@@ -233,8 +232,8 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
         shape: (k₁, k₂).
-        size: chance of an alarm if the attributes are independent, in [1e-9, 0.5].
-        power: wanted chance of an alarm, in [0.5, 1 - 1e-9].
+        size: chance of a wrong finding if the attributes are independent, in [1e-9, 0.5].
+        power: wanted chance of finding the association, in [0.5, 1 - 1e-9].
 
     Returns:
         V; above 1 if no association of this kind can be found with this power.

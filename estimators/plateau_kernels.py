@@ -16,7 +16,7 @@ Floats = npt.NDArray[Any]
 
 @numba.njit(cache=True)
 def _sum(x: Floats) -> float:
-    """Returns the sum, in four independent lanes for speed. The result is the same on every machine."""
+    """Returns the sum, in four independent lanes for speed."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for i in range(0, whole, 4):
@@ -67,8 +67,8 @@ def forward_backward(
         jump: in (0, 1].
         later: one number for each entry; overwritten with the likelihood of all later values given this level, divided by their
             likelihood given this value and all earlier ones.
-        posterior: overwritten with the posterior of each value, one probability for each entry. If not `smooth`, with the
-            posterior given this value and all earlier ones, times a constant.
+        posterior: overwritten with the posterior of each value, one probability for each entry; if not `smooth`, only for the
+            first value.
         drawn: (J,) overwritten with the expected number of new levels at each point. The first value has a new level.
         smooth: False if only `drawn` is wanted.
 

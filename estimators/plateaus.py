@@ -4,7 +4,8 @@
 
 This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances. So the
 posterior of every share is exact on the grid, in O(k · points). Expectation maximisation (EM, Baum and others 1970) fits G and
-ρ. H is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M further levels:
+ρ. A prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M
+further levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
@@ -54,7 +55,7 @@ def plateaus(z: FloatArray, variance: FloatArray) -> Plateaus:
 
     Args:
         z: (k,) unbiased shares; need not be positive or sum to 1.
-        variance: (k,) their variances. The computing time is proportional to √(largest variance / smallest variance).
+        variance: (k,) their variances. The computing time grows with √(largest variance / smallest variance).
     """
     values, on_grid, value = _fit(z, variance)
     mean = values.moments(on_grid)[0]

@@ -1,8 +1,8 @@
 """Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
 
-Every method takes (k,) estimated frequencies and returns (k,) frequencies. One NaN makes all results NaN. All methods except
-power and power-ns are idempotent; a second application of power or power-ns shrinks the frequencies again. No method reverses
-the order of two frequencies (for power: of two frequencies with equal variance). The methods guarantee:
+Every method takes (k,) estimated frequencies and returns (k,) frequencies. All methods except power and power-ns are
+idempotent. No method reverses the order of two frequencies (for power and power-ns: of two frequencies with equal variance).
+The methods guarantee:
 
     none            nothing: the frequencies do not change
     base-pos        non-negative frequencies
@@ -79,7 +79,7 @@ def norm_cut(x: FloatArray) -> FloatArray:
 
     The method reduces the frequency at which the sum would exceed 1, so that the sum is 1. If the positive frequencies sum to
     less than 1, `norm_cut` scales them like `norm_mul`. Among equal frequencies, the method keeps those with the smallest
-    indices. The method sorts once: O(k log k).
+    indices.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3])).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -98,12 +98,12 @@ def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means of the true frequencies, if these follow a power law and the noise is normal with known variance.
 
     The power law has a density proportional to t^-a on (1 / 100 k, 1). The exponent a in [0, 6] maximises the likelihood of the
-    estimates. Small estimates shrink towards zero, as far as noise may explain them. Of two estimates with the same variance,
-    the larger stays larger. All results are between 1 / 100 k and 1. The method needs O(k) memory and O(k log k) time.
+    estimates. Small estimates shrink towards zero, as far as noise may explain them. All results are between 1 / 100 k and 1.
+    The method needs O(k) memory and O(k log k) time.
 
     Args:
         x: (k,) estimates.
-        variance: noise variance of each estimate, a number or (k,), at least 0: `Mechanism.variance` for n people.
+        variance: noise variance of each estimate, a number or (k,), at least 0.
     """
     low = 1 / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))
@@ -145,7 +145,7 @@ def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
 _CLEAR = 20.0  # in standard errors; for estimates farther from zero, a series gives the posterior
 _REACH = 10.0  # in standard errors; a bound of the true numbers that is farther away has no effect
 _NODES = 640  # nodes of ln t, for estimates near zero
-_NODES_NEAR_BOUND = 64  # nodes of t, around an estimate far from zero
+_NODES_NEAR_BOUND = 64  # nodes of t, for an estimate near or beyond a bound
 _SEARCHES = 5  # number of searches; each narrows the exponent's bracket by a factor of 16
 _FITTED = 2**14  # largest number of estimates near zero in the exponent's fit; larger inputs are thinned out regularly
 _BLOCK = 1024  # estimates per block, to keep memory small
@@ -157,7 +157,7 @@ def _blocks(positions: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
 
 @cache
 def _gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes in (0, 1) and weights of a quadrature that resolves both the edges and the middle."""
+    """Nodes in (0, 1) and weights of the Gauss-Legendre quadrature."""
     u, weights = np.polynomial.legendre.leggauss(nodes)
     return (1 + u) / 2, weights / 2
 
@@ -176,7 +176,7 @@ def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArr
 
 
 def _prior(grid: FloatArray, steps: FloatArray, exponents: FloatArray) -> FloatArray:
-    """Returns the density t^-a times the weight of ln t, (grid, exponents), not normalised."""
+    """Returns the mass t^-a dt of each node, (grid, exponents), not normalised."""
     return np.asarray(np.exp(np.log(grid)[:, None] * (1 - exponents)) * steps[:, None])
 
 
@@ -187,7 +187,7 @@ def _log_mass(low: float, exponents: FloatArray) -> FloatArray:
 
 
 def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Log-likelihood and posterior mean, (len(x), exponents) each, for estimates of at least 20 standard errors σ.
+    """Log-likelihood and posterior mean, (len(x), exponents) each, for estimates above 20 standard errors σ.
 
         E[t^-a] = x^-a (1 + Σ_j a(a+1)…(a+2j-1) / (2^j j!) (σ/x)^2j),  t normal around x
         E[t | x] = x + σ² d/dx ln E[t^-a]
@@ -214,10 +214,10 @@ def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Does the same as `_far_from_zero` for estimates near or beyond a bound.
+    """Does the same as `_far_from_zero` for estimates near or beyond a bound, up to a constant per row.
 
-    Log-likelihoods are exact up to a constant per row. Integrates by quadrature over all possible true numbers within ten
-    standard errors of the estimate. For an estimate beyond a bound, the range is shorter.
+    Integrates by quadrature over all possible true numbers within ten standard errors of the estimate. For an estimate beyond
+    a bound, the range is shorter.
     """
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
@@ -246,8 +246,7 @@ def check_method(method: str) -> None:
 
 
 def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None) -> FloatArray:
-    """Applies the post-processing method with this name.
-
+    """Applies the post-processing method with this name. One NaN makes all results NaN.
     Args:
         frequencies: (k,) estimated frequencies.
         method: one of `NAMES`.

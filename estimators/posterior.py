@@ -1,13 +1,13 @@
-"""Posterior of the shares under a fitted prior: means and intervals.
+"""Posterior of the shares: means and intervals.
 
 The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
 add the variance f (c - f) / people of the choice of the people. c is 1, or less for several reports of a set
-(`Inference.concentration`). The prior is fitted to k values, which adds an uncertainty. This uncertainty matters most for
-values with little evidence in the counts. All distances from the value's mean are multiplied by
+(`Inference.concentration`). A prior that is fitted to k values adds an uncertainty, most of all for values with little evidence
+in the counts. For such a prior, all distances from the value's mean are multiplied by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
-The numbers 2 and 8 were chosen by simulation.
+The numbers 2 and 8 were chosen by simulation. The fixed prior of `estimators.few_values` needs no factor.
 
 An interval for the level 95 % leaves out 5 % of the posterior: 1.25 to 2.5 % below it and the rest above it, so that the
 interval is as short as possible. Equal parts would cover too many shares: a share far below the noise is hardly ever below its
@@ -22,8 +22,8 @@ If there are at most 20 values, this holds for all of them.
 Without this rule, a value that everybody has would have an upper end below 1, since the other values have many small posterior
 means.
 
-The prior has no mass at exactly 0, so no quantile is 0 or 1. With many reports, percentiles of shares that are exactly 0 would
-be about 0.00001 and would miss the truth. The ends therefore move outwards by a small part of the noise (`SHARP`).
+No quantile is exactly 0, so the intervals of shares that are exactly 0 would miss the truth. The ends therefore move outwards
+by a small part of the noise (`SHARP`).
 """
 
 from dataclasses import dataclass
@@ -46,11 +46,11 @@ class Posterior:
     """Posterior distribution of each value's share, on the grid of a `ValueLikelihood`.
 
     Attributes:
-        people: number of people; infinite for the shares among the people who reported.
+        people: number of people who reported; infinite to leave out their random choice.
         concentration: c, as `value_likelihood.people_of` returns it.
         mean: (k,) estimated shares.
         standard_errors: (k,) posterior standard deviations, including the random choice of the people.
-        widening: (k,) factors for the uncertainty of the fitted prior.
+        widening: (k,) factors for the uncertainty of a fitted prior; 1 for a fixed prior.
         kind: (k,) kind of each value.
         ends: upper ends of the cells of all kinds, kind after kind.
         below: for each cell, the probability of a share below its upper end.
@@ -114,8 +114,8 @@ class Posterior:
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population.
 
-        For the choice of the people, the upper end also moves by c z²/people, as in Wilson's interval near zero; z is the
-        normal quantile.
+        For the choice of the people, the upper end also includes the distance c z²/people, as Wilson's interval does near zero;
+        z is the normal quantile.
         """
         below = (1 - level) * self._part_below
         low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]

@@ -1,15 +1,14 @@
 """Means and quantiles of an ordered attribute's numbers, with intervals.
 
 A histogram does not say where in a bin a person's number lies. Here the numbers of a bin are spread evenly over the bin: the
-distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. Narrow bins therefore
-give precise quantiles; a quantile inside a wide bin is an interpolation. For the same reason the mean uses the bins'
-middles.
+distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. A quantile inside a wide bin
+is therefore an interpolation. For the same reason the mean uses the bins' middles.
 
 Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). The value is the quantile of the
 mean of the draws. Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles.
 Smoothing adds a bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, on
-average about 95 % of the intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`; other shapes
-can have another coverage.
+average about 95 % of the 95 % intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`; other
+shapes can have another coverage.
 
 The smooth model can be wrong. For example, people round their numbers, so multiples of five are too frequent. The estimate then
 gives the smooth model a small weight. The ends of an interval move outwards, towards the ends of the interval from the unbiased
@@ -56,7 +55,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
         edges: (k + 1,) edges of the bins, ascending and finite.
-        level: level of the interval, in (0, 1).
+        level: level of the interval, in [1e-9, 1 - 1e-9].
 
     Returns:
         None for an estimate without draws, for example if the counts carry no information or there are too many values.
@@ -86,8 +85,8 @@ def quantiles(
     Args:
         estimate: an estimate with draws (`estimators.ordered`).
         edges: (k + 1,) edges of the bins, ascending and finite.
-        probabilities: probabilities of the quantiles, each in (0, 1): 0.5 for the median.
-        level: level of the intervals, in (0, 1).
+        probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
+        level: level of the intervals, in [1e-9, 1 - 1e-9].
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
     >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))

@@ -14,9 +14,8 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
     covariance of the score, summed over the steps for people who report repeatedly. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps
-    the sum of the frequencies at 1. The sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For
-    the true likelihood of a single step, P J P is the inverse of Fisher's information. The function ignores the limit 0 of the
-    frequencies, so the errors are conservative for values with an estimate of 0.
+    the sum of the frequencies at 1. The sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). The
+    function ignores the limit 0 of the frequencies, so the errors are conservative for values with an estimate of 0.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`, in O(k)
     for each group. Local hashing, Square Wave and location mechanisms on at most 128 values use matrices
@@ -25,8 +24,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     large.
 
     The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for Square Wave and
-    location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
-    geometric mechanism.
+    location mechanisms on more than 128 values.
 
     Args:
         groups: mechanisms with their tables.

@@ -13,18 +13,17 @@ likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterio
 
    H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
    shares) and of power laws. EM fits the weights of the mixture, given that the shares sum to 1 (step 3). EM starts with a
-   large weight of nearly equal shares. This weight stays if the noise is much larger than the shares. So for few values the
-   parametric family H decides, and for many values the counts decide. If a few values have most of the people, the gamma
-   distributions have the mean of the other values. With the mean 1/k, the noise could hide that the other shares are small,
-   and they would add up to nearly 1. The noise can also hide some shares of medium size. The smallest shares are then below
-   the mean of the other values. So further gamma distributions have 0.5, 0.2 and 0.05 times the mean. Without them, step 3
-   would make the shares of medium size too small.
+   large weight of nearly equal shares. This weight stays if the noise is much larger than the shares. If a few values have
+   most of the people, the gamma distributions have the mean of the other values. With the mean 1/k, the noise could hide that
+   the other shares are small, and they would add up to nearly 1. The noise can also hide some shares of medium size. The
+   smallest shares are then below the mean of the other values. So further gamma distributions have 0.5, 0.2 and 0.05 times
+   the mean.
 3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
    (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
-   for λ. With a flat prior, normal noise and posterior modes, this is the projection onto the simplex (norm-sub).
+   for λ.
 4. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
-   probabilities of the counts under each model, given that the shares sum to 1. Intervals do not use the further model: it
-   would make them too narrow where the counts cannot decide.
+   prior odds (`EQUAL`) times the probabilities of the counts under each model, given that the shares sum to 1. Intervals do
+   not use the further model: it would make them too narrow where the counts cannot decide.
 
 Sources: Kiefer and Wolfowitz 1956; Jiang and Zhang 2009; Koenker and Mizera 2014 (grid); Ferguson 1973 (Dirichlet process).
 """
@@ -64,9 +63,9 @@ MASSES = (1024.0, 128.0, 16.0, 2.0)  # the masses M, as numbers of values
 SMALL_DOMAIN = 16.0  # this number / k is added to each M
 ROUNDS = 10  # EM steps for G and each M
 NEWTON_STEPS = 30  # largest number of further Newton steps for λ
-BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points (SPACING standard errors)
+BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points of the grid
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
-SUM_TOLERANCE = 1e-12  # largest distance of the sum of the shares from 1
+SUM_TOLERANCE = 1e-12  # the Newton steps end at this distance of the sum of the shares from 1
 NOT_MANY = 20  # up to this many values, every interval contains the unshrunk one: so few counts do not determine G
 
 
@@ -132,7 +131,7 @@ def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple
 
     Returns:
         The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
-        sum to 1.
+        sum to 1 to within 1e-6.
     """
     merged = values.merged()
     entries, of_merged = _entries(values), _entries(merged)

@@ -1,11 +1,11 @@
 """Likelihood of each value's share among the people who report, given the raw inversion: the input of empirical Bayes.
 
 Given the people, the inversion z of one mechanism has a covariance N - R. N is diagonal. R is a sum of matrices that are
-constant along rows or along columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the values
-are independent, given that their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ for random
-people. The choice of the people has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance N(f) of a
-value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor that does
-not depend on f:
+constant along rows or along columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the code
+treats the values as independent, given that their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ
+for random people. The choice of the people has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance
+N(f) of a value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor
+that does not depend on f:
 
     ln L(f; z) = z A(f) - B(f),   A(f) = ∫ df / N(f),   B(f) = ∫ f df / N(f)
 
@@ -16,7 +16,7 @@ R has another form for local hashing with at least as many symbols as values: on
 values the same symbol. So only reports of the other functions count here (`Hashing.separating_part`).
 
 The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and less near zero. A value has
-a likelihood only at points within 7 standard errors of its inversion, so the time is O(k).
+a likelihood only at points within about 7 standard errors of its inversion (cut to [0, 1]), so the time is O(k).
 
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
@@ -35,7 +35,7 @@ from ldpstream.mechanisms.inference import Variance
 
 SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is certainly more than noise
-REACH = 7.0  # a value's points lie within this many standard errors of its inversion
+REACH = 7.0  # a value's points lie within this many standard errors of its inversion, cut to [0, 1]
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
 FORGED = 10.0  # largest distance of the shares' sum from 1 with honest reports, in standard errors
 NEARLY, ALIKE = 0.125, 0.02  # widths of the classes of nearly equal kinds: in standard errors, and in ln(noise variance)
@@ -90,8 +90,8 @@ def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechani
 
 
 def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
-    """Returns the number of people who reported, over the groups with information; and this number divided by its sum with
-    each group's people divided by their `Mechanism.concentration`, a number in (0, 1]."""
+    """Returns the number of people over the groups with p ≠ q, if each makes its group's `steps` reports; and their
+    concentration c in (0, 1]: people / c is the sum of each group's people / `Mechanism.concentration`."""
     pairs = zip(groups, of_each_group(groups, steps), strict=True)
     told = [(table.n / each, m.concentration(each)) for (m, table), each in pairs if m.p != m.q]
     people = sum(number for number, _ in told)
@@ -157,8 +157,7 @@ class ValueLikelihood:
     def merged(self) -> "ValueLikelihood":
         """Returns the likelihoods with each class of nearly equal kinds (`NEARLY`, `ALIKE`) as one kind, their middle one.
 
-        A fit of the prior to the merged kinds takes a fraction of the time, with nearly the same result. In the result, `kind`
-        has the merged kind of each original kind.
+        In the result, `kind` has the merged kind of each original kind.
         """
         noise = np.round(np.log(self.noise) / ALIKE)
         place = np.round(self.unbiased / (NEARLY * np.exp(noise * ALIKE / 2)))

@@ -1,7 +1,6 @@
 """The papers' data sets, read from the user's folder, or generated with the same n and k if the files are missing.
 
-A generated data set has independent columns with Zipf's distribution (exponent 1, values in order of frequency). Like the real
-data, this distribution is far from uniform. Every result that uses generated data is marked.
+A generated data set has independent columns with Zipf's distribution (exponent 1, values in order of frequency).
 """
 
 import csv
@@ -113,7 +112,7 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
 
     Args:
         name: one of `NAMES`.
-        folder: the folder with the files, which keep the names that their publishers gave; or None.
+        folder: the folder with the files, or None.
         seed: seed of a generated data set.
 
     Raises:
@@ -145,7 +144,6 @@ def generated(name: str, n: int, sizes: tuple[int, ...], seed: int) -> Dataset:
 
 
 def _distinct(values: IntArray, sizes: tuple[int, ...]) -> list[int]:
-    """The domain size found in each column; if the columns are steps of one attribute, they share one domain."""
     if len(set(sizes)) == 1 and len(sizes) > 1:
         return [int(values.max()) + 1] * values.shape[1]
     return [int(column.max()) + 1 for column in values.T]

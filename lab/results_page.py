@@ -2,9 +2,9 @@
 
     python -m lab.results_page FOLDER
 
-The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
+FOLDER holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
 `streams.json` and `service.json`, each written by a command with the option `--json`. If a file is missing, the page keeps its
-present section of this command. Do not edit the page by hand.
+present section.
 """
 
 import json
@@ -49,7 +49,6 @@ PAPERS = {
 
 
 def rows_of(table: Table) -> str:
-    """Converts a terminal's table to Markdown."""
     columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
     lines = ["| " + " | ".join(_plain(column.header) for column in table.columns) + " |", "|---" * len(columns) + "|"]
     lines += ["| " + " | ".join(cells) + " |" for cells in zip(*columns, strict=True)]
@@ -65,7 +64,6 @@ def _plain(cell: Any) -> str:
 
 
 def reproduced(written: Any) -> str:
-    """Section on the papers: a table of agreement and gains, then each target with its rows and picture."""
     targets: list[tuple[str, str, Outcome]] = [(one["name"], one["title"], outcome(one)) for one in written]
     lines = [
         "## The papers, reproduced",
@@ -74,8 +72,7 @@ def reproduced(written: Any) -> str:
         "value minus the paper's; ± is the standard deviation of this difference by chance, over the paper's runs and ours. A",
         "value agrees if *differs* is at most three times ± plus half a unit of the last printed digit. *best* is our best",
         "method for the same purpose; *gain* is how many times this method is better than the paper's. A note gives the reason",
-        "if a value does not agree; most often the data were not available and were generated. Chance alone makes one in 370",
-        "of the other values disagree.",
+        "if a value does not agree; most often the data were not available and were generated.",
         "",
         "| | values | agree | median gain | |",
         "|---|---|---|---|---|",
@@ -94,7 +91,6 @@ def reproduced(written: Any) -> str:
 
 
 def _total(rows: list[Row]) -> str:
-    """Sentences on all published values: how many agree, and how many of the others rest on generated data."""
     others = [row for row in rows if not row.within]
     generated = sum("generated" in row.note for row in others)
     return (
@@ -109,21 +105,18 @@ def _gain(rows: Any) -> str:
 
 
 def mechanisms(written: Any) -> str:
-    """Section on the speed of perturbing and counting, beside other libraries."""
     result = msgspec.convert(written, Bench)
     parts = ["## Reports: speed and memory\n\n`python -m lab.bench mechanisms`\n", *map(rows_of, bench_tables(result))]
     return "\n".join([*parts, *(f"{note}\n" for note in bench_notes(result))])
 
 
 def estimators(written: Any) -> str:
-    """Section on the speed of estimating, beside other libraries."""
     return "## Estimators: speed\n\n`python -m lab.bench estimators`\n\n" + rows_of(
         timing_table(msgspec.convert(written, list[Timing]))
     )
 
 
 def accurate(written: Any) -> str:
-    """Section on the errors of every estimator."""
     result = msgspec.convert(written, compare.Result)
     shown = "\n".join(map(rows_of, accuracy_tables.tables(result)))
     return (
@@ -133,19 +126,16 @@ def accurate(written: Any) -> str:
 
 
 def covered(written: Any) -> str:
-    """Section on the coverage of the 95 % intervals."""
     tables = "\n".join(map(rows_of, coverage.tables(msgspec.convert(written, coverage.Result))))
     return f"## Intervals of 95 %\n\n`python -m lab.bench coverage --data DIR`\n\n{tables}"
 
 
 def advised(written: Any) -> str:
-    """Section that compares advice with fixed choices."""
     tables = "\n".join(map(rows_of, gain_tables(msgspec.convert(written, list[Compared]))))
     return f"## Advice\n\n`python -m lab.bench advice --data DIR`. {GAIN_NOTE}\n\n{tables}"
 
 
 def streamed(written: Any) -> str:
-    """Section that compares the spaced level with LDP-IDS and with memos, on values that change."""
     result = msgspec.convert(written["streams"], streams.Result)
     memos = msgspec.convert(written["memos"], list[stream_memos.Row])
     tables = "\n".join(map(rows_of, (*stream_tables.stream_tables(result), stream_tables.memo_table(memos))))
@@ -154,7 +144,6 @@ def streamed(written: Any) -> str:
 
 
 def service(written: Any) -> str:
-    """Section on the service over a real Kafka and Redis."""
     result = msgspec.convert(written, ServiceBench)
     parts = ["## The service, over Kafka and Redis\n\n`python -m lab.bench service`\n", *map(rows_of, service_tables(result))]
     return "\n".join([*parts, *(f"{_plain(note)}\n" for note in service_notes(result))])
@@ -173,26 +162,19 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], str]]] = {  # command -> its firs
 
 
 def page(found: dict[str, Any], before: str) -> str:
-    """The whole page, from the commands' output.
-
-    Args:
-        found: output by command; the page keeps the other commands' sections.
-        before: the present page.
-    """
+    """The whole page, from the commands' output and, for the other commands, from the present page `before`."""
     kept = sections_of(before)
     made = [write(found[name]) if name in found else kept.get(name, "") for name, (_, write) in SECTIONS.items()]
     return "\n".join([ABOUT, *(f"{section.rstrip()}\n" for section in made if section)])
 
 
 def sections_of(text: str) -> dict[str, str]:
-    """The sections of a page by the name of the command."""
     starts = {name: at for name, (heading, _) in SECTIONS.items() if (at := f"\n{text}".find(f"\n{heading}\n")) >= 0}
     ends = [*sorted(starts.values()), len(text)]
     return {name: text[at : ends[ends.index(at) + 1]] for name, at in starts.items()}
 
 
 def main(folder: Path) -> None:
-    """Writes the page and its pictures."""
     found = {name: json.loads(file.read_text()) for name in SECTIONS if (file := folder / f"{name}.json").exists()}
     beside = DOCS / BESIDE
     beside.mkdir(parents=True, exist_ok=True)

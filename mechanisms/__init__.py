@@ -1,8 +1,7 @@
 """Mechanisms: the code that a device runs, and the meaning of the device's reports.
 
-A mechanism randomizes values, counts reports into additive tables, and computes its channel and its privacy loss exactly.
-These modules import no other folder and use no clock, file or socket. The caller passes a source of randomness. `ledger/`
-computes losses.
+A mechanism randomizes values, counts reports into additive tables, and computes its channel and its privacy losses. The caller
+passes a source of randomness. `ledger/` computes losses.
 """
 
 from ldpstream.mechanisms.arguments import Reports

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MAX_EPS = 700.0  # exp(700) does not overflow a double; thanks to logarithms, every formula is accurate up to ε = 700
+MAX_EPS = 700.0  # exp(700) does not overflow a double
 MIN_EPS = 1e-9  # at this ε, the rounding of p and q leaves about seven digits of p - q
 MAX_K = 2**31 - 1
 MAX_COUNT = 2**62  # largest number of reports, people or bytes; the sum of two smaller numbers fits in an int64

@@ -26,8 +26,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
-        name: the name in the literature, e.g. ``"L-OSUE"``.
-        k: domain size, at least 2.
+        name: the mechanism's name, e.g. ``"L-OSUE"``.
+        k: domain size, at least 2; for sets, the number of values and dummies.
         eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value is v].
@@ -39,9 +39,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason for the rejection of a row that is not `valid`.
         memoized: true if a device makes one memo of a value, and randomizes the memo again for each report.
-        n_keys: number of memo keys, which are in [0, n_keys): k, or g for local hashing; memoized mechanisms only.
-        max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing; 0 for a
-            one-time mechanism.
+        n_keys: number of memo keys, which are in [0, n_keys): k, g for local hashing, 2^n for sets of n values; memoized
+            mechanisms only.
+        max_memos: maximum number of memos that a device draws in its lifetime: the number of values or sets, or min(k, g) for
+            local hashing; 0 for a one-time mechanism.
         n_enrolments: number of possible results of a device's permanent choice (`enroll`). If this number is above 1, all
             reports of a device show the choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
@@ -82,22 +83,21 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
-        """The server's view of the mechanism if only one device in d encodes its true value (RS+FD).
+        """The server's view under RS+FD: a device encodes its true value with probability 1/d, else a uniform value.
 
-        The other devices encode a uniformly drawn value. The server does not learn which reports are true. The support
-        probabilities become
+        The server does not learn which reports are true. The support probabilities become
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
 
-        Estimators need no other change. The difference p' - q' is d times smaller than p - q. Devices run `device`.
+        Devices run `device`.
 
         Args:
             d: in [1, 10⁶]; usually the number of attributes.
 
         Raises:
-            ValueError: if d is outside its range.
+            ValueError: if d is outside its range, or for a mechanism of sets.
 
-        Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values for every mechanism.
+        Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values.
         """
         d = integer("d", d, 1, 10**6)
         mixed = copy.copy(self)
@@ -148,15 +148,15 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
 
-        The memo of a one-time mechanism is the value itself.
+        The memo of a one-time mechanism is the value itself, unchecked.
 
         Args:
-            values: (n,) integers in [0, k).
+            values: (n,) integers in [0, k), or codes of sets.
             rng: source of randomness, as in `simulate`.
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
 
         Raises:
-            ValueError: if the values or enrolments are invalid. The message never shows a value.
+            ValueError: if a memoized mechanism gets invalid values or enrolments. The message never shows a value.
         """
 
     @abstractmethod
@@ -164,21 +164,21 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """Second round: one sanitized report for each memo, in rows of `report_dtype`.
 
         Args:
-            memos: (n,) rows that `memoize` returned; for a one-time mechanism, values in [0, k).
+            memos: (n,) rows that `memoize` returned; for a one-time mechanism, values or codes of sets.
             rng: source of randomness, as in `simulate`.
 
         Raises:
-            ValueError: if a memo or a value is invalid. The message never shows it.
+            ValueError: if a memo or a value is invalid. The message shows no memo and no value.
         """
 
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
         """(steps · n) reports of n new devices: all n reports of the first step, then all n of the second step, and so on.
 
         Args:
-            values: (n,) integers in [0, k) that the devices encode, the same at every step.
-            rng: source of randomness. NumPy's own class is for simulation: the code may draw just a seed from it, for a fast,
-                predictable generator. A subclass, such as a device's cryptographic source, provides every random bit itself. A
-                subclass needs no other methods than ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
+            values: (n,) values in [0, k) or codes of sets that the devices encode, the same at every step.
+            rng: source of randomness. From NumPy's own class the code may draw just a seed, for a fast, predictable generator.
+                A subclass, such as a device's cryptographic source, provides every random bit itself, through ``integers(low,
+                high, [size, [dtype]])`` and ``random(size)`` alone.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)
@@ -186,7 +186,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return reports[0] if len(reports) == 1 else np.concatenate(reports)  # does not copy the reports of a single step
 
     def counts_of(self, values: IntArray) -> IntArray:
-        """(k,) the number of people with each value, if people have these values; for sets, of people whose set has it."""
+        """(k,) the number of people with each value; for sets, the number of people whose padded set has each symbol."""
         return np.bincount(values, minlength=self.k)
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
@@ -195,7 +195,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         Args:
             people: (k,) number of people with each value.
             steps: number of reports of each person, with an unchanged value.
-            rng: source of randomness, as in `simulate`.
+            rng: source of randomness, with all of NumPy's methods.
 
         Returns:
             Counts of shape `table_shape`; None if the mechanism has no faster way than to draw every report.
@@ -210,10 +210,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     @abstractmethod
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
-        """(n,) true for each row that a device could have sent: symbols in range, padding bits zero."""
+        """(n,) true for each row that a device could have sent."""
 
     def valid_row(self, row: bytes) -> bool:
-        """True if a device could have sent this row: `valid` for one row. Subclasses avoid the cost of a call of NumPy.
+        """True if a device could have sent this row.
 
         Args:
             row: one report in the wire format, `report_dtype.itemsize` bytes.
@@ -244,8 +244,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """Checks stored counts and returns them as a count table of this mechanism.
 
         Raises:
-            ValueError: if the counts are not integers of `table_shape`, if a count is outside [0, n], or if n reports cannot
-                give the sum of the counts (`marks`).
+            ValueError: if n is outside [0, 2^62], if the counts are not integers of `table_shape`, if a count is outside [0,
+                n], or if n reports cannot give the sum of the counts (`marks`).
         """
         n = integer("n", n, 0, MAX_COUNT)
         array = np.asarray(counts)
@@ -274,9 +274,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
 
     def separating_part(self, table: CountTable) -> "tuple[Mechanism, CountTable]":
-        """Returns the mechanism and the table of those reports that distinguish values.
-
-        Usually these are this mechanism and the whole table.
+        """Returns the mechanism and the table of those reports that distinguish values; by default, this mechanism and the
+        whole table.
         """
         return self, table
 
@@ -285,7 +284,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
 
     def channel(self) -> FloatArray:
-        """Dense channel (k, outputs), for small domains: row v holds Pr[output | v] of one report of a new device.
+        """Dense channel (k, outputs): row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set
+        of `set_codes`.
 
         Raises:
             ValueError: if the channel would have more than 2^24 entries.

@@ -28,9 +28,8 @@ def padding_mask(k: int) -> int:
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
     """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
 
-    NumPy's own generator is for simulation: it only seeds the compiled loop's generator, which is fast but predictable. Any
-    other source provides every random bit itself. Such a source is a subclass of `numpy.random.Generator`, for example a
-    device's cryptographic source.
+    NumPy's own generator only seeds the compiled loop's generator, which is fast but predictable. A subclass of
+    `numpy.random.Generator` provides every random bit itself.
     """
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)
@@ -77,8 +76,7 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 def count_ones(rows: Rows, k: int) -> IntArray:
     """(k,) number of rows in which each bit is set.
 
-    Rows are grouped to fill whole 64-bit words without padding, and each group is treated as one long row. The counts of a
-    group's rows are added at the end.
+    For many rows, groups of rows fill whole 64-bit words without padding.
     """
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]

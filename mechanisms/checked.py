@@ -1,7 +1,6 @@
 """A mechanism's statements for the audit and the conformance check: which values a report supports, and known distributions.
 
-The checks compare reports with these statements. `Checked` has defaults for a pure mechanism. A mechanism with more structure,
-such as symbols or a hash function, overrides more methods; the checks then find more faults.
+`Checked` has defaults for a pure mechanism.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from ldpstream.mechanisms.ratios import Ratios
 
 
 class Checked(ABC):
-    """The statements of a mechanism that checks use. `Mechanism` describes the other attributes.
+    """The statements of a mechanism that checks use.
 
     Attributes:
         pure: true if p and q describe the reports.
@@ -91,9 +90,8 @@ class Checked(ABC):
         return None
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m).
-
-        The numbers of a part are independent. A part may leave out some of the reports.
+        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m). The
+        numbers of a part are independent. A part may omit reports.
         """
         return []
 

@@ -1,9 +1,8 @@
 """The device's side of a mechanism: exact coins, the parameters for devices in every language, and the base of randomizers.
 
-Every double is a rational number whose denominator is a power of two, so its base-256 digits are exact. A mechanism states
-probabilities in pairs: the probabilities of an event and of the opposite event. The smaller probability of a pair becomes a
-coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds the small
-additional loss.
+A mechanism states probabilities in pairs: the probabilities of an event and of the opposite event. The smaller probability of a
+pair becomes a coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds
+the small additional loss.
 
 `Parameters` is a part of the device survey, a sent format (`surveys.device_survey`): new keys may be added, and no key changes
 its meaning.
@@ -112,11 +111,11 @@ class DeviceRandom(Protocol):
 
 
 class Randomizer(ABC):
-    """The code of a device for one mechanism. It uses only the exact numbers of `Parameters`: the integers and the coins.
+    """The code of a device for one mechanism. A draw uses only the exact numbers of `Parameters`: the integers and the coins.
 
     A device makes a memo of a value, then draws each report from the memo. The memo of a one-time mechanism is the value, or
     for local hashing a fresh function and the hashed symbol; no device stores this memo. The draws are in the order that
-    docs/write_a_device.md states. The same random bytes therefore give the same reports in every language.
+    docs/write_a_device.md states, so the same random bytes give the same reports in every language.
 
     Attributes:
         parameters: the parameters of the mechanism.
@@ -150,7 +149,7 @@ class Randomizer(ABC):
 
 
 class OneTimeRandomizer(Randomizer):
-    """Base of randomizers that draw a report from the value: the memo is the value."""
+    """Base of randomizers that draw a report from the value: the memo is the value in four bytes."""
 
     def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
         return key.to_bytes(VALUE_BYTES, "little")

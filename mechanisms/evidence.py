@@ -1,7 +1,7 @@
 """Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
 
-A test of the hypothesis v' against v rejects v' with some probability. If v' is true, this probability is the false-alarm rate
-α; if v is true, it is the power. Let a concave function G(α) bound the power of every test with this α, for any two values. The
+A test of the hypothesis v' against v rejects v' with some probability. This probability is the false-alarm rate α if v' is
+true, and the power if v is true. Let a concave function G(α) bound the power of every test with this α, for any two values. The
 best guesser among k values guesses v for the outputs in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and
 the sets are disjoint, so the mean s of P_v(A_v) over all values v satisfies
 
@@ -10,12 +10,11 @@ the sets are disjoint, so the mean s of P_v(A_v) over all values v satisfies
 The bound is the largest such s. For one ε-LDP report it is the well-known e^ε / (e^ε + k-1).
 
 The code replaces the reports of a pair by **evidence** that reveals at least as much: n independent rounds. If v is true, a
-round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. With the
-remaining probability, the odds stay the same. For SW and one-time mechanisms with p and q, a report has the likelihood ratios
-of a round.
-In general, let reports have a loss of at most ε and a total variation distance δ. Then max_A P(A) - e^x P'(A) is at most δ at
-x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between these two points. By
-Blackwell's theorem this round reveals at least as much as the reports.
+round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. With the remaining
+probability, the odds stay the same. A report of a one-time mechanism, except a location mechanism, has the likelihood ratios of
+a round. In general, let reports have a loss of at most ε and a total variation distance δ. Then max_A P(A) - e^x P'(A) is at
+most δ at x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between these two
+points. By Blackwell's theorem, this round reveals at least as much as the reports.
 
 Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
 h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is ours, as written above.
@@ -31,7 +30,7 @@ import numpy as np
 
 from ldpstream.mechanisms.arguments import FloatArray
 
-MAX_ROUNDS = 10**5  # more rounds count as a certain guess
+MAX_ROUNDS = 10**5  # with more rounds, a guess counts as certain
 GRID, FAR = 0.001, 30.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
 CELLS = round(FAR / GRID)  # cells of the grid on either side of 0
 FFT = 2 ** math.ceil(math.log2(4 * CELLS + 1))  # size of the transform; a power of two is fast

@@ -1,9 +1,9 @@
-"""Arithmetic tables of the finite fields GF(g), where g is a prime power. The linear hash functions use these tables.
+"""Arithmetic tables of the finite fields GF(g), where g is a prime power, for the linear hash functions.
 
 An element is an integer 0 … g-1. For g = r^e with r prime, the element stands for the polynomial whose coefficients are the
 integer's base-r digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic
-polynomial of degree e. This polynomial is the smallest one, if the low coefficients are read as a base-r number: x²+x+1 for
-g = 4, x³+x+1 for g = 8, x²+1 for g = 9, x⁴+x+1 for g = 16. Any implementation of these rules computes the same hash.
+polynomial of degree e. This polynomial is the smallest one, if the low coefficients are read as a base-r number: x²+x+1 for g =
+4, x³+x+1 for g = 8, x²+1 for g = 9, x⁴+x+1 for g = 16.
 """
 
 from functools import cache
@@ -59,8 +59,7 @@ def _times(a: tuple[int, ...], b: tuple[int, ...], r: int) -> tuple[int, ...]:
 
 
 def _monic(r: int, degree: int) -> list[tuple[int, ...]]:
-    """All monic polynomials of this degree, smallest first (see the module's docstring). Coefficients are least significant
-    first."""
+    """All monic polynomials of this degree, smallest first; coefficients are least significant first."""
     return [(*low[::-1], 1) for low in product(range(r), repeat=degree)]
 
 

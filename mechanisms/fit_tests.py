@@ -1,7 +1,6 @@
 """Tests of a count table against its mechanism, valid for every distribution of the values.
 
-Each mechanism returns its own tests from `Inference.fit_tests`; `estimators.diagnostics` adds the tests of support counts and
-explains all of them. This module loads SciPy, so a mechanism imports it inside the method that tests.
+Each mechanism returns its own tests from `Inference.fit_tests`; `estimators.diagnostics` adds the tests of support counts.
 """
 
 import math
@@ -26,7 +25,7 @@ LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 
 
 
 def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Its mean and variance do not depend on the values, real or fake.
+    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake.
 
     Returns:
         None if the number of ones has no variance.
@@ -48,7 +47,7 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
 def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
     """Returns ln of the probability of at least (at most) this many ones in n reports, computed from the generating function G.
 
-    `span` is a power of two. Only `span` numbers of ones, around the mean, have a noticeable probability.
+    `span` is a power of two. Only `span` numbers of ones, around the mean, have a probability that counts.
 
     A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
     U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. If n is not a multiple of `steps`, one more person has the remaining
@@ -105,10 +104,10 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
 
 
 def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Tests the number of pairs of reports with equal functions. A pair is equal with probability 1/size.
+    """Tests the number of pairs of reports with equal functions: a pair is equal with probability 1/size.
 
-    Different pairs are uncorrelated. The third moment includes the dependence of the three pairs among three reports. The test
-    is one-sided: if different people report at each step, division by `repeats` makes the counts too even.
+    Different pairs are uncorrelated. The test is one-sided: if different people report at each step, division by `repeats`
+    makes the counts too even.
     """
     n, chance = table.n / repeats, 1 / size
     if n < 2:

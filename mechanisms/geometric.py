@@ -1,8 +1,8 @@
-"""Geometric mechanisms on a line and on a grid: noise that decreases with the distance. The parameter ε is not an LDP ε.
+"""Geometric mechanisms on a line and on a grid. The parameter ε is not an LDP ε.
 
-Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in
-cells. Multiply an ε per kilometre by the cell's side in kilometres. Both mechanisms draw a cell of the infinite lattice, and
-report the domain's nearest cell. The choice of the nearest cell is post-processing and costs no privacy.
+Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells.
+Multiply an ε per kilometre by the cell's side in kilometres. A report has the distribution of a cell of the infinite lattice,
+moved to the domain's nearest cell. The move is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -150,11 +150,8 @@ class PlanarTerm(ChannelTerm):
     """Term of the planar geometric mechanism on a grid with both sides at least 2.
 
     The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
-    block depends on the distance between the two lines, and on whether the second line is at an edge. An edge line also
-    receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines. At k = 4096 a step
-    is 4 times faster than the dense product. A fast Fourier transform would be faster. But its error is 1e-16 of the largest
-    probability, so the probabilities of far cells would lose all digits. The sums over pairs of lines have no negative terms,
-    so no digits are lost.
+    block depends on the distance between the two lines, and on whether the second line is at an edge. A fast Fourier transform
+    would be faster, but its error is 1e-16 of the largest probability: the probabilities of far cells would lose all digits.
     """
 
     def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:
@@ -198,8 +195,7 @@ class PlanarGeometric(StoredChannel):
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 
     R(z) is the set of lattice cells whose nearest grid cell is z. R(z) is z alone inside the grid, a half-line of cells at an
-    edge, and a quadrant at a corner. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums`
-    computes the infinite sums.
+    edge, and a quadrant at a corner.
 
     The mechanism is geo-indistinguishable with ε. If both sides are at least 2 and one side is at least 3, no value below ε is
     possible. On a line of cells and on a grid of 2 × 2, every R(z) is a set of lines or a quadrant, and `eps_distance`
@@ -267,8 +263,8 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
     all integers. The last entry of the result is therefore 1/λ.
 
-    All terms are positive, and no term is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
-    terms are below e^{-44} of any of these sums. NumPy uses pairwise summation, so the relative error is a few 1e-16.
+    All terms are positive. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis; the rest is too small for a double's
+    digits.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.

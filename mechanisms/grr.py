@@ -8,8 +8,8 @@ and (p₂, q₂) and with E = e^{ε₂} = p₂/q₂,
     p = p₁p₂ + (k-1) q₁q₂        q = p₁q₂ + q₁p₂ + (k-2) q₁q₂        p/q = e^{ε₁}
     E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
 
-The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve p/q = e^{ε₁} for k = 2 and use this
-solution for every k: `calibration="paper"`. For k > 2 the paper's reports are more private than claimed and much less accurate.
+The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) use the solution for k = 2 for every k:
+`calibration="paper"`. For k > 2 the paper's reports are more private than claimed and less accurate.
 """
 
 import math
@@ -49,7 +49,7 @@ def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
 
 
 def probabilities(k: int, eps: float) -> tuple[float, float]:
-    """(p, q) of one round of GRR on k symbols with loss eps in nats. Does not overflow, even above eps = 700."""
+    """(p, q) of one round of GRR on k symbols with loss eps in nats."""
     p = 1 / (1 + (k - 1) * math.exp(-eps))
     return p, p * math.exp(-eps)
 
@@ -61,15 +61,12 @@ def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
 
 
 def chain(k: int, p1: float, q1: float, p2: float, q2: float) -> tuple[float, float]:
-    """(p, q) of GRR∘GRR on k symbols. Every term is positive, so there is no cancellation."""
+    """(p, q) of GRR∘GRR on k symbols, without cancellation."""
     return p1 * p2 + (k - 1) * q1 * q2, p1 * q2 + q1 * p2 + (k - 2) * q1 * q2
 
 
 def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> IntArray:
-    """Keeps each symbol with probability p, else replaces it by one of the other k-1 symbols, drawn uniformly.
-
-    p is accurate to 2^-53: if a replacement is rarer, the symbol is always kept.
-    """
+    """Keeps each symbol with probability p, else replaces it by one of the other k-1 symbols, drawn uniformly."""
     other = rng.integers(0, k - 1, symbols.size)
     other += other >= symbols
     return np.where(rng.random(symbols.size) < p, symbols, other)
@@ -111,10 +108,7 @@ def replaced(counts: IntArray, n: int, p: float, q: float, rng: np.random.Genera
 
 
 def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tuple[str, IntArray, int]]:
-    """`Checked.uniform_parts` of symbols: all symbols except the encoded one are equally likely.
-
-    The other symbols are numbered in two ways: from 0, and from the encoded symbol.
-    """
+    """`Checked.uniform_parts` of symbols: all symbols except the encoded one are equally likely."""
     if n_symbols < 3:
         return []
     wrong = sent != encoded
@@ -178,10 +172,7 @@ class Symbols(Mechanism):
         return replaced(steps * replaced(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo.
-
-        A report supports exactly one value.
-        """
+        """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo."""
         hit, p2, q2 = self.given_memo(frequencies)
         return np.asarray([
             math.sqrt(steps) * (q2 + (p2 - q2) * hit),

@@ -1,25 +1,24 @@
-"""The chance of a right guess: of 100 people, how many the best guesser gets right.
+"""The chance of a right guess: the share of people whose value the best guesser gets right.
 
 The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. The best
 guess is the value v under which the reports are most likely. Its mean success, over people and randomness, is
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-If values may change, the guess is about the value at one step. Its success is convex in the distribution of the reports given
-this value. So it is largest if all other values are functions of this value: the maximum over k sequences, one for each value.
+If values may change, the guess is about the value at one step. The guesser's success is convex in the distribution of the
+reports given this value. The success is therefore largest if all other values are functions of this value: the maximum over k
+sequences, one for each value.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
 selection), constant sequences give the largest chance. Proof: fix the outputs of all steps but one, and let a_v be their
 likelihood for sequence v. Let sequence v have the value f(v) at this step. For each c in the image of f, only the largest a_v
-of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much:
-Σ_y max_v a_v P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for
-each step.
+of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much: Σ_y max_v a_v
+P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for each step.
 
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value.
-It is at most `bound`, and often much larger than the mean.
+It is at most `bound`.
 
-`among_bits` and `most_likely_symbol` compute the mean success exactly, for fresh reports and for reports of one memo.
-`mechanisms.evidence` has upper bounds for other cases.
+`among_bits` and `most_likely_symbol` compute the mean success exactly. `mechanisms.evidence` has upper bounds for other cases.
 """
 
 import math
@@ -160,7 +159,7 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
 
 def _power(polynomial: FloatArray, exponent: int) -> FloatArray:
-    """The polynomial raised to a power, truncated at the degree of the polynomial."""
+    """The polynomial raised to a power, truncated to the length of the polynomial."""
     size = polynomial.size
     result: FloatArray = np.eye(1, size)[0]
     while exponent:

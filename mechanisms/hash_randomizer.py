@@ -48,7 +48,7 @@ class HashRandomizer(Randomizer):
 
 
 def hashed(p: Parameters, function: int, value: int) -> int:
-    """The symbol H_a(v) of `mechanisms.linear_pool`, digit by digit, from the parameters of a device."""
+    """The symbol H_a(v) of `mechanisms.linear_pool`, from the parameters of a device."""
     assert p.g is not None
     assert p.stride is not None
     add, multiply = field(p.g)

@@ -1,7 +1,6 @@
 """The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates.
 
-Estimators ask a mechanism through these methods. `Inference` implements them for a pure mechanism, whose reports support each
-value with probability p or q. A mechanism of another form overrides them.
+`Inference` implements these methods for a pure mechanism, whose reports support each value with probability p or q.
 """
 
 import math
@@ -21,7 +20,7 @@ Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to varian
 
 
 class Inference(ABC):
-    """The methods of a mechanism that estimators use. `Mechanism` describes the other attributes.
+    """The methods of a mechanism that estimators use.
 
     Attributes:
         unbiased: true only if the matrix inversion is unbiased for all distributions of the values.
@@ -69,18 +68,16 @@ class Inference(ABC):
             max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
 
         The matrix inversion is the mean of w over all reports y. For any set R of values, Σ w over R is on average 1 for an
-        honest person whose value is in R, and 0 for all others. A liar chooses the report. A report that supports many values
-        of R raises the share of R, and a report that supports few of them lowers this share. For one value, the result is
+        honest person whose value is in R, and 0 for all others. A liar chooses the report. For one value, the result is
         (1-q)/(p-q), or q/(p-q) if q is above 1/2.
 
         Args:
             values: r, the size of the set, in [1, k].
 
         Returns:
-            The exact maximum, or an upper bound if no report supports exactly as many of the r values as the formula assumes
-            (local hashing with a large r); infinite if p = q.
+            The exact maximum, or an upper bound (local hashing with a large r); infinite if p = q.
 
-        Source: Cheu, Smith and Ullman 2021 (manipulation attacks) for the idea; enumeration of all reports in the tests.
+        Source of the idea: Cheu, Smith and Ullman 2021 (manipulation attacks).
         """
         r, (least, most) = integer("values", values, 1, self.k), self.supported
         if self.p == self.q:
@@ -132,14 +129,14 @@ class Inference(ABC):
 
     @property
     def has_score_moments(self) -> bool:
-        """True if the mechanism computes `score_moments`, since no exact formula in a few vectors gives these moments."""
+        """True if the mechanism computes `score_moments`."""
         return False
 
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         """Returns minus the expected Hessian of one report, and the covariance of one person's scores over some steps, at f.
 
-        Scores of the true likelihood omit the part that is the same for all values. This part has no effect if frequencies sum
-        to 1. For small ε the sum with this part would lose all digits.
+        Scores of the true likelihood omit the part that is the same for all values, which has no effect if frequencies sum to
+        1.
 
         Args:
             f: (k,) true frequencies.
@@ -179,10 +176,9 @@ class Inference(ABC):
             steps = W:  Var S / (n W² (p - q)²),
                         Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
 
-        The n people are drawn at random from a population in which a share f has the value. Every device reports at each of
-        the W steps, with an unchanged value. a is the probability that the memo of a person with the value supports the
-        value; b is the same probability for a person with another value. The memo's noise does not average out, so the second
-        formula is not the first formula divided by W.
+        The n people are drawn at random from a population in which a share f has the value. Every device reports at each of the
+        W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula is not that of PS-GRR
+        (`PaddedSampling.inversion_variances`).
 
         Args:
             f: true frequency of the bin, in [0, 1].
@@ -221,9 +217,10 @@ class Inference(ABC):
             steps: W, at least 1.
 
         Returns:
-            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r = 1 or 2.
+            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r from 1 to 3.
 
-        For local hashing the covariances ignore the dependence among three linearly dependent values.
+        For local hashing the covariances ignore the dependence among values whose places lie on a line
+        (`mechanisms.linear_pool`).
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)
@@ -233,8 +230,7 @@ class Inference(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Given the value, the bits are independent; they are dependent since the value is
-        random."""
+        """The rows x of `support_covariance`, here for bits that are independent given the value."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
@@ -292,8 +288,7 @@ class Inference(ABC):
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
         """Returns a lower limit for the variance of fresh noise, and the third central moments of one report's noise, (k,).
 
-        All numbers are for n times a share. The limit is the square of one report's effect, 1 / (p - q)². Given the memo, a
-        report supports the value with the probability p₂ or q₂ (`rounds`), and then adds 1 / (p - q). A variable that is 1
+        All numbers are for n times a share. The limit is the square of one report's effect, 1 / (p - q)². A variable that is 1
         with probability c, and otherwise 0, has the third central moment c (1 - c) (1 - 2c).
         """
         hit, p2, q2 = self.device.given_memo(self.encoded(shares))

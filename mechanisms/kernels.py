@@ -1,7 +1,6 @@
 """Loops that are too slow in NumPy, compiled by Numba.
 
-Import this module only inside the calling function: Numba needs 0.5 s to load, and NumPy is fast enough for small batches of
-reports.
+Import this module only inside the calling function: Numba is slow to load.
 """
 
 from typing import Any
@@ -20,7 +19,7 @@ WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26
 def count_symbols(symbols: Table, k: int) -> Table:
     """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call.
 
-    The loop uses four count tables in turn. An addition then need not wait for the previous one if symbols repeat.
+    The loop uses four count tables in turn, so an addition need not wait for the previous one if symbols repeat.
     """
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
@@ -82,9 +81,8 @@ def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
     The method is Harley and Seal's (Warren, Hacker's Delight, §5-2). The loop adds sixteen rows at a time to partial sums of
-    weights 1, 2, 4 and 8, and gets one carry row of weight 16. Sixteen rows need fifteen additions of five operations each,
-    on all bits of a word at once.
-    The loop does not release the interpreter's lock: a release cost an agent more time than the agent's reading thread gained.
+    weights 1, 2, 4 and 8, and gets one carry row of weight 16. The loop keeps the interpreter's lock: to release it cost an
+    agent more time than the agent's reading thread gained.
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -121,7 +119,7 @@ def count_bits(words: Words) -> Table:
 @numba.njit(cache=True)
 def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: Table, out: Table) -> None:
     """out[i] = sum over j of a_j v_j in GF(g), for the base-g digits of function i and of value i, both below 2^32."""
-    base = np.uint32(g)  # a 32-bit division is twice as fast as a 64-bit one
+    base = np.uint32(g)  # a 32-bit division is faster than a 64-bit one
     for i in range(functions.size):
         a, v, total = np.uint32(functions[i]), np.uint32(values[i]), 0
         while v:  # digits above the value's highest non-zero digit add nothing
@@ -133,7 +131,7 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 @numba.njit(cache=True)
 def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
-    """Adds up the counts of functions that are multiples of each other. The cells are those of `mechanisms.linear_pool`.
+    """Adds up the counts of functions that are multiples of each other, in the cells of `mechanisms.linear_pool`.
 
     The cells must be zero at first.
     """
@@ -192,8 +190,8 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
     """Processes one digit of the Radon transform, or of the transposed transform, in place.
 
     x is a flat array (g symbols, highs, g, place). In the forward direction, only symbols below n are non-zero on input. In the
-    backward direction, only symbols below n are computed. The columns are processed in groups. Each group is copied
-    to a contiguous block that fits the cache, and copied back at the end.
+    backward direction, only symbols below n are computed. Groups of columns are processed in a contiguous block that fits the
+    cache.
     """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)

@@ -1,7 +1,7 @@
 """The two kinds of mechanisms.
 
 A `OneTime` mechanism draws each report from the value. A `Longitudinal` mechanism makes a memo of a value, and draws each
-report from the memo. Code that only needs the reports of simulated people calls `Mechanism.simulate`.
+report from the memo.
 """
 
 import copy
@@ -31,15 +31,14 @@ class OneTime(Mechanism):
         """The same mechanism on devices that report only at one of `every_steps` consecutive time steps.
 
         A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
-        steps t ≡ φ (mod w), at most B reports in all, and no report at other steps. It never makes up for a missed step.
+        steps t ≡ φ (mod w), at most B reports in all, and no report at other steps.
 
-        Guarantee: the bounds below hold with ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own
-        step. Reports at different steps are independent given the values. So the likelihood of all reports is a product with
-        one factor per reported step. If two sequences differ at some steps, only the factors of these steps differ, each by at
-        most e^ε.
+        Guarantee, with ε = `eps_1`: for a fixed φ, the likelihood of all reports is a product with one factor per reported
+        step. A factor depends only on the value at its step. If two sequences differ at some steps, only the factors of these
+        steps differ, each by at most e^ε.
 
         - `eps_window`: the device's reports are at least w steps apart. Sequences that differ only within w consecutive steps
-          differ in at most one factor: the loss is at most ε (w-event privacy). One report alone has the loss ε.
+          differ in at most one factor: the loss is at most ε (w-event privacy).
         - Any two sequences over T steps differ in at most `reports_in(T)` = min(⌈T/w⌉, B) factors.
         - `eps_lifetime`: at most B factors differ, so the loss is at most B ε after any number of steps.
 
@@ -79,7 +78,7 @@ class OneTime(Mechanism):
         """One sanitized report for each value, in rows of `report_dtype`.
 
         Args:
-            values: (n,) integers in [0, k).
+            values: (n,) integers in [0, k), or codes of sets.
             rng: source of randomness, as in `simulate`.
         """
 

@@ -5,31 +5,25 @@ m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is
 a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
 
 1. Two different values collide under exactly S/g of the functions. For a uniform function, q = 1/g is therefore exact.
-2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic for any estimator.
-3. The functions whose top non-zero digit is 1 are enough: H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent.
-   A *folded* table has cells for these functions and function 0 only, and is about g - 1 times smaller: S g / (g - 1) cells.
-   To fold a table, add up the counts of equivalent reports.
+2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic.
+3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table adds up the counts of equivalent reports:
+   it has cells for the functions whose top non-zero digit is 1, and for function 0.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
    transform of f over GF(g), computed in one pass per digit. For a function a with top digit a_j = 1, start with R = f (by
    place, summed over the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
 6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
-   values lie on a line of GF(g)^m. On a line, a function gives all places one symbol or each place its own symbol: the report
-   supports the whole line, or at most one of its values.
+   values lie on a line of GF(g)^m. On a line, a function gives all places one symbol or each place its own symbol.
 
-Because of 6, a line must not consist of neighbouring values. The g places that differ only in the lowest digit are a line. If v
-were its own place, the noise of g neighbouring values would be dependent. The errors of sums over neighbours (means,
-percentiles, smooth histograms) would then exceed their standard errors. `stride` therefore puts the value i s mod k at place i,
-where s is near k/φ with the golden ratio φ (`spread`). The values at consecutive places are then spread evenly over the range
-(Weyl's sequence). There are as many dependent pairs of values as before, but their covariances nearly cancel in a sum over
-neighbours.
-Example: k = 300, g = 53, uniform values, and symbols sent without noise. The support counts then vary along the lowest cosine
-over the values 0.84 times as much as independent counts would. If v were its own place, they would vary 7.9 times as much.
-Function 0 gives all values one symbol, so it still moves all support counts together.
+The g places that differ only in the lowest digit are a line. If v were its own place, the noise of g neighbouring values would
+be dependent. The errors of sums over neighbours (means, percentiles, smooth histograms) would then exceed their standard
+errors. `stride` therefore puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`). The
+values at consecutive places are then spread evenly over the range (Weyl's sequence). The covariances of dependent values nearly
+cancel in a sum over neighbours. Function 0 gives all values one symbol, so it still moves all support counts together.
 
-The transform and its transpose take O(m S g² / (g-1)) additions and no subtraction. Sums of counts are therefore exact, and
-tiny masses stay accurate. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools
-(the pool for g = 2 is Hadamard response); Bolker, "The finite Radon transform", 1987, for the transform.
+The transform and its transpose take O(m S g² / (g-1)) additions and no subtraction, so tiny masses stay accurate. Sources:
+projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools (the pool for g = 2 is Hadamard response);
+Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import math
@@ -73,9 +67,8 @@ class LinearPool:
     def images(self) -> list[tuple[int, int]]:
         """Pairs (F, s), one for each part of the pool: the F functions of this part map the k values to s different symbols.
 
-        The places are 0 … k-1, like the values. Places below g^{m-1} have all combinations of the digits below the top digit. A
-        function that uses a digit below the top digit therefore reaches all g symbols. A function of the top digit alone
-        reaches as many symbols as the top digit has values.
+        A function that uses a digit below the top digit reaches all g symbols: places below g^{m-1} have all combinations of
+        these digits. A function of the top digit alone reaches as many symbols as the top digit has values.
         """
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
@@ -114,10 +107,7 @@ class LinearPool:
 
 
 def spread(k: int) -> int:
-    """The inverse modulo k of s, for k >= 3; s is the number nearest to k/φ in [1, k) that has no common factor with k.
-
-    φ is the golden ratio. k/φ is irrational, so two numbers are never equally near.
-    """
+    """The inverse modulo k of s, for k >= 3; s is the number nearest to k/φ in [1, k) that has no common factor with k."""
     golden = k * (math.sqrt(5) - 1) / 2
     below = next(s for s in range(math.floor(golden), 0, -1) if math.gcd(s, k) == 1)
     above = next(s for s in range(math.floor(golden) + 1, k) if math.gcd(s, k) == 1)

@@ -1,16 +1,16 @@
 """Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
-BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance. The one-time mechanisms apply GRR
-to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized mechanisms apply L-GRR (Arcolezi et
-al., LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of
-`mechanisms.linear_pool`: a report supports a value other than the device's with probability q = 1/g exactly. Some values are
-supported together more often than independent values. The pool spreads such values evenly over the domain.
+BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance (`best_g`), or with the paper's
+calibration `papers_g`. The one-time mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha
+2017). The memoized mechanisms apply L-GRR (Arcolezi et al., LOLOHA), with the exact second round of `mechanisms.grr`. The hash
+functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other than the device's with probability q
+= 1/g exactly.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
 
-A report is the function's number a in [0, S), then the symbol in [0, g). Each number has the smallest little-endian unsigned
-integer type that holds its range.
+A report is the function's number a in [0, S), then the symbol in [0, g). Each number is a little-endian unsigned integer of the
+smallest of the sizes 1, 2 and 4 bytes that holds its range.
 """
 
 import math
@@ -74,9 +74,9 @@ def _limit(k: int) -> int:
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
     """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those with at most 2^23 counts in a table.
 
-    For more than 2^22 values every table has more than 2^23 counts; the limit is then 2^26 counts.
+    For more than 2^22 values, the limit is 2^26 counts.
 
-    As g grows, the variance falls and then rises. The search ends after three allowed prime powers without improvement.
+    The search ends after three allowed prime powers without improvement.
     """
     best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):
@@ -95,8 +95,8 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
 
         g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
 
-    The formula is from the IBU-against-MI paper, §3.2. The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient equals
-    2a(ab-1) / (a²-1 + sqrt(radicand)), which has no cancellation. The code divides this numerator and denominator by a².
+    The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient equals 2a(ab-1) / (a²-1 + sqrt(radicand)), which has no
+    cancellation.
     """
     square, product, difference = -math.expm1(-2 * eps_inf), -math.expm1(-eps_inf - eps_1), -math.expm1(eps_1 - eps_inf)
     root = math.sqrt(square**2 + 12 * math.exp(eps_1 - eps_inf) * difference * product)
@@ -106,13 +106,13 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
 
 
 class HashingTerm(ChannelTerm):
-    """Term of local hashing's (S, g) count table. A step uses two Radon transforms over GF(g) (`mechanisms.linear_pool`).
+    """Term of local hashing's (S, g) count table. A step uses a Radon transform over GF(g) and its transpose
+    (`mechanisms.linear_pool`).
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. A step needs O(m S g²/(g-1)) additions; the dense
-    channel would need O(k S g) operations. A memoized mechanism has the same channel; p is then the probability over both
-    rounds.
+    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. A step needs O(m S g²/(g-1)) additions. For a
+    memoized mechanism, p is the probability over both rounds.
 
     Args:
         pool: the hash functions.
@@ -224,10 +224,11 @@ class Hashing(Mechanism):
         return hashing_moments(HashingScore(self.pool, self.p, self.other_symbol, rounds), f, steps, exact)
 
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
-        """Returns the reports of the injective hash functions as reports of GRR, if k is at most g and there is no fake data.
+        """Returns the reports of the injective hash functions as reports of `symbols`, if k is at most g and there is no fake
+        data.
 
-        Then each function except function 0 gives every value its own symbol: a report is a GRR report on g symbols, of which k
-        are values. Function 0 hashes all values to one symbol, so its reports carry no information on the shares.
+        Then each function except function 0 gives every value its own symbol. Reports of function 0 carry no information on the
+        shares.
         """
         if self.pool.m > 1 or self.fakes > 1:
             return self, table

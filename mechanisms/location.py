@@ -1,11 +1,11 @@
-"""Base classes of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
+"""Base classes of mechanisms that a channel describes, and of location mechanisms, whose reports are values.
 
     A[x, z] = Pr[report z | value x]
 
-These mechanisms are not pure: two numbers p and q do not describe them. The parameter of a location mechanism, an ε or a
-bound, is **not** an LDP ε. The geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most
-ε times their distance. Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no
-likelihood ratio. The attribute `eps_1` is the mechanism's true worst-case loss, and is infinite if a report excludes a value.
+These mechanisms are not pure. The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The geometric
+mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their distance. Shokri's mechanism
+guarantees an expected error of an adversary who knows the prior, and bounds no likelihood ratio. The attribute `eps_1` is the
+mechanism's true worst-case loss, and is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -34,15 +34,14 @@ MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism tha
 class ChannelMechanism(OneTime):
     """A one-time mechanism defined by its channel. p and q are NaN.
 
-    An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`. The methods for pure
-    mechanisms (`support`, `support_covariance`, `variance`, `rounds`, `largest_contribution`) raise ValueError.
+    The methods for pure mechanisms (`support`, `support_covariance`, `variance`, `rounds`, `largest_contribution`) raise
+    ValueError.
 
     Attributes:
         pure: False.
         unbiased: False, since a channel may not be invertible (`inverse`).
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
             can produce a report that another value cannot produce. If finite, `eps_1` is the LDP ε of one report.
-        k, eps_inf, report_dtype, table_shape, signature: as in `Mechanism`; `eps_inf` is infinite.
     """
 
     unbiased = False
@@ -70,9 +69,8 @@ class ChannelMechanism(OneTime):
         """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
         If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise (often for Shokri's mechanism) the
-        result is the least-squares vector with the smallest norm. That vector is biased: values that reports cannot distinguish
-        get equal shares.
-        Singular values below 1e-13 of the largest one are treated as zero.
+        result is the least-squares vector with the smallest norm, which is biased. Singular values below 1e-13 of the largest
+        one count as zero. SW inverts under Σ f = 1 instead.
 
         Raises:
             ValueError: if the channel is too large to be dense.
@@ -137,12 +135,11 @@ class ChannelMechanism(OneTime):
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
         with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. Every
-        device reports at each of the W steps, with an unchanged value and new noise. Given the value, the reports are
-        independent, so the noise averages out. The term in W², the variance from drawing the people, does not average out.
+        device reports at each of the W steps, with an unchanged value and new noise. The term in W², the variance from drawing
+        the people, does not average out.
 
         Args:
-            frequencies: (k,) true frequencies f of all values. A bin's variance needs all frequencies, unlike for a pure
-                mechanism.
+            frequencies: (k,) true frequencies f of all values.
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 
@@ -162,14 +159,14 @@ class ChannelMechanism(OneTime):
         self._refuse("support counts")
 
     def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> NoReturn:
-        self._refuse("a covariance of support counts")
+        self._refuse("covariance of support counts")
 
     def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> NoReturn:
-        self._refuse("a variance that depends on one bin's frequency only (see inversion_variances)")
+        self._refuse("variance that depends on one bin's frequency only (see inversion_variances)")
 
     @property
     def largest_contribution(self) -> NoReturn:
-        self._refuse("a bound of one report's contribution")
+        self._refuse("bound of one report's contribution")
 
     def rounds(self) -> NoReturn:
         self._refuse("p and q")
@@ -179,7 +176,7 @@ class ChannelMechanism(OneTime):
 
 
 class LocationMechanism(ChannelMechanism):
-    """A mechanism whose report is one of the k values. Its ε is not an LDP ε."""
+    """A mechanism whose report is one of the k values."""
 
     def coins(self) -> NoReturn:
         raise self._no_device()
@@ -206,7 +203,7 @@ class LocationMechanism(ChannelMechanism):
         """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x').
 
         The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
-        infinite. The first call takes O(k³) time.
+        infinite.
         """
         with np.errstate(divide="ignore"):
             logs = np.log(self.channel())
@@ -221,7 +218,7 @@ class LocationMechanism(ChannelMechanism):
 class StoredChannel(LocationMechanism):
     """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row.
 
-    Reports follow the channel to within 2^-53, the resolution of a uniform double. A zero entry is never drawn.
+    A report with the probability 0 is never drawn.
     """
 
     def _set_channel(self, channel: FloatArray) -> None:
@@ -257,7 +254,7 @@ def worst_loss(channel: FloatArray) -> float:
 
 
 def project(x: FloatArray) -> FloatArray:
-    """The Euclidean projection of numbers onto the simplex: non-negative numbers with the sum 1. O(k log k).
+    """The Euclidean projection of numbers onto the simplex: non-negative numbers with the sum 1.
 
     Source of the algorithm: Duchi et al. 2008.
     """

@@ -6,10 +6,10 @@ set has the first m - |S| dummies. The report is one symbol:
     Pr[report = s] = A if s is in the padded set, B for every other symbol,   A/B = e^ε,  m A + n B = 1
 
 This is PrivSet with outputs of one symbol. It is also GRR on the d symbols of one member, which the device draws anew for each
-report, at the larger loss ε' = ln(1 + m (e^ε - 1)): whoever sees the report does not know which member was drawn. Estimators
-use this second view. They estimate the distribution of the drawn member over the d symbols, which sums to 1. A value's share
-among the drawn members times m is the share of people who chose the value. A dummy's share times m is the share of people with
-few choices: the j-th dummy, from 0, is in the sets with at most m - 1 - j choices.
+report, at the larger loss ε' = ln(1 + m (e^ε - 1)). Estimators use this second view: they estimate the distribution of the
+drawn member over the d symbols. A value's share among the drawn members times m is the share of people who chose the value. A
+dummy's share times m is the share of people with few choices: the j-th dummy, from 0, is in the sets with at most m - 1 - j
+choices.
 
 In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set. Each report is a symbol
 of GRR on the d symbols for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
@@ -17,9 +17,9 @@ of GRR on the d symbols for the memo. With the memo's A and B, and E = p₂/q₂
     Pr[report = s] = A p₂ + (1-A) q₂ or B p₂ + (1-B) q₂
     ε_t = ln[(A E^t + 1-A) / (B E^t + 1-B)]      reached by t reports of one symbol in one set and not in the other
 
-A set is an integer, its code (`mechanisms.sets`). Experimental: no second person has checked the claims yet.
-Sources: Qin et al. 2016 (padding and sampling); Wang, Li and Jha 2018, "Locally differentially private frequent itemset mining"
-(the larger loss ε'); Wang et al. 2018, PrivSet. The exact calibration of the chain and its losses of t reports are ours.
+A set is an integer, its code (`mechanisms.sets`). Experimental. Sources: Qin et al. 2016 (padding and sampling); Wang, Li and
+Jha 2018, "Locally differentially private frequent itemset mining" (the larger loss ε'); Wang et al. 2018, PrivSet. The exact
+calibration of the chain and its losses of t reports are ours.
 """
 
 import math
@@ -113,15 +113,14 @@ class SetRatios(Ratios):
     eps: float
 
     def table(self, t: int) -> FloatArray:
-        """ln of the ratio for PS-GRR; for L-PS-GRR a number that rises with the ratio, since more than (i, j) decides there."""
+        """ln of the ratio for PS-GRR. For L-PS-GRR, more than (i, j) decides the ratio: a score in proportion to i - j."""
         i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
         return np.asarray((i - j) * self.eps)
 
     def loss(self, t: int) -> float:
         """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol.
 
-        The likelihood is linear in the memo's distribution: the best set has the m most reported symbols, and the worst set the
-        m least reported ones.
+        The best set has the m most reported symbols, and the worst set the m least reported ones.
         """
         if self.log_e2 is None:
             return t * self.eps
@@ -252,7 +251,7 @@ class PaddedSampling(SetMechanism, OneTime):
 
     Args:
         k: number n of values, in [2, 30].
-        eps: privacy loss of the report, in [1e-9, 696] nats.
+        eps: privacy loss of the report, in nats: at least 1e-9, and at most about 700 - ln m.
         choices: m, the largest number of values that a person may choose, in [1, k].
 
     >>> m = PaddedSampling(k=10, eps=1.0, choices=3)
@@ -279,11 +278,12 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """The counts do not tell which symbols are in the same set, so this row is a choice with two properties.
+        """The counts do not tell which symbols are in the same set. This row only makes each symbol's covariances sum to 0, as
+        those of a padded set with exactly m members do: π(1-π) = x (Σx - x).
 
-        The covariances of each symbol sum to 0, since a padded set has exactly m members: π(1-π) = x (Σx - x). Without limits,
-        the errors of an estimate from one level then are exact, whatever the other covariances are. With b = x √Σb this is
-        b = π(1-π) + b²/Σb, solved by iteration (Deville and Tillé 2005, for samples of a fixed size).
+        With this sum, the error of a likelihood estimate from one level is exact for any sets, if no share is at a limit. With
+        b = x √Σb, the equation is b = π(1-π) + b²/Σb. It has a solution if no π(1-π) is half of their sum or more. The
+        iteration approaches it (Deville and Tillé 2005, for samples of a fixed size).
         """
         own = hit * (1 - hit)
         found = np.maximum(own, 1e-300)
@@ -318,11 +318,8 @@ class PaddedSampling(SetMechanism, OneTime):
 
     @property
     def favours(self) -> float:
-        """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member.
-
-        For m = n, m A is e^ε / (1 + e^ε); rounding must not exceed this bound of every mechanism.
-        """
-        return min(self.choices * self.member, 1 / (1 + math.exp(-self.eps_1)))
+        """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member."""
+        return min(self.choices * self.member, 1 / (1 + math.exp(-self.eps_1)))  # for m = n both are equal but for rounding
 
     def _guess_any_values(self, t: int) -> Chance:
         return self._guess(t)
@@ -336,7 +333,7 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
 
     Args:
         k, choices: as for `PaddedSampling`.
-        eps_inf: loss of the memo, at most 696 nats.
+        eps_inf: loss of the memo, at most about 700 - ln m nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
 
     >>> m = LongitudinalPaddedSampling(k=10, eps_inf=2.0, eps_1=1.0, choices=3)

@@ -11,7 +11,7 @@ from ldpstream.mechanisms.guessing import Chance
 
 
 class PrivacyClaims(ABC):
-    """Claims of a mechanism about the privacy of its reports. `Mechanism` describes the attributes."""
+    """Claims of a mechanism about the privacy of its reports."""
 
     k: int
     eps_inf: float
@@ -48,8 +48,8 @@ class PrivacyClaims(ABC):
 
     @property
     def eps_lifetime(self) -> float:
-        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite if the loss has no
-        limit."""
+        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite without
+        `lifetime_reports`."""
         return math.inf
 
     @property
@@ -58,16 +58,15 @@ class PrivacyClaims(ABC):
         """Largest loss that one report adds, in nats, for an observer who knows all other reports and all memos.
 
         These losses add up: if two value sequences differ only at steps with n reports, all reports of the device have a loss
-        of at most n times this number. Proof: a device's memos of all keys do not depend on its values. Given the memos, the
-        reports are independent, and a report depends only on the value of its step. So only n factors of the likelihood
-        differ, each by at most this number, for every choice of the memos. The mean over the memos keeps this bound.
+        of at most n times this number. Proof: a device's memos of all keys do not depend on its values. Given the memos, only n
+        factors of the likelihood differ, each by at most this number. The mean over the memos keeps this bound.
         """
 
     @abstractmethod
     def eps_t(self, t: int) -> float:
         """Exact privacy loss of t reports of an unchanged value, in nats.
 
-        With fake data, an upper bound of the loss of t answers, each with one report for every attribute.
+        With fake data, the result is an upper bound for t answers, each with one report for every attribute.
 
         Raises:
             ValueError: if t is not an integer in [1, 2^62].
@@ -76,8 +75,7 @@ class PrivacyClaims(ABC):
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """Privacy loss of t reports between any two value sequences, in nats; t is in [1, 2^50] for a memoized mechanism.
 
-        With fake data the result is an upper bound for the reports of all attributes together. No pair of sequences is known to
-        reach this bound.
+        With fake data the result is an upper bound for the reports of all attributes together.
         """
         loss = self._eps_sequence(t)
         return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
@@ -88,10 +86,11 @@ class PrivacyClaims(ABC):
     def guess(self, t: float = 1) -> Chance:
         """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
 
-        The result is exact for one report, for up to 100 reports of one memo or of GRR, and for up to 10⁵ reports of unary
-        encodings. For more reports of one memo, the result is the chance of a guesser who knows the memo. This chance is exact
-        if the largest exact number of reports reaches it, else an upper bound. For other one-time mechanisms the result is the
-        upper bound of `mechanisms.evidence`. With fake data it is the bound for an attacker who knows which reports are true.
+        For sets, the result is the upper bound of `mechanisms.evidence`. Otherwise it is exact for one report, for up to 100
+        reports of one memo or of GRR, and for up to 10⁵ reports of unary encodings. For more reports of one memo, it is the
+        chance of a guesser who knows the memo: exact if the largest exact number of reports reaches it, else an upper bound.
+        For more reports of a one-time mechanism, it is the bound of `mechanisms.evidence`. With fake data, it is a bound for an
+        attacker who knows which reports are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for any number of reports.
@@ -104,9 +103,9 @@ class PrivacyClaims(ABC):
     def guess_any_values(self, t: int) -> Chance:
         """Chance of a right guess of the value at one step, from t reports of any values.
 
-        The result is exact for one report, and where `guess` is exact for a one-time mechanism. Otherwise it is an upper bound:
-        for a one-time mechanism the bound of `guess`, for a memoized one a bound from `eps_sequence`. With memos of symbols,
-        the bound for an attacker who knows all memos replaces it if it is smaller.
+        The result is as exact as `guess` for one report and for a one-time mechanism. For more reports of a memoized mechanism
+        it is an upper bound: the smaller of the bound from `eps_sequence` and, for memos of symbols, the bound for an attacker
+        who knows all memos.
         """
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
@@ -143,16 +142,15 @@ class PrivacyClaims(ABC):
     def shuffled(self, t: float, n: int, delta: float) -> tuple[float, Chance]:
         """Loss in nats up to `delta`, and chance of a right guess, for an observer who sees reports without their senders.
 
-        The observer sees each step's reports as a set (`ledger.shuffled`), or sums of them. It also knows the values of all
-        other people, and with fake data whose reports are true.
+        The observer sees each step's reports as a set (`ledger.shuffled`), or only counts that sum several sets. The observer
+        also knows the values of all other people, and with fake data whose reports are true.
 
-        One-time mechanisms: t reports, of any values. The observer cannot link them. At each of these steps, the person's
-        report is one of n reports. This also holds for each difference of two sums that contains the report.
-        Longitudinal mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of one
-        memo of each of n - 1 others, all at the same steps. The observer can link the reports of a memo. All these reports are
-        a function of n memos without owners.
+        One-time mechanisms: t reports of any values, which the observer cannot link. Each report is one of n reports in its
+        set. For sums, each report is one of n reports in every difference of two sums that contains it. Longitudinal
+        mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of one memo of each
+        of n - 1 others, all at the same steps. The observer can link the reports of a memo.
 
-        Both results are upper bounds. They are at most the bounds for an observer who knows the sender of each report.
+        Both results are upper bounds, and at most the bounds for an observer who knows the sender of each report.
 
         Args:
             t: number of reports, at least 1; `math.inf` only for a longitudinal mechanism.
@@ -185,7 +183,8 @@ class PrivacyClaims(ABC):
         return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
 
     def _sequence_loss(self, t: int) -> float:
-        """`eps_sequence`, or infinity above 60 nats. The loss never falls as t grows, so we try fewer reports first."""
+        """`eps_sequence`, or infinity above 60 nats. The code tries fewer reports first, since the loss never falls as t
+        grows."""
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
             if loss > 60:

@@ -1,8 +1,7 @@
 """Random bits and random subsets for simulations, drawn by loops that are compiled by Numba.
 
-The generator is xoshiro256++ (Blackman and Vigna 2021), with a state of four words, not all zero. It is fast but predictable.
-Devices draw from another source: see `mechanisms.bits`. Import this module only inside the calling function, because Numba
-needs half a second to load.
+The generator is xoshiro256++ (Blackman and Vigna 2021), with a state of four words, not all zero. It is fast but predictable;
+devices draw from another source. Import this module only inside the calling function: Numba is slow to load.
 """
 
 from typing import Any
@@ -39,7 +38,7 @@ def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
     Args:
         out: overwritten.
         threshold: the probability times 2^64.
-        states: (4, LANES) one generator a column; overwritten. Word i comes from column i mod LANES.
+        states: (4, LANES) one generator in each column; overwritten. Word i comes from column i mod LANES.
     """
     first, second, third, fourth = states[0], states[1], states[2], states[3]
     undecided, rest, ones = np.empty(LANES, np.uint64), threshold << np.uint64(10), np.empty(10, np.uint64)
@@ -124,11 +123,11 @@ def _count(words: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words, states: Words) -> None:
-    """Does the same as `few_members`, faster if omega is not far below k.
+    """Does the same as `few_members`, faster unless omega is far below k.
 
     Independent bits with a common probability are, given the number of ones, a uniform subset of that size. The subset stays
-    uniform if a uniformly drawn member is removed, or a uniformly drawn other value is added. So the probability need not be
-    exact: if it is near omega / k, fewer changes are needed.
+    uniform if a uniformly drawn member is removed, or a uniformly drawn other value is added. A probability near omega / k
+    therefore needs few changes.
 
     Args:
         values, with_value, omega, k, rows: as in `few_members`.

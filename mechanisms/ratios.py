@@ -1,7 +1,7 @@
-"""Exact likelihood ratios of the numbers of reports that support two values, for audits. The loss is the largest log-ratio.
+"""Exact likelihood ratios of the numbers of reports that support two values, for audits.
 
-Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. For
-the mechanisms here, a Neyman-Pearson test between a and b uses (i, j):
+Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. The
+audit's tests between a and b use (i, j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another bit]
@@ -81,7 +81,7 @@ class SymbolRatios(Ratios):
         """Returns the loss of t reports, in nats.
 
         Sequences of reports that differ only in order, or by a permutation of symbols other than the symbols of the two values,
-        have the same ratio. The method therefore evaluates one sequence of each class: a few hundred sequences even for t = 10.
+        have the same ratio. The method evaluates one sequence of each class.
         """
         p1, q1, p2, q2 = self.chain
         gain = math.log(p2) - math.log(q2)

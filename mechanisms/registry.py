@@ -79,7 +79,7 @@ def mechanism(
         eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats.
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
-        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
+        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
         g: number of hashed symbols, for local hashing; default: as the name and the calibration determine.
         omega: size of the set, for subset selection; default: the size with the smallest variance.
         choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
@@ -130,9 +130,8 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
     """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
     A variance is near the smallest one if it is at most 3 % larger. The change by one false report is its weight for one value
-    (`Mechanism.outweighs`). Weights up to 25 % above the smallest count as equal; then the earlier option wins. So small
-    differences do not decide. At equal variance, GRR has twice the weight of OUE. Local hashing has at most 1.21 times the
-    weight of OUE if the variances differ by at most 3 %.
+    (`Mechanism.outweighs`). Weights up to 25 % above the smallest count as equal; then the earlier option wins. At equal
+    variance, GRR has twice the weight of OUE.
 
     Args:
         options: mechanisms with their variances, in the order of preference.
@@ -142,11 +141,11 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
-    """Returns L-GRR, L-OLH or L-OSUE by the smallest exact variance at f = 0, and the reason.
+    """Returns the best of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
 
-    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH and by `lightest`. If variances and weights count
-    as equal, L-GRR is preferred, then L-OLH. L-OLH has two advantages over L-OSUE: a report has a few bytes instead of k bits,
-    and a changing value has a far smaller privacy loss.
+    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by
+    `lightest`. If variances and weights count as equal, L-GRR is preferred, then L-OLH. A report of L-OLH has a few bytes
+    instead of the k bits of L-OSUE.
 
     >>> [choose(k, eps_inf=2.0, eps_1=1.0)[0].name for k in (4, 9, 10, 1000)]
     ['L-GRR', 'L-GRR', 'L-OLH', 'L-OLH']

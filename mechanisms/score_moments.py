@@ -1,9 +1,7 @@
 """Exact covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors.
 
-A local-hashing report supports several values together. The pool of functions determines which values these are. The scores of
-three values are therefore dependent, both for the support counts and for the true likelihood. The covariance of the scores is a
-sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
-O(outputs · k²), so this module is for small domains only (`Inference.score_moments`).
+The covariance of the scores is a sum over all functions and symbols of local hashing, or over all outputs of a channel. The
+cost is O(outputs · k²), so this module is for small domains only.
 """
 
 from functools import lru_cache
@@ -81,12 +79,10 @@ def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _hits(pool: LinearPool) -> tuple[FloatArray, FloatArray]:
-    """Returns indicators [symbol, function, value] and the functions' probabilities.
+    """Returns indicators [symbol, function, value], 1 if the function hashes the value to the symbol, and the functions'
+    probabilities.
 
-    An indicator is 1 if the function hashes the value to the symbol.
-
-    One function represents all its multiples. Its probability is the sum of the multiples' probabilities for a device that
-    draws uniformly.
+    One function represents all its multiples, with the sum of their probabilities.
     """
     k, g = pool.k, pool.g
     columns = np.array([pool.radon(unit) for unit in np.eye(k)]).T  # axes: cell, value

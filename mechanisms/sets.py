@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import IntArray
 
-MAX_SET_VALUES = 30  # for more values, PrivSet with larger outputs is more accurate; codes fit 32 bits in every language
+MAX_SET_VALUES = 30  # codes fit 32 bits in every language
 
 
 def code_of(values: Iterable[int]) -> int:

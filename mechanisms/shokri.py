@@ -7,14 +7,12 @@ no ε.
                 Σ_z A[x, z] = 1,  A ≥ 0
 
 π is the prior, d the adversary's error, ℓ the user's quality loss. The optimum is the smallest expected error of an adversary
-who knows π and A. There is no guarantee against an adversary who knows more than π. A report may exclude values, so `eps_1` and
-`eps_distance` are usually infinite.
+who knows π and A. There is no guarantee against an adversary who knows more than π. A report may exclude values; `eps_1` and
+`eps_distance` are then infinite.
 
 If ℓ = d, the optimum is known in advance: min(Q, error of the best guess without a report). The error cannot exceed Q: the
-error of an adversary who guesses the report equals the user's loss. Two kinds of mechanism reach the optimum. The first kind
-reports either the truth or the best guess without a report. For the second kind, the best guess is always the report itself;
-a geometric mechanism is an example, unless its ε is small. If ℓ = d, the programme therefore has many optima. The solver
-returns one optimum, often a singular channel, and results depend on the solver's choice.
+error of an adversary who guesses the report equals the user's loss. The programme then has many optima. The solver returns one
+optimum, often a singular channel, and results depend on the solver's choice.
 
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, where ℓ = d.
@@ -28,7 +26,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 from ldpstream.mechanisms.location import StoredChannel, distribution
 
-MAX_LP_K = 128  # the programme has k² + k unknowns and about k³ coefficients; the solver needs up to a minute at k = 100
+MAX_LP_K = 128  # the programme has k² + k unknowns and about k³ coefficients
 DUST = 1e-11  # entries of a solution below this are rounding errors of the solver
 
 
@@ -36,13 +34,13 @@ class Shokri(StoredChannel):
     """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. ε is not a parameter.
 
     If the optimum is not unique, the channel depends on the solver. The signature therefore contains a digest of the channel:
-    only tables of the same channel can be added. Solve the programme once, and use this mechanism for all reports.
+    only tables of the same channel can be added.
 
     Args:
         prior: (k,) π, the distribution of values that the adversary assumes; positive everywhere, 2 <= k <= 128.
         distance: (k, k) d, the adversary's error: symmetric, zero on the diagonal and positive elsewhere; also the unit of
             `eps_distance`.
-        max_loss: Q, the bound on the expected quality loss, from 0 (reports the truth) to the largest loss.
+        max_loss: Q, the bound on the expected quality loss, from 0 to the largest loss.
         loss: (k, k) ℓ, the quality loss ℓ(x, z) of reporting z for x: zero on the diagonal, not negative; default: d.
 
     Attributes:

@@ -14,14 +14,11 @@ _GRID = 90_000  # numbers of four significant digits from 1e-6 to 9999
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
     """The longitudinal mechanism with the largest eps_1 for which the loss over a horizon stays within a budget.
 
-    The loss eps_t(horizon) of an unchanged value rises with eps_1, so bisection finds eps_1. For L-OLH, the best number of
-    symbols depends on eps_1.
-
     Args:
-        name: a longitudinal mechanism.
+        name: name of a longitudinal mechanism.
         k: domain size.
         eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
-        horizon: number of reports t, at least 1.
+        horizon: number of reports t, in [1, 2^50].
         budget: the largest eps_t(horizon) allowed, in [1e-9, 700] nats.
 
     Raises:

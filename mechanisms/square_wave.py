@@ -5,21 +5,20 @@ b that maximises a bound of the mutual information of x and y is
 
     b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε))
 
-Here both x and y are cells of one grid: the paper's "bucketize before randomize". So a device draws only integers, and the
-loss is ε exactly. The value is a bin 0 … k-1, the report is one of m = k-1+L cells, and L is the width of the wave in cells:
+Here both x and y are cells of one grid: the paper's "bucketize before randomize". The loss is ε exactly. The value is a bin 0 …
+k-1, the report is one of m = k-1+L cells, and L is the width of the wave in cells:
 
     Pr[cell y | bin x] = p if x <= y < x+L, else q      q = 1 / (L e^ε + k-1),   p = e^ε q
 
-Bin x is at cell x + (L-1)/2, the middle of its wave, so the cells reach (L-1)/2 cells beyond the bins on either side. The
-paper's bound is here
-ln m - H, where H is the entropy of a report given its value:
+Bin x is at cell x + (L-1)/2, the middle of its wave. The paper's bound is here ln m - H, where H is the entropy of a report
+given its value:
 
     ln m - H = ln (k-1+L) - ln (L + (k-1) e^-ε) - ε (k-1) e^-ε / (L + (k-1) e^-ε)
 
-If L may be any real number, the maximum is at L = 2b (k-1). The default is the nearest integer. With L = 1 the mechanism is
-GRR. In our trials, a finer grid of reports had no smaller error, and the error hardly depended on L near this optimum.
+If L may be any real number, the maximum is at L = 2b (k-1). The default is the nearest integer, at least 1. With L = 1 the
+mechanism is GRR.
 
-Bins may have any widths: the wave is L bins wide wherever it is. Bins of equal width give the paper's mechanism.
+The bins may have any widths. Bins of equal width give the paper's mechanism.
 
 Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li 2020, "Estimating Numerical Distributions under Local Differential Privacy",
 arXiv:1912.01051, §5.
@@ -40,7 +39,7 @@ from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm
 
-MAX_BINS = 1024  # the inversion needs a dense matrix, and noise hides the differences between narrower bins
+MAX_BINS = 1024  # the inversion needs a dense matrix
 SERIES = 1e-5  # for a smaller ε, the formula of b loses its digits
 
 
@@ -229,14 +228,14 @@ class SquareWave(ChannelMechanism):
 
     @cached_property
     def _pseudo_inverse(self) -> FloatArray:
-        """Inverse B by least squares over all f with Σ f = 1: among these f, o B has the waves nearest to the shares o.
+        """Inverse B by least squares under Σ f = 1: of all these f, o B has the channel's output nearest to the shares o.
 
         With the waves W (k, m), o = q + (p-q) f W. So y = (o - q)/(p-q) has the mean f W and the sum L. With G = W Wᵀ,
         least squares under Σ f = 1 gives f = y V,
 
             V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
 
-        G does not depend on ε, so a small ε costs no digits. A B = I, so the inversion is unbiased.
+        G does not depend on ε, so a small ε costs no digits. A B = I without fake data. The inversion is unbiased.
         """
         from scipy.linalg import cho_factor, cho_solve  # scipy.linalg is slow to load; only estimates need it
 

@@ -3,8 +3,8 @@
     p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among other values
     q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   Pr[the set contains a given other value]
 
-A set with the value is e^ε times as likely as a set without the value. With ω = 1 the mechanism is GRR. Sources: Ye and Barg
-2018; Wang et al. 2016.
+Each set with the value is e^ε times as likely as each set without the value. With ω = 1 the mechanism is GRR. Sources: Ye and
+Barg 2018; Wang et al. 2016.
 """
 
 import math
@@ -31,7 +31,7 @@ def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
 
 
 def best_omega(k: int, eps: float) -> int:
-    """The best ω: the integer next to the real optimum k/(e^ε+1), below or above, with the smaller variance q(1-q)/(p-q)²."""
+    """The integer ω in [1, k-1] next to the real optimum k/(e^ε+1), below or above, with the smaller variance q(1-q)/(p-q)²."""
     real = k / (math.exp(eps) + 1)
     near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
     return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))

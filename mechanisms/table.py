@@ -1,4 +1,4 @@
-"""The count table: what the count store keeps of counted reports, and the only data of reports that an estimator reads."""
+"""The count table: the additive counts of a mechanism's reports."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class CountTable:
     Args:
         mechanism: signature of the mechanism of these counts (`Mechanism.signature`).
         n: number of reports counted, at least 0.
-        counts: int64, of the mechanism's `table_shape`: reports per symbol (GRR), ones per bit (unary encodings and
+        counts: int64, of the mechanism's `table_shape`: reports per symbol (GRR and sets), ones per bit (unary encodings and
             subsets), reports per hash function and symbol (local hashing), reports per cell (Square Wave, location).
     """
 

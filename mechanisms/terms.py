@@ -1,7 +1,7 @@
 """Terms of a log-likelihood. A term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
 
-A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of reports with outcome z. γ_z is the probability of z under f, and is
-linear in f. Therefore
+A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of times that reports have outcome z. γ_z is the probability of z under f,
+and is linear in f. Therefore
 
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
@@ -12,11 +12,10 @@ max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c therefore bou
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)
 
-Such a term needs only products A x and Aᵀ f (`ChannelTerm`). A mechanism's module has its own method for these products, such
-as a recursion, running sums, or a transform. The formulas do not assume Σ f = 1.
+Such a term needs only products A x and Aᵀ f (`ChannelTerm`). The formulas do not assume Σ f = 1.
 
 For a memoizing mechanism, L(f) is the likelihood of single reports. Over several steps, this likelihood treats one person's
-reports as reports of several people with the same distribution. The estimate stays consistent, but its errors are larger.
+reports as reports of several people with the same distribution. The estimate stays consistent.
 """
 
 import math
@@ -73,8 +72,8 @@ class SupportTerm:
 class ChannelTerm(ABC):
     """Log-likelihood of the counts of a channel's outputs.
 
-    A subclass computes the products with the channel, and may scale each column of the channel. Scaling adds only a constant to
-    L; `offset` corrects for this constant.
+    A subclass computes the products with the channel, and may scale each column of the channel; `offset` corrects L for the
+    scaling.
 
     Args:
         k: domain size.
@@ -102,8 +101,7 @@ class ChannelTerm(ABC):
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if f makes a received report impossible. The gradient replaces any m below 1e-140 by 1e-140, so the gradient
-        stays finite.
+        L is -inf if f makes a received report impossible. The gradient stays finite: it replaces any m below 1e-140 by 1e-140.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
@@ -148,7 +146,7 @@ class DenseTerm(ChannelTerm):
 
 
 class FakeDataTerm:
-    """A term under fake data: one device in d encodes its true value; the other devices encode a uniform value.
+    """A term under fake data: a device encodes its true value with probability 1/d, else a uniform value.
 
         L(f) = term((f + (d-1)/k Σf) / d)
 
@@ -164,5 +162,5 @@ class FakeDataTerm:
         return value, self._mixed(gradient)
 
     def _mixed(self, f: FloatArray) -> FloatArray:
-        """Mixes in uniform values. The mixing matrix is symmetric: the matrix is its own transpose."""
+        """Mixes in uniform values. The mixing matrix is symmetric."""
         return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)

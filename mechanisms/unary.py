@@ -1,7 +1,7 @@
 """Unary encodings: one-time (SUE, OUE, THE) and memoized (L-SUE, L-OSUE, L-SOUE, L-OUE).
 
-A report has k bits; each bit is randomized independently. A round turns a one into a one with probability p, and a zero into a
-one with probability q:
+A report has k bits, randomized independently. A round turns a one into a one with probability p, and a zero into a one with
+probability q:
 
     SUE (basic one-time RAPPOR)   p = e^{ε/2}/(e^{ε/2}+1)   q = 1-p            Erlingsson, Pihur and Korolova 2014
     OUE                           p = 1/2                   q = 1/(e^ε+1)      Wang, Blocki, Li and Jha 2017
@@ -93,9 +93,8 @@ def _logistic(x: float) -> tuple[float, float]:
 def thresholded(eps: float) -> Round:
     """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
-    The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is below the ε of the noise.
-    θ gives the smallest variance q(1-q)/(p-q)². The derivative is zero where 2(1-p-q)/(p-q) + q/(1-q) = 1. The left side grows
-    with θ, so bisection finds the threshold.
+    The loss, `Round.eps`, is below the ε of the noise. θ gives the smallest variance q(1-q)/(p-q)²: there, 2(1-p-q)/(p-q) +
+    q/(1-q) = 1. The left side grows with θ, so bisection finds θ.
 
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
@@ -119,11 +118,10 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 
 
 def largest_eps_1(first: Round, second: str) -> float:
-    """The supremum of ε₁ for this first round and this form of the second round. The supremum is ε∞ for SUE, and less for OUE.
+    """The supremum of ε₁ for this first round and this form of the second round: ε∞ for SUE, and less for OUE.
 
-    An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little. The supremum is
-    ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ the supremum is 2/3 ε∞. For large ε∞ the supremum is half of ε∞ if the first round
-    is SUE, and nearly ε∞ if the first round is OUE.
+    For OUE it is ln[p₁(2-q₁) / ((2-p₁)q₁)], the loss with q₂ = 0. For small ε∞ this is 2/3 ε∞. For large ε∞ it is about half of
+    ε∞ if the first round is SUE, and nearly ε∞ if the first round is OUE.
     """
     if second == "SUE":
         return first.eps()
@@ -314,7 +312,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         k: domain size, in [2, 2^31).
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats. With an OUE second round the maximum is lower: `largest_eps_1`.
-        calibration: ``"exact"`` or ``"paper"``. Both give the same result, since ALLOMFREE's second round is exact here.
+        calibration: ``"exact"`` or ``"paper"``. Both give the same result: ALLOMFREE's second round is exact here.
 
     >>> LongitudinalUnary("L-OUE", k=10, eps_inf=2.0, eps_1=1.7)
     Traceback (most recent call last):

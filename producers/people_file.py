@@ -4,7 +4,7 @@ The file is CSV with a header, as `producers.table_file` reads it. Each attribut
 column with the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
 
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
-- A number is the same in every spelling: 1, 1.0 and 1e0.
+- The spelling of a number does not matter: 1.0 and 1e0 are 1.
 - A text that differs from one listed value only in case is this value. A device compares texts exactly, so an app must use the
   listed spelling.
 - Any other cell becomes the value that a device reports for it (`Attribute.find`). A number outside the bins or 0 … size-1

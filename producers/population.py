@@ -40,14 +40,10 @@ class PaneReports:
 class Population:
     """Simulated devices that answer a survey.
 
-    Each person draws permanent choices. With sampling (smp), a person answers one random attribute. With a split budget (spl)
-    or fake data (rs+fd), a person answers all attributes. For each answered attribute, the person draws a level and the
-    mechanism's own choices (`Mechanism.enroll`). With fake data, a person answers one random attribute truthfully. For each
-    other attribute the person always reports one fake value, drawn uniformly once. Without `every_steps`, a person reports at
-    every step at which the person has a value of the attribute. At a level with `every_steps` the person draws a phase once and
-    reports only at the steps of this phase. At a level with `lifetime_reports` the person makes at most this number of reports.
-    If the survey has cohorts, a person has one cohort. The cohort comes from the source (`PeopleInCohorts`), or is drawn
-    independently of the values: cohort i with a probability proportional to 1/(i+1). The cohorts change no report.
+    A person draws the permanent choices of a `Device`, and for each answered attribute also a level, uniformly. The person
+    reports at each step at which the person has a value, as the level's `every_steps` and `lifetime_reports` allow. If the
+    survey has cohorts, a person's cohort comes from the source (`PeopleInCohorts`), or is drawn independently of the values:
+    cohort i with a probability proportional to 1/(i+1). The cohorts change no report.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 

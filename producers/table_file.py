@@ -148,7 +148,7 @@ def _numbers(places: Sequence[int]) -> str:
 def attribute_name(column: str) -> str:
     """Returns a valid name of an attribute for a column.
 
-    Letters lose their accents. Characters other than A-Z, a-z, 0-9, "." and "-" become "_".
+    Letters lose their accents. A run of characters other than A-Z, a-z, 0-9, "." and "-" becomes one "_", or nothing at an end.
 
     >>> attribute_name(" Größe (cm) ")
     'Gro_e_cm'
@@ -163,9 +163,9 @@ def is_missing(cell: str) -> bool:
 
 
 def number_text(cell: str) -> str | None:
-    """Returns the shortest text of a number, or None if the cell is not a finite number.
+    """Returns a number's text without an exponent or needless zeros; None if the cell is not a number.
 
-    A code such as 007, or one of more than 15 digits before the point, is not a number.
+    A code such as 007 is not a number, nor one of more than 15 digits before the point or two digits in the exponent.
 
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]

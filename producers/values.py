@@ -95,10 +95,9 @@ class MarkovValues:
 
     At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
     value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
-    every attribute at every step. The two attributes of a pair depend on each other: half of the people draw both values from
-    one random number. If an attribute is the second of several pairs, this holds for the first of these pairs.
-    A set of an attribute with `choices` has a number of values that is uniform in 0 … `choices`, and popular values are in more
-    sets.
+    every attribute at every step. In a pair whose attributes are in no other pair, half of the people draw both values from one
+    random number. A set of an attribute with `choices` has a number of values that is uniform in 0 … `choices`, and popular
+    values are in more sets.
 
     Args:
         survey: the survey with the attributes.

@@ -61,7 +61,7 @@ def logging_config(level: str) -> dict[str, Any]:
 class _Seldom(logging.Filter):
     """Log filter that passes each message of a Kafka client at most once in 10 s.
 
-    While a broker is unreachable, a client repeats a message 30 times a second.
+    While a broker is unreachable, a client repeats its messages many times a second.
     """
 
     def __init__(self) -> None:

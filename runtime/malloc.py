@@ -12,8 +12,7 @@ def keep_freed_memory() -> bool:
     """Makes the C library keep freed memory for reuse, up to 64 MiB in each of its arenas.
 
     By default glibc returns large blocks to the system. Every chunk of records and every state of a filter then needs new
-    memory pages. A record of 16 KiB causes up to seven page faults, which cost a third of an agent's time. glibc's default
-    thresholds depend on the size of the first freed blocks.
+    memory pages.
 
     Returns:
         True if the settings took effect. Only glibc has these settings.
@@ -23,16 +22,16 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Makes the C library return all freed memory to the system, which takes some milliseconds. Has no effect without glibc."""
+    """Makes the C library return its freed memory to the system. Has no effect without glibc."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
 
 def return_compiler() -> None:
-    """Gives the machine code of LLVM back to the system, 43 to 70 MiB, in a millisecond. Has no effect except on Linux.
+    """Gives the machine code of LLVM back to the system, some 50 MiB. Has no effect except on Linux.
 
-    Numba needs LLVM to compile a kernel, or to load it from the cache, but not to run it. The code is that of a file, and no
-    process writes to it. If it is needed again, the system maps it again.
+    Numba needs LLVM to compile a kernel, or to load it from the cache, but not to run it. If the code is needed again, the
+    system reads it from the file again.
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""The monitoring server of every process.
+"""The monitoring server of agents and estimators.
 
 /metrics   metrics for Prometheus
 /health    200 while the process is alive; independent of Kafka and Redis, so their outage restarts no process

@@ -8,5 +8,5 @@ KEPT_MS: Final = 7 * 86_400_000  # shortest time for which the log keeps a repor
 
 
 def kept_ms(survey: Survey) -> int:
-    """Returns how long the log keeps each report of a survey, in ms: a week, or longer if a window needs more steps."""
+    """Returns how long the log keeps a report at least, in ms: a week, or longer if a window needs more steps."""
     return max(KEPT_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)

@@ -1,8 +1,8 @@
 """Settings of a process: addresses of the broker and the count store, credentials, and tuning.
 
-Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LDPSTREAM_KAFKA=broker:9092``. A file may hold
-a secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
-``LDPSTREAM_KAFKA_PASSWORD``. A line end at the end of the file is ignored. A process reads the files when it starts.
+Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LDPSTREAM_KAFKA=broker:9092``. A file may hold a
+secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
+``LDPSTREAM_KAFKA_PASSWORD``. A line end at the end of the file is ignored. A process reads these files when it starts.
 """
 
 import os
@@ -143,13 +143,13 @@ class Settings(BaseSettings):
     gateway_relay_keys_file: Path | None = None
     """file of the keys for reports through a relay, made by `ldpstream relay-key`; without this file the gateway takes none"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
-    """limit of requests a second for one client (one token at one address)"""
+    """limit of requests a second for one client (one token at one address, or in one IPv6 /64)"""
     gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0
     """limit of bytes a second for one client"""
     gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100_000.0
     """limit of reports a second for one client"""
     gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
-    """limit of simultaneous connections from one address; behind proxies, the proxies must limit the connections"""
+    """limit of simultaneous connections from one address or IPv6 /64; behind proxies, the proxies must limit the connections"""
     gateway_tls_cert: Path | None = None
     """PEM file of the certificate, if the gateway itself uses TLS"""
     gateway_tls_key: Path | None = None

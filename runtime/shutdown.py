@@ -16,7 +16,7 @@ def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) 
     """Ends the process with exit status 0 after `seconds`. A signal handler calls this function; later calls have no effect.
 
     A thread ends the process. If this thread cannot run, the system's alarm (SIGALRM) kills the process 1 s later. The exit
-    skips the interpreter's teardown. The teardown takes a second on a busy machine, and would stop the thread first.
+    skips the interpreter's teardown, which would stop the thread first.
 
     Args:
         seconds: the deadline, in seconds from now.

@@ -20,7 +20,7 @@ class TopicReader:
         topic: the topic.
         answer_ms: longest wait for an answer of the broker and for the next record, in ms.
 
-    Raises (all methods):
+    Raises (all methods except `close`):
         KafkaError: if the broker does not answer or refuses the request.
     """
 
@@ -41,7 +41,7 @@ class TopicReader:
         return int(self._consumer.beginning_offsets([self._where])[self._where])
 
     def end(self) -> int:
-        """Returns the offset after the last committed record."""
+        """Returns the last stable offset: every transaction below it has ended."""
         return int(self._consumer.end_offsets([self._where])[self._where])
 
     def records(self, start: int, end: int, check: Callable[[], None] = lambda: None) -> Iterator[Any]:

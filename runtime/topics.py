@@ -9,7 +9,7 @@ If a process has no right to create topics, the topics must exist already. Every
 exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
 settings only if it has the right to read them; an agent must have this right. No process checks the record sizes and the
 retention of reports: the creator of a topic chooses them. If the retention of the dead letters is longer than that of the
-reports, an agent shortens it.
+reports, or than `rejected_retention_ms`, an agent shortens it.
 """
 
 import re

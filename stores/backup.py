@@ -2,8 +2,8 @@
 
 A copy does not have the reports that the service receives later, and a restored service may continue from the copy. The copy
 therefore notes in advance that reports are missing (`Missing`): from the last append time of each log until the first record
-that the restored service appends. The service then publishes the steps of this time as incomplete. A survey that was added
-after the copy was made may lack the reports from before the restore. The original data do not change.
+that the restored service appends. The service then publishes the steps of this time as incomplete. The original data do not
+change.
 """
 
 import os

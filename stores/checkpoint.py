@@ -47,7 +47,6 @@ class Checkpoint:
         log_id: id of the log to which the offset belongs; "" if unknown. A recreated topic is another log.
         missing: the records missing from the counts, as one range from the first to the last; None if no record is missing.
         writer: random name of the counting run that wrote the checkpoint. Every load begins a new run with a new name.
-            If a store is restored from an older copy, the name therefore changes before agents reach the same offset again.
         pruned_below: all panes of steps before this step have been removed. Only `prune` sets this step.
         n_keys: number of remembered report keys, by generation; see `agents.remembered_keys`.
         keys: report keys by generation, 8 bytes each. A loaded checkpoint has all keys. A change has keys to append, or all
@@ -78,8 +77,7 @@ class Checkpoint:
         return len(self.keys.get(generation, b"")) == STORED_KEY_BYTES * self.n_keys.get(generation, 0)
 
     def follows(self, earlier: "Checkpoint") -> bool:
-        """True if this checkpoint equals the earlier checkpoint, or if the same writer wrote this checkpoint after more
-        records."""
+        """True if one writer wrote both checkpoints, of one log, and this one's offset is not lower."""
         same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
         return same_fold and self.next_offset >= earlier.next_offset
 

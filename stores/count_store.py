@@ -2,10 +2,7 @@
 
 The tables count all records below the offset, so tables and offset are always written together. Each write names the position
 (offset and log) from which the writer started. The store refuses the write if another agent has written since. Writes are
-idempotent. If two agents both assume that they own a partition, the store accepts the writes of one of them and refuses the
-other's.
-
-All methods are synchronous and safe to call from several threads.
+idempotent. All methods are synchronous and safe to call from several threads.
 """
 
 from abc import ABC, abstractmethod

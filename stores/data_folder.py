@@ -2,8 +2,7 @@
 
 The file holds the logs, the counts and the estimates of all surveys, so one transaction can change them together. SQLite uses a
 write-ahead log and ``synchronous=FULL``: when `DataFolder.write` ends, all writes of the transaction are on the disk, or none.
-Readers see the state before or after a transaction, and never wait for a writer. Every page of the write-ahead log has a
-checksum, so SQLite also undoes a write that a crash interrupted.
+Readers see the state before or after a transaction, and do not wait for a writer.
 
     survey        name, fingerprint and log of every survey that the folder has served
     kept          the last accepted survey file of every name (`ldpstream.serving.keeper`)
@@ -12,7 +11,7 @@ checksum, so SQLite also undoes a write that a crash interrupted.
     progress, estimate, filter        the estimates (`publishing.folder_results`)
     move          the Kafka topics of surveys that moved to Kafka and Redis (`ldpstream.serving.move`)
 
-Only one process at a time may open a folder for writing. A lock on the file ``lock`` ensures this. The system releases the lock
+A lock on the file ``lock`` ensures that only one process at a time opens a folder for writing. The system releases the lock
 when the process ends.
 """
 

@@ -1,9 +1,8 @@
 """The log of one survey in a data folder: one partition, with append times that never decrease.
 
-The envelopes of a request are one row, so a batch takes little more time than a single envelope. A row has the offset of its
-first envelope and the number of its envelopes. The row of a single envelope has this envelope's bytes and report key. The row
-of several envelopes has a msgpack array of them, and the hash from which `surveys.report_key.batch_keys` derives their report
-keys.
+The envelopes of a request are one row, with the offset of the first envelope and the number of envelopes. The row of a single
+envelope has this envelope's bytes and report key. The row of several envelopes has a msgpack array of them, and the hash from
+which `surveys.report_key.batch_keys` derives their report keys.
 
 The log takes its times from the machine's clock. If the clock is set back, new records get the newest append time until the
 clock has caught up. If the clock jumps ahead, the steps up to the new time close, as they would if the time had passed.

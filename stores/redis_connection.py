@@ -27,7 +27,7 @@ _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
-    """Returns a client that sends commands only to masters.
+    """Returns a client; with Sentinels or a Cluster, it sends commands only to masters.
 
     The client of a Cluster connects at once; any other client connects at its first command. After a failover the next command
     finds the new master through the Sentinels or the Cluster's other nodes.

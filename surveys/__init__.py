@@ -1,8 +1,7 @@
 """Surveys, their questions, and the wire format of reports.
 
-A survey is checked together with its mechanisms when it is read. Afterwards a survey never changes. An envelope carries reports
-of one attribute, level and step. The elements before the payload determine the payload's exact length. Only `survey_file` and
-`folder` read files; no code here writes anything.
+A survey is checked together with its mechanisms when it is read, and never changes afterwards. Only `survey_file` and `folder`
+read files; no module here writes a file.
 """
 
 from ldpstream.surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal

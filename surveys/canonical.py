@@ -1,14 +1,13 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
-The text determines how each report is drawn and read. It has the number of its format, the resolved mechanism, never
-``"auto"``, and all parameters that devices get (`Mechanism.parameters`). If a version draws or reads reports in another way,
-the fingerprint therefore differs. The probabilities of the coins have six significant digits, since machines may round the last
-digits of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text
-does not.
+The text has the number of its format, the resolved mechanism, never ``"auto"``, and all parameters that devices get
+(`Mechanism.parameters`). If a version of this software chooses other parameters, the fingerprint therefore differs. The
+probabilities of the coins have six significant digits, since machines may round the last digits of a double differently. Raise
+`FORMAT` if a key of the text changes, or if reports change their meaning and the text does not.
 
-The text of a survey that requires a relay has `RELAY_FORMAT`. A device that cannot send through a relay refuses this format. If
-such a device ignored the key `relay`, it would send its reports directly. The text of a survey with a pair of attributes has
-`PAIR_FORMAT`, with or without a relay. The text of a survey with `choices` has `SET_FORMAT`, with or without a pair or a relay.
+The text of a survey with `choices` has `SET_FORMAT`; otherwise, with a pair of attributes, `PAIR_FORMAT`; otherwise, with a
+relay, `RELAY_FORMAT`. A device must refuse a format that it does not know: if it ignored the key `relay`, it would send its
+reports directly.
 """
 
 import hashlib

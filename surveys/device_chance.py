@@ -1,7 +1,7 @@
 """The chance of a right guess from all reports of a device, which may answer several attributes.
 
-Other attributes may hint at a value. We make no assumption about these hints: the bound holds if the answers to all other
-attributes are the worst functions of the value.
+Other attributes may hint at a value. The bound holds even if the answers to all other attributes are the worst functions of the
+value.
 
 - smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
   the attribute that reveals most about the value.
@@ -96,8 +96,8 @@ def _hint(o: Mechanism, k: int, reports: float, any_values: bool, memos: int) ->
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
     """Upper bound of the chance of a right guess of a value that never changes, from all reports of a device in two surveys.
 
-    Every attribute of both surveys may be the worst function of the value. If the surveys divide the attribute into different
-    numbers of values, the bound is for the fewer values, which are easier to guess.
+    Every attribute of both surveys may be the worst function of the value. If the numbers of values differ, the bound is for
+    the smaller number.
 
     Args:
         first, second: the surveys.

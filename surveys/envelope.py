@@ -10,14 +10,13 @@ An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, 
     n            number of reports, 1 to 100 000
     payload      n rows of the mechanism's `report_dtype`, fixed width and little-endian, one after the other
 
-If the survey has cohorts, an envelope has an eighth element, before the payload. The payload is always the last element:
-``[version, fingerprint, attribute, level, step, n, cohort, payload]``.
+If the survey has cohorts, an envelope has an eighth element, before the payload: ``[version, fingerprint, attribute, level,
+step, n, cohort, payload]``.
 
     cohort       index of the cohort, from 0; all reports of the envelope are from this cohort
 
 One promise holds for all versions: an envelope is a msgpack array whose first element is an integer, the version. Everything
-else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version`` and
-counts nothing. Version 1 has exactly these seven or eight elements.
+else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version``.
 
 The envelope carries no identity of a device: no id, no address, no key. Some facts may still link a device's envelopes: a rare
 cohort; attribute and level; the steps of a spaced level, which differ by multiples of `every_steps`; the likeness of reports
@@ -56,7 +55,7 @@ REASONS: Final[tuple[Reason, ...]] = get_args(EnvelopeReason)
 
 
 class Rejected(Exception):
-    """Raised for a rejected envelope; none of its reports are counted. The message is the reason, without the contents."""
+    """Raised for a rejected envelope; none of its reports count. The message is the reason."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -111,7 +110,7 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
         cohort: index of the reports' cohort in the survey; 0 for a survey without cohorts.
 
     Raises:
-        ValueError: if the attribute, level, step or cohort does not exist, if the rows are too many or of another type than
+        ValueError: if the attribute, level, step or cohort does not exist, if there are not 1 to 100 000 rows of
             `report_dtype`, or if the envelope would exceed 1 MB.
     """
     if not (0 <= attribute < len(survey.attributes) and 0 <= level < len(survey.attributes[attribute].levels)):
@@ -213,7 +212,7 @@ def _check_header(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
 
 
 def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
-    """Like `open_envelope`, but also checks every report of the payload, with the same result as the agent's checks.
+    """Like `open_envelope`, but also checks every report of the payload, as the agent does.
 
     Args:
         survey, raw, appended_ms: as for `open_envelope`; use the present time if the envelope is not in the log yet.

@@ -1,8 +1,7 @@
 """Opens envelopes with equal headers together, for speed.
 
-Most envelopes that arrive together have the same attribute, level, step, cohort and number of reports. Such envelopes differ
-only in the payload, which comes last. The bytes before the payload are the header. `open_envelope` opens one envelope of each
-group. Every other envelope with the same length and header has the same elements. The caller opens the remaining envelopes one
+The header of an envelope is the bytes before the payload. `open_envelope` opens one envelope of each group. Every other
+envelope with the same length and header has the same elements before the payload. The caller opens the remaining envelopes one
 by one.
 """
 

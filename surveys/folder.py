@@ -1,7 +1,6 @@
 """The surveys in files and folders, by fingerprint, and the changes since the last look.
 
-A folder's surveys are its files ``*.toml``, without hidden names and sub-folders. This suits a Kubernetes ConfigMap mount: its
-names are links through the hidden link ``..data``, and an update swaps that link.
+A folder's surveys are its files ``*.toml``, without hidden names and sub-folders, as in a mount of a Kubernetes ConfigMap.
 
 `SurveyFolder.look` compares the stamp of each file (inode, size, times of change) with the last one, and reads changed files:
 
@@ -13,11 +12,10 @@ names are links through the hidden link ``..data``, and an update swaps that lin
     a second file with a survey of      broken, unless the fingerprint is the same: then both files hold one survey
     the same name
 
-A new, changed or missing file takes effect when two looks in a row find it in the same state. So a file that is still being
-written is not read.
+A new, changed or missing file takes effect when two looks in a row find it in the same state.
 
-A change of an open survey's file must not end the survey by mistake: the reports of all devices with the old survey would be
-refused. So the old survey stays, and the file counts as broken, until one of these events:
+A change of an open survey's file must not end the survey by mistake. The old survey stays, and the file counts as broken, until
+one of these events:
 
 - the new survey names the old survey in `replaces`;
 - the old file is back, or another file holds the old survey;
@@ -122,7 +120,7 @@ class SurveyFolder:
         return self._settle(self._read(at_once=False))
 
     def keep(self, survey: Survey, kept: SurveyText) -> None:
-        """Serves `kept`, an open survey of the same name, in place of a file's survey, from the next look on."""
+        """From the next look on, serves `kept`, an open survey of the same name, in place of this survey of a file."""
         for path, known in self._files.items():
             if known.good is not None and known.good.survey.fingerprint == survey.fingerprint:
                 known.good, known.refused = kept._replace(path=path), known.good

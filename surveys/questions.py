@@ -44,8 +44,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         name: unique within the attribute.
         mechanism: a mechanism's name, or ``"auto"``.
         eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
-        eps: loss of each report, in nats (one-time mechanisms).
-        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
+        eps: loss of each report, in nats (one-time mechanisms); for THE, the ε of the noise.
+        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
         every_steps: w; a device reports at one of w consecutive steps, for one-time mechanisms (`OneTime.spaced`).
         lifetime_reports: the largest number of reports that a device makes, for one-time mechanisms.
     """
@@ -75,7 +75,7 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A public fact about a device, such as its version. The service also publishes a histogram for each cohort.
+    """A public fact about a device, such as its version, with a histogram of its own for each cohort.
 
     Every envelope states the cohort in clear. The cohort must never depend on a value of an attribute.
 
@@ -106,16 +106,14 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """One question: its values, in the order of their indices 0 … k-1, and its levels.
 
-    `ordered` and `aliases` change only the estimates and their history. Devices need not know these keys, and the survey's
-    fingerprint leaves them out.
+    `ordered` and `aliases` change only the estimates and their history, and not the survey's fingerprint.
 
     Attributes:
         name: unique within the survey.
         values, size, bins, pair: the domain, by one of four keys. `pair` names two other attributes, and has a value for each
             combination of their values: see `of_pair`.
         choices: for `values`, the largest number of values that a person may choose, or ``"any"``. A value of the attribute is
-            then a set of these values, given by its code (`mechanisms.sets`), and its labels are the values and
-            the small numbers of choices: see `labels`. None: a person has one value.
+            then a set of these values, given by its code (`mechanisms.sets`). None: a person has one value.
         unlisted: for `values`, the value that a device reports for a text that is not listed; ``"refuse"`` to report nothing.
             Default: ``"other"`` if it is listed, else ``"refuse"``.
         outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
@@ -240,7 +238,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @property
     def rest(self) -> str:
-        """A sentence about what a device does with a value outside the domain."""
+        """A text about what a device does with a value outside the domain."""
         if self.pair is not None:
             return f"A device makes this report only if it has a value of {self.pair[0]} and of {self.pair[1]}."
         if self.nearest:
@@ -312,7 +310,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return self.find(raw)[0]
 
     def find(self, raw: str) -> tuple[int, bool]:
-        """Like `index`. Also returns whether the text is in the domain: false if the device reports another value for it."""
+        """Like `index`; also returns true if the text is in the domain, and false if the device reports another value for
+        it."""
         found: tuple[int, bool] | None = None
         if self.values is not None:
             listed = raw if raw in self._index or self.catch_all is None else self.catch_all
@@ -331,7 +330,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
                 listed may become one value.
 
         Raises:
-            ValueError: if a listed value is given twice, or the set has more than `most` values. The message does not show it.
+            ValueError: if a listed value is given twice, or the set has more than `most` values. The message shows no value.
         """
         values = list(given)
         listed = [index for index, inside in values if inside]

@@ -1,15 +1,14 @@
-"""Signatures of surveys: the file `signatures.jsonl` beside the survey files, which is also the audit trail.
+"""Signatures of surveys: the file `signatures.jsonl` beside the survey files. This file is also the audit trail.
 
 Each line is one signature, as JSON. The last line is the latest signature:
 
     {"statement": "…", "signature": "…base64 of 64 bytes…", "toml": "…the text of the survey's file…"}
 
-The signature is Ed25519 (RFC 8032) over `statement` in UTF-8. `statement` is a `Statement` as JSON in the canonical form of
-RFC 8785. It names the SHA-256 of the canonical text, which decides what a device does, and the SHA-256 of the survey's file,
-which also states the purpose for people. `previous` is the SHA-256 of the previous line's statement. So nobody can change,
-remove or insert an earlier statement without new signatures of all later lines.
+The signature is Ed25519 (RFC 8032) over `statement` in UTF-8. `statement` is a `Statement` as JSON in the canonical form of RFC
+8785. It names the SHA-256 of the canonical text and of the survey's file. `previous` is the SHA-256 of the previous line's
+statement: to change, remove or insert an earlier statement takes new signatures of all later lines.
 
-A gateway and a device need only `statement` and `signature`. A statement has one format; another format is refused.
+A gateway and a device need only `statement` and `signature`. A statement of another format is refused.
 """
 
 import base64
@@ -56,7 +55,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement as text, and its signature in base64. Gateways serve it in this form."""
+    """A statement as text, and its signature in base64, as gateways serve them."""
 
     statement: str
     signature: str
@@ -154,7 +153,7 @@ def require_signature(survey: Survey, signatures: str | None, keys: Sequence[byt
 
     Args:
         survey: the survey.
-        signatures: signatures as JSON, one a line; other surveys' signatures may be among them.
+        signatures: signatures as JSON, one in each line; other surveys' signatures may be among them.
         keys: public keys.
 
     Raises:

@@ -64,8 +64,7 @@
     eps_inf = 2.0
     eps_1 = 1.0
 
-Unknown keys are rejected. The whole file is checked once, when it is read. A `SurveyError` names the key, the given value and
-the allowed values.
+Unknown keys are rejected. A `SurveyError` names the key and the fault.
 """
 
 import hashlib
@@ -94,7 +93,7 @@ HEX = r"\A[0-9a-f]{16}\Z"
 
 
 class SurveyError(UserError, ValueError):
-    """Raised for an invalid survey. The message is one line: the file, the key, the given value and the allowed values."""
+    """Raised for an invalid survey. The message is one line."""
 
 
 Collection = Literal["smp", "spl", "rs+fd"]
@@ -133,10 +132,10 @@ def _unix_ms(time: datetime) -> int:
 
 
 class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """A checked survey. Times are in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`.
+    """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`.
 
-    Devices need not know `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps`, `replaces` and `crowd`. The
-    survey's fingerprint leaves them out.
+    The fingerprint leaves out the keys that devices need not know: `title`, `description`, `purpose`, `owner`, `contact`,
+    `retention_steps`, `replaces` and `crowd`.
     """
 
     name: Name
@@ -264,7 +263,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def mechanisms(self) -> tuple[tuple[Mechanism, ...], ...]:
-        """The mechanism of every attribute and level, by their indices."""
+        """The mechanism of every attribute and level, by their indices; with fake data under rs+fd with several attributes."""
         d = len(self.attributes)
         built = [[a.build(level, self.share) for level in a.levels] for a in self.attributes]
         if self.collection == "rs+fd" and d > 1:
@@ -296,9 +295,9 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def canonical(self) -> str:
         """The parameters that devices and service share, as JSON in the canonical form of RFC 8785 (`surveys.canonical`).
 
-        `start` is in ms since 1970; `ends` is always the number of steps. The other keys are as in the survey's file. These
-        keys are left out if they have their default: `skew_seconds` (60, or step_seconds if that is less), `ends` (no end),
-        `relay` (none), `cohort` (none). Keys that devices need not know are never in the text: see `Survey` and `Attribute`.
+        `start` is in ms since 1970; `ends` is always the number of steps. `attribute_keys` describes the attributes. The other
+        keys are as in the survey's file. These keys are left out if they have their default: `skew_seconds` (60, or
+        step_seconds if that is less), `ends` (no end), `relay` (none), `cohort` (none).
         """
         keys: dict[str, Any] = {
             "name": self.name,

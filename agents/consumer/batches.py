@@ -2,9 +2,8 @@
 
 aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at record headers that are not
 UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition
-permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. If a piece has an
-unreadable record, our reader *refuses* this piece and the rest of the batch, and continues with the next batch. The reasons for
-a refusal:
+permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. If a piece has an unreadable record, our
+reader *refuses* this piece and the rest of the batch, and continues with the next batch. The reasons for a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
     unreadable batch   the batch's compression or records violate the format, or we do not read its old or unknown compression
@@ -130,10 +129,7 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
 
 
 class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no types
-    """A fetch answer that keeps its bytes for our checksum function.
-
-    Our function is eight times as fast as the library's function.
-    """
+    """A fetch answer that keeps its bytes for a faster checksum function."""
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)

@@ -1,17 +1,17 @@
 """Faust's consumer, with one event for each fetched chunk of a partition instead of one event for each record.
 
-Faust spends about 200 µs on every event; a chunk holds thousands of records. The count store's offsets decide which records
-are read and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and
-commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
+Faust spends about 200 µs on every event, and a chunk can hold thousands of records. The count store's offsets decide which
+records are read and counted. We therefore switch off Faust's own work on offsets: its duplicate filter, its acknowledgements
+and commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
 number. Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that
 placement. The consumer's own thread sets both numbers when it reads the chunk. A chunk read before a seek therefore has another
 placement than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
 
-The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of several partitions: those
-whose last read is longest ago. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other
-surveys go on. After an error of one partition, only this partition is read again.
+A read takes about `CHUNK_BYTES` from each of several partitions: those whose last read is longest ago (`ChunkThread._turn`). A
+survey whose waiting chunks have reached a limit gets no further chunk, and the other surveys go on. After an error of one
+partition, only this partition is read again.
 """
 
 import asyncio
@@ -199,8 +199,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     async def on_thread_stop(self) -> None:
         """Stops the thread and all its tasks.
 
-        aiokafka cancels its fetches and awaits them without catching errors. This method therefore catches the error of a
-        failed fetch, which would otherwise interrupt the stop.
+        aiokafka cancels its fetches and awaits them. This method catches their CancelledError, which would otherwise interrupt
+        the stop.
         """
         for task in (self._keeping, self._ahead):
             if task is not None:

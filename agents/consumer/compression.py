@@ -1,8 +1,8 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
-The size that a compressed batch states is unreliable, and a few kilobytes can unpack to gigabytes. Every decoder therefore
-writes to a buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full. Only for snappy, a block that states a larger size
-is refused at once. A decoder's window needs at most another `MAX_UNPACKED_BYTES` of memory.
+A few kilobytes can unpack to gigabytes. Every decoder therefore writes to a buffer of `MAX_UNPACKED_BYTES` and stops when the
+buffer is full. A snappy block that states a larger size is refused at once. A decoder's window needs at most another
+`MAX_UNPACKED_BYTES` of memory.
 
 Java clients send snappy as a frame of blocks (the xerial format); other clients send one raw block. We read both formats.
 """
@@ -40,7 +40,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
     Raises:
         Unreadable: "too large" if the records unpack to more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is
-            unknown or the bytes are not exactly one complete stream of this codec.
+            unknown or the bytes are not complete streams of this codec.
     """
     if codec not in _DECODERS:
         raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")

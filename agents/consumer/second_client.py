@@ -21,7 +21,7 @@ ANSWER_MS = 3_000
 class SecondClient:
     """A client for requests about topics. The client shares no connection and no thread with the consumer.
 
-    Raises (all methods):
+    Raises (all methods except `close`):
         LogUnavailable: if the broker does not answer or does not serve the topic.
     """
 
@@ -53,7 +53,7 @@ class SecondClient:
         self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 
     def later(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
-        """See `agents.log.Log.later`. Raises LogUnavailable also if the broker of one partition does not answer."""
+        """See `agents.log.Log.later`, but raises LogUnavailable if the broker of one partition does not answer."""
         wanted = {TopicPartition(topic, partition): time_ms for partition, time_ms in times_ms.items()}
         answer = self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
         return {at.partition: Found(it.offset, it.timestamp) if it.offset >= 0 else None for at, it in answer.items()}

@@ -1,8 +1,6 @@
 """Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json.
 
 The dashboard *Population* shows the estimates; *Privacy and pipeline* shows the privacy loss and the state of the service.
-Every panel queries time series that the processes export. Tests run every query against a real Prometheus, and draw every panel
-with Grafana's own components (`tests/deploy/panels.py`).
 """
 
 from collections.abc import Callable
@@ -74,8 +72,7 @@ class Panel:
     """One panel: shape, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
 
     In a table, the legend is the title of the query's column. `steps` are (lower bound, colour) pairs in increasing order; a
-    first bound of None means minus infinity. Without `steps`, Grafana's default thresholds would colour every number above 80
-    red. `empty` is the text without data.
+    first bound of None means minus infinity. `empty` is the text without data.
     """
 
     shape: Shape
@@ -232,7 +229,6 @@ def variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
 
 
 def choice(name: str, label: str, options: dict[str, str]) -> dashboard.CustomVariable:
-    """Returns a variable with these options: the text of each value."""
     value, text = next(iter(options.items()))
     listed = ", ".join(f"{text} : {value}" for value, text in options.items())
     return (
@@ -244,7 +240,6 @@ def choice(name: str, label: str, options: dict[str, str]) -> dashboard.CustomVa
 
 
 def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[Variable, ...]) -> str:
-    """Returns a dashboard as JSON."""
     made = (
         dashboard.Dashboard(title)
         .uid(uid)
@@ -280,7 +275,6 @@ def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[Vari
 
 
 def dashboards() -> dict[str, str]:
-    """Returns each dashboard's file name and JSON."""
     survey = variable("survey", "Survey", "label_values(ldpstream_estimate_step, survey)")
     attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
     value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")
@@ -296,7 +290,6 @@ def dashboards() -> dict[str, str]:
 
 
 def main() -> None:
-    """Writes the files for Grafana."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in dashboards().items():
         (FOLDER / name).write_text(text)

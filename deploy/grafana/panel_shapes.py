@@ -32,13 +32,11 @@ def lines() -> timeseries.Panel:
 
 
 def many_lines() -> timeseries.Panel:
-    """Returns lines with the last value of each in the legend."""
     legend = VizLegendOptions().display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT).show_legend(True)
     return timeseries.Panel().legend(legend.calcs(["lastNotNull"])).fill_opacity(0).min(0)
 
 
 def counts() -> timeseries.Panel:
-    """Returns lines of numbers that are never negative. Without the soft maximum, Grafana draws zeros on an axis up to 100."""
     return lines().min(0).axis_soft_max(0.1)
 
 
@@ -60,7 +58,6 @@ def p_values() -> timeseries.Panel:
 
 
 def interval() -> timeseries.Panel:
-    """Returns a line and its shaded interval."""
     blue = DynamicConfigValue("color", {"mode": "fixed", "fixedColor": "blue"})
     edge = [blue, DynamicConfigValue("custom.lineWidth", 0), DynamicConfigValue("custom.showPoints", "never")]
     shade = [DynamicConfigValue("custom.fillBelowTo", "95 % from"), DynamicConfigValue("custom.fillOpacity", 25)]
@@ -73,7 +70,6 @@ def interval() -> timeseries.Panel:
 
 
 def percentiles() -> timeseries.Panel:
-    """Returns the mean and percentiles, each with its shaded interval."""
     made = lines()
     for name, colour in (("mean", "blue"), ("p50", "orange"), ("p90", "green"), ("p99", "purple")):
         fixed = DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})
@@ -112,7 +108,6 @@ def recoveries() -> stat.Panel:
 
 
 def words(shown: dict[str, tuple[str, str]]) -> ValueMapping:
-    """Returns a mapping from numbers to a text and its colour."""
     return ValueMap(options={key: ValueMappingResult(text=text, color=colour) for key, (text, colour) in shown.items()})
 
 
@@ -133,7 +128,6 @@ def rows(sorted_by: tuple[str, ...], hidden: tuple[str, ...], named: dict[str, s
 
 
 def bar(*more: DynamicConfigValue) -> list[DynamicConfigValue]:
-    """Returns the properties of a column that is drawn as bars."""
     gauge = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
     return [DynamicConfigValue("custom.cellOptions", gauge), DynamicConfigValue("min", 0), *more]
 

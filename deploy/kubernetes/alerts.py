@@ -14,7 +14,6 @@ spec:
 
 
 def rule() -> str:
-    """Returns the PrometheusRule manifest."""
     rules = (HERE.parent / "prometheus" / "alerts.yaml").read_text()
     groups = rules[rules.index("groups:") :]
     return HEAD + "".join(f"  {line}\n" if line else "\n" for line in groups.splitlines())

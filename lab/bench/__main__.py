@@ -1,4 +1,4 @@
-"""Runs a benchmark: `python -m lab.bench NAME`. Each command imports its benchmark only when it runs, for a fast `--help`."""
+"""Runs a benchmark: `python -m lab.bench NAME`."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -62,8 +62,7 @@ def accuracy_command(
 ) -> None:
     """Compare every estimator's error with the winner's, on the same reports, over a grid of cells.
 
-    A cell is a distribution, a mechanism, a number of values, an ε, a number of people, and a step or a window. The command
-    measures multi-freq-ldpy and pure-ldp too. After a change of an estimator, delete the file of `--lines`.
+    After a change of an estimator, delete the file of `--lines`.
     """
     from lab.bench.accuracy import cells, compare, measure, shapes, tables
     from lab.bench.accuracy import picture as pictures
@@ -87,7 +86,7 @@ def estimators_command(
     peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
     json: JsonFile = None,
 ) -> None:
-    """Measure the estimators' run time on one core. The time does not depend on the number of reports."""
+    """Measure the estimators' run time on one core."""
     from lab.bench.estimators import measure, timing_table
 
     with activity() as progress:
@@ -210,7 +209,7 @@ def advice_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
+    """Compare `advise` with every fixed choice on the papers' data sets."""
     from lab import datasets
     from lab.bench import advice as advice_gain
     from lab.bench.advice_tables import GAIN_NOTE, gain_tables
@@ -270,7 +269,7 @@ def export_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Measure the export of a year of estimates from a topic of its own on the configured Kafka: some minutes."""
+    """Measure the export of a year of estimates from a topic of its own on the configured Kafka."""
     from lab.bench.export import bench, export_table
 
     with activity() as progress:
@@ -295,7 +294,7 @@ def device_command(
 
 @contextmanager
 def _on_services() -> Iterator[Callable[[str], None]]:
-    """Shows the progress of a benchmark on real services. A failed benchmark prints one line and ends with exit status 1."""
+    """Shows the progress of a benchmark on real services. After a `BenchError`, prints one line and exits with status 1."""
     from lab.bench.service_site import BenchError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
@@ -312,10 +311,9 @@ def gateway_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure the gateway's processor time for a request, beside empty endpoints, on the configured Kafka: a minute.
+    """Measure the gateway's processor time for a request, beside empty endpoints, on the configured Kafka.
 
-    The rivals granian and nginx are measured if they are installed. The command needs Redis too, and cleans up like
-    `service`.
+    Also measures granian and nginx if they are installed. Needs Redis too, and cleans up like `service`.
     """
     from lab.bench.gateway import FULL, QUICK, bench
     from lab.bench.gateway_tables import gateway_notes, gateway_table
@@ -333,9 +331,9 @@ def one_machine_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure `ldpstream serve` beside the gateway on the configured Kafka: three minutes (Linux only).
+    """Measure `ldpstream serve` beside the gateway on the configured Kafka (Linux only).
 
-    The command needs Redis too, and cleans up like `service`.
+    Needs Redis too, and cleans up like `service`.
     """
     from lab.bench import gateway, one_machine
     from lab.bench.gateway_tables import machine_notes, requests_table
@@ -358,7 +356,7 @@ def week_command(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Measure memory and disk of a small server over days, on a clock that runs faster: some minutes (Linux only)."""
+    """Measure memory and disk of a small server over days, on a clock that runs faster (Linux only)."""
     from lab.bench.week import bench, draw
 
     start_log("warning")
@@ -380,12 +378,10 @@ def service_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure the service's speed on the configured Kafka and Redis: about seven minutes.
+    """Measure the service's speed on the configured Kafka and Redis.
 
-    Compares agents with a bare consumer and with a stock Faust agent. Also measures a time profile, the time for
-    histograms, recovery from a kill, and growth. The command creates its own topics and keys and deletes them. It does not
-    touch other data, but slows other users of Kafka and Redis down. `ldpstream services` starts both,
-    if none run.
+    Creates its own topics and keys and deletes them. Slows other users of Kafka and Redis down. `ldpstream services` starts
+    both, if none run.
     """
     from lab.bench.service import FULL, QUICK, bench
     from lab.bench.service_tables import service_notes, service_tables
@@ -404,8 +400,7 @@ def surveys_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure the cost of many surveys, with one agent and one estimator or a pair for each survey: twenty minutes (Linux
-    only).
+    """Measure the cost of many surveys, with one agent and one estimator or a pair for each survey (Linux only).
 
     Runs on the configured Kafka and Redis, and cleans up like `service`. Also serves 500 surveys without Kafka.
     """

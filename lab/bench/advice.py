@@ -1,9 +1,8 @@
 """Compares advice with every fixed choice, on the papers' data sets.
 
-A setting is an attribute, an ε and a kind of reports: one-time or memoized. The adviser gets a random 5 % of the people, or
-only the domain size k and the number n of people. The other 95 % of the people then report with every mechanism, many times.
-Every estimator estimates the histogram of the people who report. The advice and the fixed choices use the same count tables. A
-fixed choice is the same combination in all settings.
+The adviser gets a random 5 % of the people, or only the domain size k and the number n of people. The other 95 % of the people
+then report with every mechanism, many times. A fixed choice is the same mechanism, estimator and post-processing in all
+settings.
 """
 
 import math
@@ -57,7 +56,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     eps: float
 
     def question(self, n: int) -> Question:
-        """The question about n people of the case."""
         if self.kind == "one-time":
             return Question(k=len(self.case.counts), n=n, eps=self.eps)
         return Question(k=len(self.case.counts), n=n, eps_inf=2 * self.eps, eps_1=self.eps)
@@ -101,7 +99,6 @@ def cases(folder: Path | None, names: Sequence[str] = datasets.NAMES) -> list[Ca
 
 
 def settings(asked: Sequence[Case], epsilons: Sequence[float] = EPSILONS) -> list[Setting]:
-    """Every case with every kind of reports and every ε."""
     return [Setting(case=case, kind=kind, eps=eps) for case in asked for kind in KINDS for eps in epsilons]
 
 
@@ -131,7 +128,6 @@ def compare(
 
 
 def compared(setting: Setting, repeats: int, seed: int) -> Compared:
-    """One setting's outcome."""
     counts = np.array(setting.case.counts)
     key = zlib.crc32(msgspec.json.encode(setting))
     rng = np.random.default_rng([seed, key])
@@ -210,10 +206,7 @@ def best_fixed(rows: Sequence[Compared]) -> str:
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Gains of the advice over the papers' choices, over the best fixed choice (†), and over the best choice of each setting.
-
-    The last two choices are known only in hindsight.
-    """
+    """Gains of the advice over the papers' choices, the best fixed choice (†), and the best choice of each setting."""
     rows = [row for row in rows if row.kind == kind]
     best = best_fixed(rows)
     fixed = [gain(rows, by, choice) for choice in PAPERS[kind]]

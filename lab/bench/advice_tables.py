@@ -11,7 +11,6 @@ KNOWLEDGE = {"sample": "with a sample of 5 %", "shapes": "with no data"}
 
 
 def gain_tables(rows: Sequence[Compared]) -> list[Table]:
-    """Tables that compare the advice with every fixed choice, one table for each kind of reports and of knowledge."""
     found = []
     for kind in KINDS:
         n = sum(row.kind == kind for row in rows)
@@ -26,7 +25,6 @@ def gain_tables(rows: Sequence[Compared]) -> list[Table]:
 
 
 def gain_cells(g: Gain) -> list[str]:
-    """Texts of a row of a gain table."""
     return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
 
 

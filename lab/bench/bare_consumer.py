@@ -2,9 +2,8 @@
 
     python -m lab.bench.bare_consumer TOPIC RECORDS
 
-The command reads RECORDS records from the topic's beginning. The command prints one JSON object: number of records, seconds and
-processor seconds. The measurement starts at the end of the first fetch and ends with the last fetch. If the first fetch returns
-half of the records or more, the measurement starts before the first fetch. The broker's address comes from the settings.
+Prints one JSON object: number of records, seconds and processor seconds, from the end of the first fetch. If the first fetch
+returns half of the records or more, it counts too.
 """
 
 import json

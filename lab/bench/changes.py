@@ -1,6 +1,6 @@
 """Detection of jumps: the delays of several statistics, and the filter's run lengths (mean steps to a false alarm).
 
-Run: `python -m lab.bench.changes` (about 6 minutes).
+Run: `python -m lab.bench.changes`.
 
 Delays. A filter with the constant gain 0.03 follows k independent values. After 60 steps, some values jump, with alternating
 signs. The size of a jump is in standard errors of an observation. The statistics are:
@@ -8,12 +8,12 @@ signs. The size of a jump is in standard errors of an observation. The statistic
     change   largest change between two successive steps (`estimators.diagnostics.drift`)
     cusum    largest two-sided cumulative sum of the innovations minus 0.5
     glr      largest score of `estimators.changes`
-    sum      largest sum of squared scores over all values, over the last 32 possible steps of the jump
+    sum      largest sum of squared scores over all values, over the possible steps of the jump
 
 All statistics have the same run length: the thresholds are quantiles of simulated streams without a jump. A run without an
 alarm within 90 steps after the jump has the delay 90.
 
-Run lengths. Filters follow streams without a jump; their stated run length is the default.
+Run lengths. Filters follow streams without a jump.
 
 Jumps found. One of k constant values jumps after 100 steps. The table has the share of the filters that have found the jump.
 """
@@ -55,7 +55,6 @@ def innovations(rng: np.random.Generator, steps: int, streams: int, jump: FloatA
 
 
 def statistics(found: FloatArray, change: FloatArray) -> dict[str, FloatArray]:
-    """Returns each statistic, (steps, streams)."""
     steps, streams, k = found.shape
     result = {name: np.zeros((steps, streams)) for name in STATISTICS}
     result["change"] = np.abs(change).max(axis=2)
@@ -76,7 +75,6 @@ def statistics(found: FloatArray, change: FloatArray) -> dict[str, FloatArray]:
 
 
 def delays(k: int, seed: int = 1) -> list[list[str]]:
-    """Returns the rows of the table for k values."""
     rng, length, quiet_streams = np.random.default_rng([seed, k]), 300, max(400, 40_000 // k)
     quiet = statistics(*innovations(rng, length, quiet_streams, np.zeros(k)))
     limits = {name: np.quantile(each.max(axis=0), math.exp(-length / RUN_LENGTH)) for name, each in quiet.items()}
@@ -109,8 +107,8 @@ def false_alarms(k: int, drifts: Callable[[int], FloatArray], filters: int, step
 def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missing: float = 0.0) -> int:
     """Counts the alarms of filters of real mechanisms' counts, from populations whose values never change.
 
-    `people` report at each step, except at a part `missing` of the steps. At a memoized level they are the same people, and at
-    a spaced level the people of the step's phase. The share of value i is in proportion to 1 / (i + 1).
+    `people` report at each step, except at a part `missing` of the steps. At a spaced level, each phase has its own people. The
+    share of value i is in proportion to 1 / (i + 1).
     """
     rng, many = np.random.default_rng([22, m.k]), ManyFilters(filters, m.k, STATED)
     shares = 1 / np.arange(1, m.k + 1)
@@ -166,7 +164,6 @@ REAL: dict[str, tuple[Mechanism, int, float]] = {
 
 
 def main() -> None:
-    """Prints the three tables."""
     console = Console(width=120)
     shown = Table("k", "values that jump", "size", *STATISTICS, title=f"Mean steps to an alarm; run length {RUN_LENGTH:g}")
     for k in (2, 10, 100):

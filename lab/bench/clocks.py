@@ -1,9 +1,7 @@
-"""The share of reports that wrong device clocks cost: a simulation with the gateway's checks and the device's retry rule.
+"""Simulates the share of reports that wrong device clocks cost, with the gateway's checks and the device's retry rule.
 
-A device reports once at a time that is uniform in the step of its own clock, and delivers the report at once. The gateway's
-clock, which agrees with the log's clock, judges the report (`producers.gateway.bodies`). The device follows docs/device.md: it
-posts a refused report again after `Retry-After`, and forgets a report after a status that never counts. `lost once` is the
-share that a device without retries would lose. `other step` is the share of counted reports whose step is not the true step.
+A device reports once, at a time that is uniform in the step of its own clock. The gateway's clock is right. The device posts a
+refused report again after `Retry-After`, and forgets a report after a status that never counts.
 """
 
 from dataclasses import dataclass
@@ -47,12 +45,7 @@ class ClockRow:
 
 
 def measure(reports: int, seed: int) -> list[ClockRow]:
-    """Simulates all combinations of steps, lateness and clocks.
-
-    Args:
-        reports: number of reports of each combination.
-        seed: seed of the reports' times.
-    """
+    """Simulates all combinations of steps, lateness and clocks."""
     rng = np.random.default_rng(seed)
     return [_row(*case, reports, rng) for case in product(STEPS_S, LATENESS, OFFSETS_MIN)]
 
@@ -76,11 +69,6 @@ def _row(step_s: int, lateness_steps: int, offset_min: float, reports: int, rng:
 def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
     """Posts an envelope until the gateway accepts it or refuses it for good. Returns the number of attempts, and True if it was
     accepted.
-
-    Args:
-        survey: the survey.
-        envelope: the envelope.
-        first_ms: the gateway's time at the first attempt.
     """
     now_ms, attempts = first_ms, 0
     while True:
@@ -107,7 +95,6 @@ def _survey(step_s: int, lateness_steps: int) -> Survey:
 
 
 def clock_table(rows: list[ClockRow]) -> Table:
-    """Table of the shares, in percent."""
     shown = table("Reports and wrong clocks, % of all reports", "step", "lateness_steps", "clock, minutes", "lost",
                   "lost once", "other step", texts=1)  # fmt: skip
     for row in rows:

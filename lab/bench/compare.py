@@ -3,9 +3,8 @@
     python -m lab.bench.compare             prints the present figures, the committed ones, and the ratios
     python -m lab.bench.compare --save      also writes the present figures to `baseline.json`
 
-Turns of task and unit alternate. A figure is the least processor time of the task divided by that of the unit. A slow or busy
-machine therefore changes a figure far less than a time. Figures of different machines differ: for a decision, run the command
-on one machine for both versions. Benchmarks of the service need Kafka and Redis: see `python -m lab.bench service`.
+A figure is the least processor time of the task divided by that of the unit. Figures of different machines differ: for a
+decision, run the command on one machine for both versions.
 """
 
 import sys
@@ -35,14 +34,14 @@ Tasks = dict[str, Callable[[], object]]
 
 
 def unit() -> None:
-    """The unit of all figures: sorts and exponentials of 2^17 numbers, a few milliseconds."""
+    """The unit of all figures: sorts and exponentials of 2^17 numbers."""
     x = np.random.default_rng(1).random(2**17)
     np.sort(x)
     np.exp(x).sum()
 
 
 def tasks() -> Tasks:
-    """The tasks by name. The first call of a task compiles its loops."""
+    """The tasks by name."""
     oue, olh = mechanism("OUE", k=K, eps=1.0), mechanism("OLH", k=K, eps=1.0)
     counts, hashed = expected(oue, 100_000), reported(olh, 10_000)
     found: Tasks = {f"{what}, 20 attributes": run for what, run in filter_steps(K).items()}
@@ -92,7 +91,6 @@ def _simulate(m: Mechanism, values: np.ndarray[tuple[int], np.dtype[np.int64]]) 
 
 
 def measure(asked: Tasks, turns: int = TURNS) -> dict[str, float]:
-    """Returns the processor time of each task, in units."""
     figures = {}
     for name, run in asked.items():
         run()
@@ -108,7 +106,6 @@ def _cpu_s(run: Callable[[], object]) -> float:
 
 
 def comparison(now: dict[str, float], before: dict[str, float]) -> Table:
-    """Table of the present figures and the earlier ones."""
     shown = table(f"Processor time, k = {K}, in units of a fixed NumPy task", "task", "before", "now", "ratio")
     for name, figure in now.items():
         ratio = figure / before[name] if name in before else None
@@ -118,7 +115,6 @@ def comparison(now: dict[str, float], before: dict[str, float]) -> Table:
 
 
 def main(arguments: list[str]) -> None:
-    """Measures, prints the comparison, and saves the figures if asked."""
     if arguments not in ([], ["--save"]):
         sys.exit("usage: python -m lab.bench.compare [--save]")
     now = measure(tasks())

@@ -1,13 +1,11 @@
 """Coverage of the 95 % intervals of every mechanism and estimator, for a step and for a window.
 
 Every run draws n people from a fixed distribution over ten values. The people report at every step of the window, with the same
-memo if the mechanism memoizes. Every estimator then estimates the distribution. Coverage is the share of intervals, over all
-runs and values, that contain the value's true share. The true shares lie a few standard errors above zero. For a share of zero,
-the maximum of the likelihood lies on the boundary, and no normal interval can be exact.
+memo if the mechanism memoizes. Coverage is the share of intervals, over all runs and values, that contain the value's true
+share.
 
-A second table has other distributions, over up to 1000 values: skewed and flat. There most shares lie below the noise. Two
-further tables have all cells of the accuracy grid, and the last two the cells with few values and few people; see
-`lab.bench.coverage_cells`.
+A second table has other distributions, over up to 1000 values. The other tables have the cells of the accuracy benchmark
+(`lab.bench.coverage_cells`).
 """
 
 from collections.abc import Callable
@@ -61,13 +59,6 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """All coverages of a run of the benchmark.
-
-    Attributes:
-        spans: the mechanisms' steps and windows, and the cells of `SHAPED`.
-        cells: the cells of the accuracy grid.
-    """
-
     spans: list[Coverage]
     cells: list[CellCoverage]
 
@@ -129,18 +120,13 @@ def measure_shape(number: int, runs: int, seed: int) -> list[Coverage]:
 
 
 class Runs:
-    """Sums over the estimates of all runs.
-
-    Args:
-        shares: (k,) the true shares.
-    """
+    """Sums over the estimates of all runs."""
 
     def __init__(self, shares: FloatArray) -> None:
         self._shares, self._runs, self._top = shares, 0, 0.0
         self._held, self._errors, self._moved, self._squared = (np.zeros(shares.size) for _ in range(4))
 
     def add(self, estimate: Estimate) -> None:
-        """Adds the estimate of one run."""
         low, high = estimate.interval(NOMINAL)
         moved = estimate.frequencies - self._shares
         self._runs += 1
@@ -152,7 +138,6 @@ class Runs:
         self._squared += moved**2
 
     def coverage(self, name: str, estimator: str, steps: int) -> Coverage:
-        """The coverage in all runs so far, at least one."""
         n, held = self._runs, self._held / self._runs
         deviation = np.sqrt(np.maximum(self._squared / n - (self._moved / n) ** 2, 0))
         return Coverage(
@@ -195,7 +180,6 @@ def _job(task: tuple[str | int, int, int, int]) -> list[Coverage]:
 
 
 def coverage_table(rows: list[Coverage]) -> Table:
-    """Table of the coverages: a line for each mechanism and estimator, with the step beside the window."""
     shown = Table("mechanism", "estimator", "step", "worst value", "spread", f"window of {WINDOW}", "worst value", "spread",
                   title=f"Share of intervals that hold the truth; {rows[0].runs} runs")  # fmt: skip
     by_span = {(row.mechanism, row.estimator, row.steps): row for row in rows if not row.shape}
@@ -211,7 +195,6 @@ def coverage_table(rows: list[Coverage]) -> Table:
 
 
 def shaped_table(rows: list[Coverage]) -> Table:
-    """Table of the coverages in the cells of `SHAPED`."""
     shown = Table("mechanism", "ε", "k", "shares", "estimator", "all values", "ten largest", "worst value",
                   title=f"Share of intervals that hold the truth; {SHAPED_PEOPLE:,} people, {rows[0].runs} runs")  # fmt: skip
     for row in rows:
@@ -222,7 +205,6 @@ def shaped_table(rows: list[Coverage]) -> Table:
 
 
 def tables(result: Result) -> list[Table]:
-    """All tables of a run of the benchmark."""
     grid = [row for row in result.cells if row.cell.shape not in FEW]
     few = [row for row in result.cells if row.cell.shape in FEW]
     shown = [coverage_table(result.spans), shaped_table(result.spans), cells_table(grid), lowest_table(grid)]

@@ -1,8 +1,7 @@
-"""Coverage of the default estimate's 95 % intervals in every cell of the accuracy grid: over all values, and of the largest.
+"""Coverage of the default estimate's 95 % intervals in the cells of the accuracy benchmark.
 
-Every run draws the people from the cell's distribution, and their reports. An interval holds the truth if it contains the share
-of the distribution; the share of the people drawn does not count. The intervals of a run depend on each other, so a cell's
-standard error comes from the runs.
+An interval holds the truth if it contains the share of the cell's distribution; the share of the people drawn does not count.
+The intervals of a run depend on each other, so a cell's standard error comes from the runs.
 """
 
 import math
@@ -52,7 +51,6 @@ class CellCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runs_of(k: int, runs: int) -> int:
-    """Number of runs of a cell of k values, if a cell of at most six values has `runs` runs."""
     return min(runs, max(LEAST_RUNS, VALUES_A_RUN * runs // k))
 
 
@@ -100,15 +98,12 @@ def coverage_of(cell: Cell, truth: FloatArray, runs: int, seed: int) -> list[Cel
 
 
 class _Held:
-    """Shares of intervals that hold the truth, run by run."""
-
     def __init__(self, truth: FloatArray) -> None:
         self._truth = truth
         self._runs: list[tuple[float, float, float]] = []
         self._held = np.zeros(truth.size)
 
     def add(self, estimate: Estimate) -> None:
-        """Adds the intervals of a run."""
         low, high = estimate.interval()
         held = (low <= self._truth) & (self._truth <= high)
         self._held += held
@@ -116,7 +111,6 @@ class _Held:
         self._runs.append((float(held.mean()), float(held[largest].mean()), float((self._truth > high).mean())))
 
     def row(self, cell: Cell, estimator: str) -> CellCoverage:
-        """The coverage over all runs so far, at least two."""
         runs = np.array(self._runs)
         of_each = self._held / len(runs)
         covered, top, above = (float(mean) for mean in runs.mean(axis=0))
@@ -135,7 +129,6 @@ class _Held:
 
 
 def cells_table(rows: Sequence[CellCoverage]) -> Table:
-    """Table of the coverages by estimate and number of values."""
     most = max(row.runs for row in rows)
     shown = Table("estimate", "values", "cells", "mean", "lowest cell", "94 to 96 %", "surely below 94 %", "surely above 96 %",
                   "ten largest", "lowest cell", "largest", "lowest cell",
@@ -156,10 +149,6 @@ def cells_table(rows: Sequence[CellCoverage]) -> Table:
 
 
 def few_table(rows: Sequence[CellCoverage]) -> Table:
-    """Table of the coverages with few values and few people, by k and ε: the mean over the cells, and the lowest cell.
-
-    Each is shown for all values, for the largest value, and for the worst value.
-    """
     most = max((row.runs for row in rows), default=0)
     shown = Table("values", "ε", "cells", "mean", "lowest cell", "largest value", "lowest cell", "worst value", "lowest cell",
                   title=f"Few values and few people: coverage of the default estimate; at most {most} runs")  # fmt: skip

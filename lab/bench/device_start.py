@@ -47,7 +47,7 @@ class StartRow:
 
 
 def measure(runs: int) -> list[StartRow]:
-    """Runs each program in `runs` fresh interpreters, in turns. Needs Linux."""
+    """Runs each program in `runs` fresh interpreters, in turns."""
     found: dict[str, list[tuple[int, float, int]]] = {name: [] for name in PROGRAMS}
     for _ in range(runs):
         for name, program in PROGRAMS.items():
@@ -68,7 +68,6 @@ def _run(program: str) -> tuple[int, float, int]:
 
 
 def start_table(rows: list[StartRow]) -> Table:
-    """Table of the costs."""
     shown = table("Fresh interpreters, medians", "what is loaded", "modules", "seconds", "peak memory, MiB", texts=1)
     for row in rows:
         shown.add_row(row.program, str(row.modules), f"{row.seconds:.2f}", f"{row.peak_mib:.0f}")

@@ -1,7 +1,4 @@
-"""An endpoint that reads the body and accepts it, for `bench gateway`: the framework's own cost of a request.
-
-`asgi` is the gateway's framework (Starlette); `rsgi` speaks granian's own interface.
-"""
+"""An endpoint that reads the body and accepts it, for `bench gateway`: the framework's own cost of a request."""
 
 from typing import Any
 
@@ -22,6 +19,5 @@ asgi = Starlette(routes=[Route("/v1/reports", _accept, methods=["POST"])])
 
 
 async def rsgi(scope: Any, protocol: Any) -> None:
-    """Handles a request."""
     await protocol()
     protocol.response_bytes(202, [("content-type", "application/json")], ACCEPTED)

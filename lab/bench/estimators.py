@@ -1,4 +1,4 @@
-"""Measures the times of our and of other libraries' estimators on one core. The number of reports does not change our times."""
+"""Measures the times of our and of other libraries' estimators on one core."""
 
 import time
 from collections.abc import Callable
@@ -26,9 +26,14 @@ PEER_REPORTS = 2000
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """The timing of one task. `value` is a processor time or a rate, in `unit`. It is the best of the timed runs.
-    Slow tasks, and the IBU of multi-freq-ldpy, have one timed run. `target` is the longest time wanted, or the lowest rate.
-    `note` has the iterations and the final gap."""
+    """The best of the timed runs of one task.
+
+    Attributes:
+        task: the task's name.
+        value, unit: a time or a rate, and its unit.
+        target: the longest time wanted, or the lowest rate.
+        note: the iterations and the final gap.
+    """
 
     task: str
     value: float
@@ -59,7 +64,7 @@ def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
 
 
 def best_of(run: Callable[[], object], repeats: int) -> float:
-    """Smallest processor time of several runs, in seconds. The first run is not timed, since it may compile."""
+    """Smallest processor time of several runs, in seconds."""
     run()
     times = []
     for _ in range(repeats):
@@ -73,8 +78,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     """Measures the time of every task.
 
     Args:
-        quick: True for a run on small domains, which takes seconds; the times of such a run cannot be compared with the
-            targets.
+        quick: True for small domains; their times cannot be compared with the targets.
         peers: True to time multi-freq-ldpy and pure-ldp too.
         seen: called with the name of each task.
 
@@ -167,7 +171,6 @@ def filter_steps(k: int) -> dict[str, Callable[[], object]]:
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
-    """Counting rates of other libraries. For local hashing these libraries decode every report; we decode a table once."""
     task = {
         "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
         "mechanisms": ["GRR", "OUE", "OLH", "FLH", "L-OLH"],
@@ -191,7 +194,6 @@ def _tabulation(name: str, k: int, n: int, target: float, repeats: int, seen: Ca
 
 
 def timing_table(rows: list[Timing]) -> Table:
-    """Table of the timings and targets."""
     shown = Table("task", "measured", "target", "met", "iterations and gap", title="Estimators, one core")
     for row in rows:
         rate = row.unit != "s"

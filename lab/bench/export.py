@@ -57,14 +57,7 @@ class ExportRow:
 
 
 def bench(settings: Settings, steps: int, seed: int, progress: Callable[[str], None]) -> list[ExportRow]:
-    """Publishes and exports the estimates of some hourly steps.
-
-    Args:
-        settings: Kafka's address and our credentials.
-        steps: number of steps, at least 1.
-        seed: seed of the simulated reports.
-        progress: called with the name of each task.
-    """
+    """Publishes and exports the estimates of some hourly steps."""
     survey = parse_survey({
         "name": f"bench-export-{token_hex(4)}", "start": datetime(2026, 1, 1, tzinfo=UTC), "step_seconds": 3600,
         "window_steps": DAY, "lateness_steps": 1, "collection": "smp",
@@ -99,7 +92,6 @@ def bench(settings: Settings, steps: int, seed: int, progress: Callable[[str], N
 
 
 def _day(survey: Survey, seed: int) -> list[Publication]:
-    """Returns the publications of the steps 0 … 23."""
     rng, [[m], *_] = np.random.default_rng(seed), survey.mechanisms
     shares = np.arange(VALUES, 0, -1) / np.arange(VALUES + 1).sum()
     tables = [m.tabulate(m.simulate(rng.choice(VALUES, 5000, p=shares), rng)) for _ in range(DAY)]
@@ -112,7 +104,6 @@ def _day(survey: Survey, seed: int) -> list[Publication]:
 
 
 def _batches(day: list[Publication], first: int, end: int) -> Iterator[list[Publication]]:
-    """Yields the publications of the steps from `first` up to `end`, in transactions."""
     of_step, rng = len(day) // DAY, np.random.default_rng(first)
     made = (
         msgspec.structs.replace(p, step=step, estimators={name: _noisy(f, rng) for name, f in p.estimators.items()})
@@ -140,7 +131,6 @@ def _timed(survey: Survey, settings: Settings, folder: Path, fmt: Format, progre
 
 
 def export_table(rows: list[ExportRow]) -> Table:
-    """The result as a table for a terminal."""
     title = f"Hourly estimates, steps and windows, of {ATTRIBUTES} attributes with {VALUES} values"
     shown = table(title, "format", "estimates", "rows", "MB", "s", "one more step, s")
     for r in rows:

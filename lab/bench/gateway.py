@@ -1,12 +1,11 @@
-"""Measures the gateway's processor time for a request, beside other servers that answer the same requests without any work.
+"""Measures the gateway's processor time for a request, beside servers that answer the same requests without any work.
 
-All servers run one after the other in one run, with the same load generator (`gateway_load.py`): keep-alive connections, with
-a fresh idempotency key and a bearer token in every request. (The keys inside the encapsulated requests repeat after `POOL`
-requests.) The processor time is the server's own, user and system, of all its processes; neither the load generator's nor
-Kafka's counts. A run measures:
+The servers run one after the other, with the same load generator (`gateway_load.py`): keep-alive connections, with a bearer
+token and a fresh idempotency key in every request. Idempotency keys inside encapsulated requests repeat after `POOL` requests.
+The processor time is that of all processes of the server, user and system. A run measures:
 
 - the gateway with one report in a request, with a batch of `BATCH` envelopes of one report in a request, and with one report in
-  an encapsulated request of a relay; each answer comes after Kafka's acknowledgement;
+    an encapsulated request of a relay; each answer comes after Kafka's acknowledgement;
 - an empty endpoint of the gateway's framework (uvicorn with httptools and uvloop, and Starlette);
 - nginx's ``return 202`` and granian with an empty endpoint, if these programs are installed;
 - *overload*: twice as many connections as the gateway accepts. The log must hold at least one record for every 202.
@@ -87,7 +86,6 @@ class Served:
 
     @property
     def cpu_us(self) -> float:
-        """Processor time of a request, in µs."""
         return 1e6 * self.cpu_s / self.requests
 
 
@@ -112,11 +110,6 @@ class GatewayBench:
 
 def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda _: None) -> GatewayBench:
     """Runs all measurements on a topic of their own, and deletes the topic afterwards.
-
-    Args:
-        settings: addresses of Kafka and Redis, and how to log in.
-        sizes: `FULL` or `QUICK`.
-        seen: called with the name of each measurement.
 
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
@@ -150,7 +143,6 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
 
 
 def _others() -> dict[str, list[str]]:
-    """Returns the commands of the other servers."""
     endpoint, options = "lab.bench.empty_endpoint", ["--host", "127.0.0.1", "--port", "{port}"]
     uvicorn = ["-m", "uvicorn", f"{endpoint}:asgi", *options, "--loop", "uvloop", "--http", "httptools", "--no-access-log"]
     return {
@@ -161,7 +153,6 @@ def _others() -> dict[str, list[str]]:
 
 
 def bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
-    """Writes bodies with one report each and bodies with batches. Returns the two files."""
     rng = np.random.default_rng(SEED)
     reports = random_reports(survey, 0, POOL, rng)
     envelopes = [seal(survey, 0, 0, 0, reports[index : index + 1]) for index in range(POOL)]
@@ -173,7 +164,6 @@ def bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
 
 
 def relayed(single: Path, folder: Path) -> Path:
-    """Writes encapsulated requests with the bodies of a file. Returns the new file."""
     (config,) = decode_configs(read_keys(folder / "relay-keys").published(time.time()))
     sealed = []
     for number, body in enumerate(msgspec.msgpack.decode(single.read_bytes(), type=list[bytes])):
@@ -190,7 +180,6 @@ def relayed(single: Path, folder: Path) -> Path:
 
 @contextmanager
 def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
-    """Runs `ldpstream gateway`, and yields it once it is ready."""
     tokens, [port] = folder / "tokens", free_ports(1)
     tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
     rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
@@ -204,7 +193,6 @@ def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
 
 
 def answers(port: int) -> bool:
-    """True if the server answers 200 to `/ready`."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(b"GET /ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")

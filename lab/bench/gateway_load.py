@@ -1,12 +1,10 @@
-"""The load generator of `bench gateway`: keep-alive connections that post reports. Each posts its next request after the answer
-to the last one.
+"""The load generator of `bench gateway`: each connection posts its next report after the answer to the last one.
 
     python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 
-FILE holds a msgpack array of bodies, which the requests use in turn. Every request has a fresh idempotency key and the
-token `TOKEN`. If KIND is that of encapsulated requests, they go to the path for relays, as they are. The command prints one
-JSON object: seconds, the number of answers by status, the number of connections that were closed early, and percentiles of the
-time from a request to its answer, in ms.
+FILE holds a msgpack array of bodies, which the requests use in turn. If KIND is that of encapsulated requests, they go to the
+path for relays. The command prints one JSON object: seconds, the number of answers by status, the number of connections that
+were closed early, and percentiles of the time from a request to its answer, in ms.
 """
 
 import asyncio
@@ -32,12 +30,7 @@ RETRY_S = 1.0
 
 
 class Load:
-    """The state that all connections share.
-
-    Args:
-        bodies: the bodies of the requests.
-        kind: their content type.
-    """
+    """The state that all connections share."""
 
     def __init__(self, bodies: list[bytes], kind: str) -> None:
         path = PATH if kind == REQUEST_TYPE else "/v1/reports"
@@ -52,15 +45,12 @@ class Load:
         self.closed = 0
 
     def request(self) -> bytes:
-        """Returns the next request."""
         self._next = number = self._next + 1
         index = number % len(self._bodies)
         return b"%b%b%016d\r\n\r\n%b" % (self._heads[index], self._salt, number, self._bodies[index])
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive connection."""
-
     def __init__(self, load: Load) -> None:
         self._load, self._received, self._began = load, b"", 0.0
         self.ended = asyncio.get_running_loop().create_future()
@@ -105,7 +95,6 @@ async def keep_open(port: int, load: Load) -> None:
 
 
 async def run(port: int, connections: int, seconds: float, load: Load) -> dict[str, object]:
-    """Keeps all connections busy for this time, and returns what the command prints."""
     began = time.perf_counter()
     kept = [asyncio.create_task(keep_open(port, load)) for _ in range(connections)]
     await asyncio.sleep(seconds)

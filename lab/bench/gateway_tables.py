@@ -13,12 +13,10 @@ DEVICES = 1e9  # each sends one report an hour
 
 
 def gateway_table(result: GatewayBench) -> Table:
-    """Table of the servers: processor time in µs, cores for a billion devices that report every hour, waiting times in ms."""
     return requests_table("Requests to the gateway, and to servers that do nothing with them", result.served)
 
 
 def requests_table(title: str, served: Sequence[Served]) -> Table:
-    """Table of servers, with their processor time, their rate and their waiting times."""
     shown = table(title, "server", "CPU µs\na request", "a report", "cores\nfor 10⁹/h", "reports/s", "p50\nms", "p99\nms")
     for row in served:
         ours = row.server.startswith(("gateway", "serve"))
@@ -30,7 +28,6 @@ def requests_table(title: str, served: Sequence[Served]) -> Table:
 
 
 def gateway_notes(result: GatewayBench) -> list[str]:
-    """Sentences on the results that the table does not show."""
     notes = [f"Not installed: {', '.join(result.missing)}."] if result.missing else []
     if (over := result.overload) is not None:
         answers = ", ".join(f"{count:,} × {status}" for status, count in sorted(over.statuses.items()))
@@ -41,7 +38,6 @@ def gateway_notes(result: GatewayBench) -> list[str]:
 
 
 def machine_notes(result: OneMachine) -> list[str]:
-    """Sentences on `serve` that the table does not show."""
     p50, p99 = np.percentile(result.closes_s, [50, 99])
     return [
         f"serve: {result.idle_mib:.0f} MiB idle, {result.peak_mib:.0f} MiB at most after {result.reports:,} reports; "

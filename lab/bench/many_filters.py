@@ -1,4 +1,4 @@
-"""Many filters of one size at once, for simulations. They give the same numbers as separate filters."""
+"""Many filters of one size at once, for simulations."""
 
 from dataclasses import replace
 

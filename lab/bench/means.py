@@ -1,15 +1,13 @@
 """Variances of mechanisms that report only one number, for a mean, beside the unbiased mean from Square Wave reports.
 
-The numbers x are uniform on [0, 1]. All variances are per person, and include the choice of the people, 1/12. The formulas of
-the literature are for numbers on [-1, 1], with four times these variances.
+The numbers x are uniform on [0, 1]. The noise of one report has these variances; the functions add 1/12, the variance of x:
 
     Laplace      2/ε²
     Duchi        ((e^ε + 1)/(e^ε - 1))² / 4 - (x - 1/2)²                              two reports
     piecewise    ((2x - 1)²/(h - 1) + (h + 3)/(3 (h - 1)²)) / 4,  h = e^{ε/2}          the piecewise mechanism (PM)
     least        the least mean noise of any unbiased mechanism, on a grid, by linear programming
 
-The last one is a bound for all mechanisms of this kind, such as the optimal piecewise mechanisms (arXiv:2505.15483), up to the
-grid: inputs at 9 places, and reports at 61 places in a range that is chosen from 4 candidates.
+The grid of the last one has inputs at 9 places, and reports at 61 places in a range that is chosen from 4 candidates.
 
 Sources: Duchi, Jordan and Wainwright 2018; Wang et al. 2019, arXiv:1907.00782 (PM).
 """
@@ -49,7 +47,7 @@ def piecewise(eps: float) -> float:
 
 
 def least(eps: float) -> float:
-    """The least variance on the grid. A finer grid can only be a little better, since mechanisms interpolate."""
+    """The least variance on the grid."""
     return min(_least(eps, reach) for reach in REACHES) + SAMPLING
 
 
@@ -77,7 +75,6 @@ def _least(eps: float, reach: float) -> float:
 
 
 def means_table() -> Table:
-    """Standard errors with 10 000 people, in % of the range."""
     table = Table(
         "ε", "Square Wave", "Laplace", "Duchi", "piecewise", "least", title="Standard error of the mean, 10 000 people"
     )

@@ -1,13 +1,11 @@
 """Measures how many reports one core perturbs and counts in a second, with our code and with other libraries.
 
-All times are processor time, for the other libraries too. The work is single-threaded, so a busy machine changes the rates
-little. Every mechanism perturbs n random values in one call, at ε = 1 (ε∞ = 2, ε₁ = 1) and with domain size k. A small first
-call compiles the code. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a
-device's life) and the second round (every report) are timed separately. Peak memory is the largest memory that one call for n
-reports allocates, without the call's input. A separate run measures the peak memory.
+All times are processor time. Every mechanism perturbs n random values in one call, at ε = 1 (ε∞ = 2, ε₁ = 1) and with domain
+size k. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a device's life)
+and the second round (every report) are timed separately.
 
 The other libraries take one value at a time and draw both rounds at every call. The tables therefore compare these libraries
-with our rate for both rounds. The other libraries get fewer reports if n reports take longer than a second.
+with our rate for both rounds.
 """
 
 import resource
@@ -92,7 +90,6 @@ class Bench:
 
 
 def best_rate(run: Callable[[], object], n: int, repeats: int) -> float:
-    """Rate of the fastest of several runs: n divided by the run's seconds."""
     best = float("inf")
     for _ in range(repeats):
         start = time.process_time()
@@ -114,12 +111,10 @@ def peak_mib(run: Callable[[], object]) -> float:
 
 
 def measured_mechanism(name: str, k: int) -> OneTime | Longitudinal:
-    """The mechanism with the privacy budgets of the benchmark."""
     return ONE_TIME[name](k=k, eps=EPS) if name in ONE_TIME else LONGITUDINAL[name](k=k, eps_inf=EPS_INF, eps_1=EPS_1)
 
 
 def speed(name: str, n: int, k: int) -> Speed:
-    """Measures one mechanism's rates."""
     m, rng = measured_mechanism(name, k), np.random.default_rng(SEED)
     values = rng.integers(0, k, n)
     m.tabulate(m.simulate(values[:WARM_UP], rng))
@@ -135,7 +130,7 @@ def speed(name: str, n: int, k: int) -> Speed:
 
 
 def stream_grr(n: int, k: int) -> Stream:
-    """Perturbs and counts n GRR reports in blocks. The peak memory includes everything since the start of this process."""
+    """Perturbs and counts n GRR reports in blocks."""
     m, rng = GRR(k, EPS), np.random.default_rng(SEED)
     table = m.empty_table()
     start = time.process_time()
@@ -148,7 +143,6 @@ def stream_grr(n: int, k: int) -> Stream:
 
 
 def _peak_rss_mib() -> float:
-    """Peak resident memory of this process, in MiB."""
     status = Path("/proc/self/status")
     if status.exists():  # Linux's ru_maxrss starts from the parent process's peak
         return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:")).split()[1]) / 2**10

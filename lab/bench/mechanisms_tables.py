@@ -8,7 +8,6 @@ from ldpstream.terminal import NONE, table
 
 
 def bench_tables(result: Bench) -> list[Table]:
-    """Tables of our rates, and of our rates beside the other libraries' rates, with ratios."""
     ours = table(f"One core, per second, n = {result.n:,}, k = {result.k:,}, ε = 1 (ε∞ = 2)", "mechanism", "memos",
                  "reports", "target", "counted", "peak MiB")  # fmt: skip
     for s in result.speeds:
@@ -29,7 +28,6 @@ def bench_tables(result: Bench) -> list[Table]:
 
 
 def bench_notes(result: Bench) -> list[str]:
-    """Sentences on the results that the tables do not show."""
     stream = result.stream
     kept = "below" if stream.peak_mib < STREAM_LIMIT_MIB else "ABOVE"
     return [
@@ -42,7 +40,6 @@ def bench_notes(result: Bench) -> list[str]:
 
 
 def _add_beside(beside: Table, name: str, s: Speed, libraries: list[str], n: int) -> None:
-    """Adds a mechanism's rows: our rates and memory beside those of two libraries, in the order of `LIBRARIES`."""
     beside.add_row(name, "report", rate(s.fresh), *_beside(s, s.fresh, "report", libraries))
     beside.add_row("", "count", rate(s.tabulate), *_beside(s, s.tabulate, "tabulate", libraries))
     own = s.peak_mib * 2**20 / n
@@ -67,7 +64,6 @@ def _bytes(own: float, theirs: float | None) -> list[str]:
 
 
 def rate(x: float | None) -> str:
-    """A rate per second to three digits."""
     if x is None:
         return NONE
     unit, name = next(((u, name) for u, name in ((1e6, " M"), (1e3, " k")) if x >= u), (1.0, ""))

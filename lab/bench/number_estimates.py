@@ -1,16 +1,15 @@
 """The default estimate of a number from Square Wave reports beside EMS: errors, and coverage of the 95 % intervals.
 
-Each run draws n people from a fixed distribution over k bins of [0, 1]. Each person sends one report with the loss ε. Both
-estimators see the same reports. The truth is the distribution, so the errors include the choice of the people. The shapes of
-`TUNED` were used to choose the constants of `estimators.numbers`, those of `HELD_OUT` were not.
+Each run draws n people from a fixed distribution over k bins of [0, 1]. Both estimators see the same reports. The truth is the
+distribution, so the errors include the choice of the people. The shapes of `TUNED` were used to choose the constants of
+`estimators.numbers`, those of `HELD_OUT` were not.
 
     rmse          root of the mean, over the runs, of the sum of the squared errors of the shares
     wasserstein   ∫ |F̂ - F| dx
     q50, q90, q99 absolute error of the median and of percentiles; F is linear within a bin
     mean          absolute error of the mean
 
-A cell is one shape, k, n and ε. The other errors are means over the runs. A ratio divides the default estimate's error by that
-of EMS.
+All but the first are means over the runs.
 """
 
 import math
@@ -34,8 +33,6 @@ Shape = Callable[[int], FloatArray]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One setting: the name of a shape, the numbers of bins and people, and ε."""
-
     shape: str
     k: int
     n: int
@@ -60,18 +57,15 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def density(k: int, cdf: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """The shares of k bins for a distribution function on [0, 1]."""
     f = np.diff(cdf(np.linspace(0, 1, k + 1)))
     return np.asarray(f / f.sum())
 
 
 def normals(*parts: tuple[float, float, float]) -> Callable[[FloatArray], FloatArray]:
-    """The distribution function of a mixture of normal densities (weight, mean, standard deviation)."""
     return lambda x: np.asarray(sum(weight * stats.norm.cdf(x, centre, sd) for weight, centre, sd in parts))
 
 
 def without(f: FloatArray, *holes: tuple[float, float]) -> FloatArray:
-    """Sets the density to 0 within the holes."""
     x = (np.arange(f.size) + 0.5) / f.size
     kept = np.where(np.any([(low < x) & (x < high) for low, high in holes], axis=0), 0.0, f)
     return np.asarray(kept / kept.sum())
@@ -86,7 +80,6 @@ def heaped(f: FloatArray, every: float, part: float) -> FloatArray:
 
 
 def with_spikes(f: FloatArray, *spikes: tuple[float, float]) -> FloatArray:
-    """Gives single bins at these places further parts of all people."""
     result = (1 - sum(part for _, part in spikes)) * f
     for place, part in spikes:
         result[int(place * f.size)] += part
@@ -117,7 +110,6 @@ SHAPES = TUNED | HELD_OUT
 
 
 def cells(quick: bool) -> list[Cell]:
-    """The whole grid, or a small part."""
     grid = ((16,), (1000,), (1.0,)) if quick else ((64,), (1000, 10_000, 100_000), (0.5, 1.0, 2.0, 4.0))
     shapes = ("smooth", "ages") if quick else SHAPES
     return [Cell(*one) for one in product(shapes, *grid)]
@@ -131,7 +123,9 @@ def quantile(f: FloatArray, q: float) -> float:
 
 
 def errors(truth: FloatArray, found: FloatArray, mean_found: float | None = None) -> list[float]:
-    """The `MEASURES` of an estimated histogram; `mean_found` replaces its mean."""
+    """The errors of one estimated histogram, in the order of `MEASURES`; the first is the sum of squares. `mean_found` replaces
+    its mean.
+    """
     middles = (np.arange(truth.size) + 0.5) / truth.size
     moved = [abs(quantile(found, q) - quantile(truth, q)) for q in PERCENTILES]
     own_mean = float(found @ middles) if mean_found is None else mean_found
@@ -140,7 +134,6 @@ def errors(truth: FloatArray, found: FloatArray, mean_found: float | None = None
 
 
 def measure_one(cell: Cell, runs: int, seed: int) -> Row:
-    """The results of one cell."""
     f, m, edges = SHAPES[cell.shape](cell.k), SquareWave(cell.k, cell.eps), np.linspace(0, 1, cell.k + 1)
     rng = np.random.default_rng([seed, list(SHAPES).index(cell.shape), cell.k, cell.n, round(1000 * cell.eps)])
     truth = [float(f @ (edges[1:] + edges[:-1]) / 2), *(quantile(f, q) for q in PERCENTILES)]
@@ -170,7 +163,6 @@ def _means(of_runs: list[list[float]]) -> dict[str, float]:
 
 
 def measure(asked: list[Cell], runs: int, seed: int, seen: Callable[[str], None], processes: int | None = None) -> list[Row]:
-    """Measures every cell. The result does not depend on the number of processes; one for each core if left out."""
     rows = []
     with worker_pool(processes, 0) as spread:
         for row in spread(_job, [(cell, runs, seed) for cell in asked]):

@@ -1,17 +1,13 @@
 """Errors of the estimated distribution of a number, in the measures of Square Wave's paper: Square Wave beside OUE and OLH.
 
-The people's numbers, scaled to [0, 1], come from a fixed density and fall into k bins of equal width. Each person sends one
-report with the loss ε. All estimators of a mechanism see the same reports. The truth is the histogram of the people's numbers,
-so the errors contain no sampling error. With F the true and F̂ the estimated distribution function, linear within each bin:
+The people's numbers, scaled to [0, 1], come from a fixed density and fall into k bins of equal width. All estimators of a
+mechanism see the same reports. The truth is the histogram of the people's numbers, so the errors contain no sampling error.
+With F the true and F̂ the estimated distribution function, linear within each bin:
 
     wasserstein   ∫ |F̂ - F| dx
     quantile      mean of |F̂⁻¹(β) - F⁻¹(β)| over β = 0.1, 0.2, …, 0.9
     mean          |μ̂ - μ|
     variance      |σ̂² - σ²|, of the bins' middles
-
-The densities are the paper's Beta(5, 2), and three that are generated here. Ages are a mixture of three generations. Weights
-are a mixture of two normal densities. Incomes are log-normal, and a quarter of them are rounded to one of ten numbers, so
-their histogram has spikes.
 
 Source: Li et al. 2020, arXiv:1912.01051, §6 (measures, Beta(5, 2), EM and EMS; norm-sub for other mechanisms).
 """
@@ -122,7 +118,6 @@ ESTIMATORS = {"SW": WAVE, "OUE": UNORDERED, "OLH": UNORDERED}
 
 
 def settings(quick: bool) -> list[Setting]:
-    """The whole grid, or a small part."""
     bins, people, eps = ((32,), (10_000,), (1.0,)) if quick else ((32, 256), (10_000, 100_000), (0.5, 1.0, 2.0))
     return [Setting(*one) for one in product(DENSITIES, bins, people, eps)]
 
@@ -155,7 +150,6 @@ def _quantile(reached: FloatArray, at: FloatArray, beta: float) -> float:
 
 
 def measure_one(setting: Setting, runs: int, seed: int) -> list[Row]:
-    """The errors of all methods in one setting, on the same people."""
     place = list(DENSITIES).index(setting.density)
     rng = np.random.default_rng([seed, place, setting.bins, setting.people, round(1000 * setting.eps)])
     found: dict[str, list[tuple[float, ...]]] = {}
@@ -178,15 +172,7 @@ def measure_one(setting: Setting, runs: int, seed: int) -> list[Row]:
 
 
 def measure(asked: list[Setting], runs: int, seed: int, seen: Callable[[str], None], processes: int | None = None) -> list[Row]:
-    """Measures every setting, on all cores.
-
-    Args:
-        asked: the settings.
-        runs: repetitions of each setting, at least 2.
-        seed: seed of all randomness; the result does not depend on the number of cores.
-        seen: called with each finished setting.
-        processes: number of worker processes; one for each core if left out.
-    """
+    """Measures every setting, on all cores."""
     rows: list[Row] = []
     with worker_pool(processes, 0) as spread:
         for made in spread(_job, [(setting, runs, seed) for setting in asked]):
@@ -216,7 +202,6 @@ def _by_setting(rows: list[Row]) -> Iterator[list[Row]]:
 
 
 def summary_table(rows: list[Row]) -> Table:
-    """The methods' geometric mean ratios to the best method of each setting, for every measure."""
     columns = {measure: ratios(rows, measure) for measure in MEASURES}
     n_settings = len(list(_by_setting(rows)))
     table = Table("method", *MEASURES, title=f"Error relative to the best method; geometric mean of {n_settings} settings")
@@ -226,7 +211,6 @@ def summary_table(rows: list[Row]) -> Table:
 
 
 def wasserstein_table(rows: list[Row]) -> Table:
-    """The Wasserstein distances of EMS and EM, and of the best estimator of OUE and OLH, in thousandths of the range."""
     table = Table("density", "k", "n", "ε", "SW ems", "SW em", "OUE best", "OLH best")
     table.title = "Wasserstein distance, 1/1000 of the range"
     for of_setting in _by_setting(rows):

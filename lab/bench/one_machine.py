@@ -2,9 +2,9 @@
 
 - *requests*: as in `bench gateway`. The processor time of `serve` includes counting and estimates; the gateway's does not.
 - *memory*: resident when idle, and the peak after all requests.
-- *disk*: bytes of the data folder for each report.
-- *restart*: `serve` is killed (SIGKILL) after its last answer, and started again; the time runs until it is ready, and until
-  every acknowledged report is counted.
+- *disk*: bytes of the database file for each report.
+- *restart*: `serve` is killed (SIGKILL) under load, and started again; the time runs until it is ready, and until it has
+    counted every stored report.
 - *close*: from a step's close to its histograms in the folder, for attributes with `K` values.
 """
 
@@ -59,7 +59,7 @@ class OneMachine:
     Attributes:
         served: requests of the gateway with Kafka, and of `serve`.
         idle_mib, peak_mib: resident memory of `serve`: when idle, and at most in all requests.
-        reports, bytes_per_report: reports in the data folder, and the folder's bytes for each.
+        reports, bytes_per_report: stored records, and the bytes of the database file for each.
         ready_s, counted_s: seconds from the start after a kill.
         closes_s: seconds from each step's close to its histograms.
     """
@@ -75,12 +75,7 @@ class OneMachine:
 
 
 class Machine:
-    """A process of `ldpstream serve`; close it after use.
-
-    Args:
-        folder: an existing folder.
-        file: the survey's file.
-    """
+    """A process of `ldpstream serve`; close it after use."""
 
     def __init__(self, folder: Path, file: Path) -> None:
         self._folder, self._file, self.data = folder, file, folder / "data"
@@ -89,7 +84,6 @@ class Machine:
         self.start()
 
     def start(self) -> None:
-        """Starts the process."""
         rates = dict.fromkeys((f"LDPSTREAM_GATEWAY_{name}" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")), "1e9")
         given = {
             "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0",
@@ -102,7 +96,6 @@ class Machine:
         self.process.stop()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Waits until a condition holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             self.process.check()
@@ -111,31 +104,22 @@ class Machine:
             time.sleep(0.01)
 
     def ready(self) -> None:
-        """Waits until the gateway is ready."""
         self.until(partial(answers, self.port), "serve is ready")
 
     def ask(self, query: str) -> list[Any]:
-        """Reads the data beside the running process."""
         with closing(sqlite3.connect(f"file:{self.data / FILE}?mode=ro", uri=True)) as db:
             return db.execute(query).fetchall()
 
     def counted(self) -> bool:
-        """True if every record is counted."""
         return self.ask("SELECT max(end) FROM survey") == self.ask("SELECT max(next_offset) FROM checkpoint")
 
     def resident_mib(self) -> float:
-        """Resident memory now."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmRSS:"))
 
 
 def bench(settings: Settings, sizes: Sizes, close: CloseSizes, seen: Callable[[str], None] = lambda _: None) -> OneMachine:
     """Runs all measurements, with topics of their own, which it deletes afterwards.
-
-    Args:
-        settings: addresses of Kafka and Redis, and how to log in.
-        sizes, close: the sizes of the requests, and of the steps that close.
-        seen: called with the name of each measurement.
 
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
@@ -176,7 +160,7 @@ def _requests(machine: Machine, result: OneMachine, sizes: Sizes, single: Path, 
 
 
 def _restart(machine: Machine, result: OneMachine) -> None:
-    """Kills the process right after batches have arrived, so that reports are left to count when it starts."""
+    """Kills the process right after batches have arrived, which may leave reports to count."""
     load(machine.port, 10, 0.5, BATCH_KIND, machine.data.parent.parent / "batches")
     machine.process.kill()
     began = time.perf_counter()
@@ -208,6 +192,5 @@ def _closes(folder: Path, result: OneMachine, sizes: CloseSizes) -> None:
 
 
 def _published(machine: Machine, step: int) -> bool:
-    """True if the step is published."""
     rows = machine.ask("SELECT progress FROM progress")
     return bool(rows) and msgspec.json.decode(rows[0][0], type=Progress).next_step > step

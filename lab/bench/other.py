@@ -2,11 +2,9 @@
 
 *Prefix levels* (PEM: Wang, Li and Jha 2019, "Locally differentially private heavy hitter identification"; TreeHist: Bassily et
 al. 2017) find a text without a list. Each device reports, by local hashing, one prefix of its text: 3, 6 … 24 bytes. The people
-divide among the 8 levels, because a spaced level gives each device one report in a period. The server tests the prefixes that
-extend a prefix found at the level before. A text is found if the estimate of each of its prefixes exceeds z standard errors.
-
-The number of tests decides z. With z for a chance of 0.05 / tests, a wrong text or prefix is found in at most 5 of 100 cases
-(Bonferroni). To find a text in 9 of 10 cases, each of its 8 prefixes must be found in 98.7 of 100 cases.
+divide among the 8 levels. The server tests the prefixes that extend a prefix found at the level before. A text is found if the
+estimate of each of its prefixes exceeds z standard errors. With z for a chance of 0.05 / tests, a wrong text or prefix is found
+in at most 5 of 100 cases (Bonferroni).
 
 *Candidates*: all people report all of their text by local hashing, and the server tests a list.
 """
@@ -64,7 +62,6 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def results() -> list[Result]:
-    """The least shares for a million people."""
     found = []
     for eps in EPS:
         m = mechanism("OLH", DOMAIN, eps=eps)
@@ -89,7 +86,6 @@ def prefix_share(m: Mechanism, people: int, levels: int, continuations: int) -> 
 
 
 def simulate(runs: int, seed: int, progress: Callable[[str], None]) -> list[Simulated]:
-    """Simulates prefix levels with few people and a small alphabet, at the forecast share."""
     people, levels, continuations = SMALL
     found = []
     for number, eps in enumerate(EPS):
@@ -121,7 +117,6 @@ def _variance(m: Mechanism) -> Callable[[float], float]:
 
 
 def share_table(rows: list[Result]) -> Table:
-    """The least shares of a million people."""
     table = Table(title=f"Least share that is found in 9 of 10 cases, {PEOPLE:,} people")
     heads = ("ε", "4 standard errors of a level", "8 prefix levels, any bytes", "8 prefix levels, letters", "1,000 candidates")
     for column in heads:
@@ -132,7 +127,6 @@ def share_table(rows: list[Result]) -> Table:
 
 
 def simulated_table(rows: list[Simulated]) -> Table:
-    """How often the simulation found the text, and a wrong prefix."""
     people, levels, continuations = SMALL
     table = Table(title=f"Simulation: {people:,} people, {levels} prefix levels, {continuations} continuations of a prefix")
     for column in ("ε", "runs", "share", "found", "wrong prefix found"):

@@ -1,13 +1,11 @@
 """Two attributes together: errors of a pair, coverage of its intervals, size and power of its test.
 
-The rival asks each attribute with half of the budget and multiplies the two reports of a person: the mean over all people of
+The rival asks each attribute with half of the budget and multiplies the two reports of a person. The mean over all people of
 
     w_i(y) w_j(y'),   w_v(y) = (1[y supports v] - q) / (p - q)
 
-is an unbiased estimate of the share with both values. Pair and rival have the same loss ε for a device. The pair is one of
-three attributes under smp (the pair and its two attributes), so a third of the people answer it.
-
-Each run draws the people from a table in which the second attribute depends on the first, or from independent attributes.
+is an unbiased estimate of the share with both values. The pair is one of three attributes under smp (the pair and its two
+attributes), so a third of the people answer it.
 """
 
 import math
@@ -93,7 +91,6 @@ def associated(rows: int, columns: int, v: float) -> FloatArray | None:
 
 
 def measure(runs: int, seed: int, progress: Callable[[str], None]) -> list[Result]:
-    """All settings. `progress` receives a line about each."""
     found = []
     for number, (rows, columns, eps, people) in enumerate(CELLS):
         progress(f"{rows} × {columns}, ε = {eps:g}, {people:,} people")
@@ -102,7 +99,6 @@ def measure(runs: int, seed: int, progress: Callable[[str], None]) -> list[Resul
 
 
 def measure_one(number: int, runs: int, seed: int) -> Result:
-    """One setting."""
     rows, columns, eps, people = CELLS[number]
     rng, shape = np.random.default_rng([seed, number]), (rows, columns)
     m = [_best(k, eps) for k in (rows * columns, rows, columns)]
@@ -166,8 +162,6 @@ def product(m: list[Mechanism], first: IntArray, second: IntArray, rng: np.rando
 
 
 class _Held:
-    """Counts the intervals that contain the truth."""
-
     def __init__(self, truth: FloatArray) -> None:
         self._truths = {
             "cells": [truth], "margins": [truth.sum(axis=1), truth.sum(axis=0)],
@@ -176,7 +170,6 @@ class _Held:
         self._runs: dict[str, list[FloatArray]] = {name: [] for name in self._truths}
 
     def add(self, estimate: PairEstimate) -> None:
-        """Adds a run."""
         found: dict[str, list[Shares]] = {
             "cells": [estimate.cells()], "margins": [estimate.margin(0), estimate.margin(1)], "within": [estimate.within(0)],
         }  # fmt: skip
@@ -192,7 +185,6 @@ class _Held:
 
 
 def error_table(rows: list[Result]) -> Table:
-    """The errors of a cell, in percentage points."""
     table = Table(title="Root of the mean squared error of a cell, in percentage points")
     for column in (
         "table",
@@ -214,7 +206,6 @@ def error_table(rows: list[Result]) -> Table:
 
 
 def coverage_table(rows: list[Result]) -> Table:
-    """Coverage of the intervals, size and power of the test."""
     table = Table(title="95 % intervals that contain the truth, and alarms of the test at 5 %")
     heads = (
         "table",

@@ -29,11 +29,7 @@ class ProcessCosts:
 
     @classmethod
     def of(cls, pids: Iterable[int], settings: Settings) -> Self:
-        """Reads the present costs of running processes.
-
-        Raises:
-            OSError: if a process has ended, or without `/proc`.
-        """
+        """Reads the present costs of running processes."""
         kafka, redis = kafka_ports(settings), redis_ports(settings)
         resident = share = 0.0
         threads = to_kafka = to_redis = 0
@@ -48,17 +44,14 @@ class ProcessCosts:
 
 
 def kafka_ports(settings: Settings) -> set[int]:
-    """Ports of the bootstrap servers. Brokers with other ports are not counted."""
     return {int(address.rpartition(":")[2]) for address in settings.kafka.split(",")}
 
 
 def redis_ports(settings: Settings) -> set[int]:
-    """Ports in the URL of Redis; with Sentinels or a Cluster, of the servers that the URL names."""
     return {port for _, port in settings.redis_url().addresses}
 
 
 def remote_ports(pid: int) -> Iterable[int]:
-    """Yields the remote port of each TCP connection of a process."""
     links = [link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
     sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
     for name in ("tcp", "tcp6"):
@@ -69,6 +62,5 @@ def remote_ports(pid: int) -> Iterable[int]:
 
 
 def _numbers(file: Path) -> dict[str, int]:
-    """The lines `name: number …` of a file."""
     found = (line.partition(":") for line in file.read_text().splitlines())
     return {name: int(text.split()[0]) for name, _, text in found if text.split()[:1] and text.split()[0].isdigit()}

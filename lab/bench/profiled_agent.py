@@ -2,9 +2,8 @@
 
     python -m lab.bench.profiled_agent SURVEY FILE
 
-The command runs `ldpstream agent SURVEY`. When the agent stops, the command writes JSON to FILE: number of counted records,
-processor seconds by phase since the first chunk of records, and the duration of each commit. The agent reads the clock a few
-times for each chunk of records, never for a single record.
+Runs `ldpstream agent SURVEY`. When the agent stops, the command writes JSON to FILE: number of counted records, processor
+seconds by phase since the first chunk of records, and the duration of each commit.
 """
 
 import json
@@ -39,8 +38,6 @@ class Account:
         self._began: dict[str, float] = {}
 
     def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a function so that the function's processor time is added to the phase."""
-
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
             began = time.thread_time()
@@ -52,12 +49,10 @@ class Account:
         return call
 
     def so_far(self, phase: str) -> None:
-        """Sets the phase's seconds to this thread's processor time since the thread's first chunk."""
         now = time.thread_time()
         self.phases[phase] = now - self._began.setdefault(phase, now)
 
     def feeding(self, feed: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps `PartitionFold.feed`: counts the records and measures the processor time of the event loop's thread."""
         timed = self.timed("feed", feed)
 
         def call(fold: PartitionFold, records: Any) -> Any:
@@ -71,7 +66,6 @@ class Account:
         return call
 
     def committing(self, commit: Callable[..., bool]) -> Callable[..., bool]:
-        """Wraps `CountStore.commit`: measures processor time and wall-clock time."""
         timed = self.timed("commit", commit)
 
         def call(*arguments: Any) -> bool:
@@ -83,8 +77,6 @@ class Account:
         return call
 
     def fetching(self, fetch: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """Wraps `ChunkThread._fetch_records`: measures the processor time of the consumer's thread, which only fetches."""
-
         async def call(*arguments: Any, **named: Any) -> Any:
             chunks = await fetch(*arguments, **named)
             if chunks or "fetch" in self._began:
@@ -114,7 +106,6 @@ class Account:
 
 
 def main() -> None:
-    """Counts until the agent is stopped, then writes the profile."""
     watch, file, account = SurveyWatch([Path(sys.argv[1])]), Path(sys.argv[2]), Account()
     wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),

@@ -1,24 +1,19 @@
 """Measures the speed of the service over a real Kafka and a real Redis, with each part in a separate process.
 
-Broker, Redis, agents and the measuring process compete for the same processor. Figures are only comparable within one run. A
+Broker, Redis, agents and the measuring process compete for the same processor, so figures are only comparable within one run. A
 run measures:
 
 - *counted*: an agent counts an existing log. The time runs from the agent's first commit to the commit that covers the log's
-  end. Runs of the agent alternate with runs of a bare consumer with the same client library and fetch settings. The consumer
-  only fetches. After every run of the agent, the count tables must equal the counts of the reports sent. One more log is
-  counted for each of Kafka's codecs, and one whose records have report keys, which the agent must look up and remember.
+    end. Runs of the agent alternate with runs of a bare consumer, which only fetches, with the same fetch settings. After every
+    run of the agent, the count tables must equal the counts of the reports sent.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`) counts the beginning of the same log.
-- *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). The processor time includes half a
-  second for loading compiled loops. The run also measures the latency of each commit (of one partition) while the agent counts
-  at full speed.
+- *phases*: an agent's processor time by phase, and the latency of each commit (of one partition), from a separate run.
 - *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
-  estimator's margin for the errors of brokers' clocks (`LDPSTREAM_MARGIN_MS`).
-- *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts a new agent at once. The
-  benchmark measures three times from the kill: until the new agent's first read, until its first commit, and until all records
-  are counted. Kafka keeps a dead agent's partitions assigned to the dead agent until the session timeout expires.
+    estimator's margin for the errors of brokers' clocks (`LDPSTREAM_MARGIN_MS`).
+- *recovery*: the benchmark kills (SIGKILL) an agent that reads the log, and starts a new agent at once. It measures three times
+    from the kill: until the new agent's first read, until its first commit, and until all records are counted.
 - *keys*: memory of the report keys that a partition remembers, and the time to commit and to load them.
-- *growth*: agents are ready before a log begins to fill. The log then fills faster than the agents count. The time runs from
-  the first record sent to the last record counted.
+- *growth*: agents are ready before a log is filled. The time runs from the first record sent to the last record counted.
 - *produced*: rate of the reports that the producers' sink sends and Kafka acknowledges.
 """
 
@@ -80,8 +75,6 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the measurements."""
-
     kinds: tuple[Kind, ...]
     stock_records: int
     keys: int
@@ -138,11 +131,6 @@ QUICK = Sizes(
 def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> ServiceBench:
     """Runs all measurements in separate topics and Redis keys, and deletes these topics and keys afterwards.
 
-    Args:
-        settings: addresses of Kafka and Redis, and how to log in.
-        sizes: `FULL` or `QUICK`.
-        seen: called with the name of each measurement.
-
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
         BenchError: if a process fails, or the counts differ from the counts of the reports sent.
@@ -190,9 +178,8 @@ def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
 
 
 def _count(site: Site, agent: Agent, load: Load) -> Run:
-    """Measures how long an agent takes to count the log.
-
-    The time runs from the first commit, or from the agent's start if the first commit covers half the log.
+    """Measures how long an agent takes to count the log, from the first commit, or from the first read if that commit covers
+    half the log.
     """
     site.until(agent.placed_s, [agent], "the agent reads")
     start = time.perf_counter(), agent.cpu_s, 0

@@ -1,4 +1,4 @@
-"""Input of the service's benchmark: surveys, envelopes, and a topic that is filled faster than an agent reads it."""
+"""Input of the service's benchmark: envelopes, and a topic that is filled with them."""
 
 import asyncio
 import itertools
@@ -45,12 +45,10 @@ class Load:
 
     @property
     def records(self) -> int:
-        """Number of records in the log."""
         return self.rounds * len(self.pool)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the envelopes in the log."""
         return self.rounds * sum(map(len, self.pool))
 
 
@@ -82,11 +80,7 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 async def fill(
     settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None, keyed: bool = False
 ) -> float:
-    """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken.
-
-    Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one. If `keyed`,
-    each record gets its own report key.
-    """
+    """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken."""
     producer = AIOKafkaProducer(
         **settings.kafka_options(),
         acks="all",

@@ -16,7 +16,6 @@ class Run:
 
     @property
     def per_s(self) -> float:
-        """Records per second."""
         return self.records / self.seconds
 
 
@@ -66,7 +65,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Seconds from a step's close to the step's histograms; below 100 steps, p99 lies between the two longest times."""
+    """Seconds from a step's close to the step's histograms."""
 
     attributes: int
     k: int
@@ -89,8 +88,6 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Speed of agents that are ready when the log begins to fill."""
-
     workers: int
     partitions: int
     records: int
@@ -99,7 +96,6 @@ class Growth:
 
     @property
     def per_s(self) -> float:
-        """Records per second."""
         return self.records / self.seconds
 
 
@@ -140,8 +136,6 @@ class Remembered:
 
 @dataclass(slots=True)
 class ServiceBench:
-    """Results of a whole run; `cores` is the number of cores that this process may use."""
-
     cores: int
     counted: list[Counted] = field(default_factory=list)
     stock: Stock | None = None

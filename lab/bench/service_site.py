@@ -1,7 +1,4 @@
-"""Isolated surveys on a real Kafka and a real Redis, with a random name and separate topics, keys and processes.
-
-A site neither reads nor writes data of other surveys. Its method `close` deletes everything that the site created.
-"""
+"""Isolated surveys on a real Kafka and a real Redis, with a random name and separate topics, keys and processes."""
 
 import json
 import logging
@@ -39,9 +36,7 @@ END_S = 20.0
 
 
 class BenchError(RuntimeError):
-    """A measurement failed. If a process ended or stalled, the message's first line names it, and the end of its log
-    follows.
-    """
+    """A measurement failed. If a process ended or stalled, the first line names it, and the end of its log follows."""
 
 
 class Process:
@@ -62,12 +57,11 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
         return self._process.pid
 
     @property
     def cpu_s(self) -> float | None:
-        """Processor seconds so far, of all threads; None if the system does not report processor seconds (not Linux)."""
+        """Processor seconds so far, of all threads; None without `/proc`."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -76,7 +70,7 @@ class Process:
 
     @property
     def peak_mib(self) -> float | None:
-        """Peak resident memory so far, in MiB; None if the system does not report the memory."""
+        """Peak resident memory so far, in MiB; None without `/proc`."""
         try:
             lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         except OSError:
@@ -84,18 +78,16 @@ class Process:
         return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")), None)
 
     def placed_s(self) -> list[float]:
-        """The times at which an agent began to read each partition, in seconds since 1970, according to the agent's log."""
+        """The times at which an agent began to read each partition, in seconds since 1970, from its log."""
         lines = self._log.read_text(errors="replace").splitlines()
         told = [json.loads(line) for line in lines if '"event": "counting"' in line]
         return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in told]
 
     def check(self) -> None:
-        """Raises BenchError if the process has ended."""
         if self._process.poll() is not None:
             raise self.failed(f"ended with status {self._process.returncode}")
 
     def failed(self, what: str) -> BenchError:
-        """The error for this failure, with the end of the log."""
         tail = self._log.read_text(errors="replace").strip().splitlines()[-5:]
         return BenchError("\n".join((f"{self.name} {what}", *tail)))
 
@@ -111,16 +103,13 @@ class Process:
             raise self.failed(f"ended with status {self._process.returncode}") from None
 
     def kill(self) -> None:
-        """Sends SIGKILL if the process still runs, and waits for its end."""
         self._process.kill()
         self._process.communicate()
 
     def tell_to_end(self) -> None:
-        """Sends SIGTERM if the process still runs."""
         self._process.terminate()
 
     def stop(self) -> None:
-        """Sends SIGTERM and waits for the process's end; after 20 s sends SIGKILL."""
         self.tell_to_end()
         try:
             self._process.communicate(timeout=END_S)
@@ -129,7 +118,7 @@ class Process:
 
 
 class Agent(Process):
-    """A process of `ldpstream agent`, or of the agent that profiles itself; `port` is the port of its metrics."""
+    """A process of `ldpstream agent`, or of the agent that profiles itself."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         [self.port] = free_ports(1)
@@ -182,7 +171,7 @@ class BaseSite:
         self.close()
 
     def started(self, kind: type[P], module: str, *arguments: str, **environment: str) -> P:
-        """Starts a Python module with further environment variables. `close` ends the process."""
+        """Starts a Python module with further environment variables; `close` ends the process."""
         ports = {"LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0"}
         common = ports | {"LDPSTREAM_PARTITIONS": str(self.partitions), "LDPSTREAM_LOG_LEVEL": "info"}
         log = self._folder / f"{self._name}-{len(self._processes)}.log"
@@ -206,11 +195,11 @@ class BaseSite:
         return found
 
     def forget(self) -> None:
-        """Deletes all keys of the surveys in Redis; agents then count the log again from its beginning."""
+        """Deletes the surveys' keys in Redis; agents then count the log again from its beginning."""
         delete_keys(self.redis, self._name)
 
     def close(self) -> None:
-        """Ends the processes, deletes keys, topics and consumer groups."""
+        """Ends the processes, and deletes the surveys' keys, topics and consumer groups."""
         for process in self._processes:
             process.tell_to_end()
         for process in self._processes:
@@ -230,15 +219,7 @@ class BaseSite:
 
 
 class Site(BaseSite):
-    """A new survey with its topics; close the site after use.
-
-    Args:
-        settings, folder, partitions: as for `BaseSite`.
-        step_seconds, attributes: the survey's step and attributes.
-
-    Raises:
-        TopicError, StoreUnavailable: as for `BaseSite`.
-    """
+    """A new survey with its topics; close the site after use."""
 
     def __init__(
         self, settings: Settings, folder: Path, step_seconds: int, attributes: tuple[Asked, ...], partitions: int
@@ -251,24 +232,19 @@ class Site(BaseSite):
         self.results = RedisResults(self.survey, self.redis)
 
     def agent(self) -> Agent:
-        """Starts `ldpstream agent`."""
         return self.started(Agent, "ldpstream", "agent", str(self.file))
 
     def estimator(self) -> Process:
-        """Starts `ldpstream estimate`."""
         return self.started(Process, "ldpstream", "estimate", str(self.file))
 
     def gateway(self, **environment: str) -> Process:
-        """Starts `ldpstream gateway` with further settings."""
         return self.started(Process, "ldpstream", "gateway", str(self.file), **environment)
 
     def profiled_agent(self, out: Path, commit_interval_ms: int) -> Agent:
-        """Starts `lab.bench.profiled_agent`."""
         interval = {"LDPSTREAM_COMMIT_INTERVAL_MS": str(commit_interval_ms)}
         return self.started(Agent, "lab.bench.profiled_agent", str(self.file), str(out), **interval)
 
     def reader(self, module: str, records: int) -> Process:
-        """Starts a module that reads this many records of the reports topic."""
         return self.started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
 
     def counted(self) -> int:
@@ -277,13 +253,11 @@ class Site(BaseSite):
 
 
 def delete_keys(client: Client, name: str) -> None:
-    """Deletes all keys in Redis of the surveys with this part in their names."""
     for key in client.scan_iter(match=f"ldpstream:*{name}*", count=1000):
         client.delete(key)
 
 
 def random_name() -> str:
-    """Returns a name that no other site has."""
     return f"bench-{secrets.token_hex(6)}"
 
 

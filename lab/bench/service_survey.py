@@ -17,7 +17,7 @@ ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE
 
 
 def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked], start_s: float | None = None) -> Survey:
-    """Writes a survey to a file. Step 0 begins at `start_s`, in seconds since 1970, by default now, however long a step is."""
+    """Writes a survey to a file. Step 0 begins at `start_s`, in seconds since 1970, by default now."""
     start = datetime.fromtimestamp((time.time() if start_s is None else start_s) // 1, UTC)
     lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
     lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']

@@ -12,7 +12,6 @@ PHASES = ("fetch", "decode", "tabulate", "fold", "commit", "loop", "rest")
 
 
 def service_tables(result: ServiceBench) -> list[Table]:
-    """Tables: counting beside the bare consumer; processor time by phase; growth; producing."""
     counted = table("Counting an existing log, per second, median over runs; CPU in µs a record; peak MiB", "log", "who",
                     "records", "MB", "reports", "CPU", "MiB", texts=2)  # fmt: skip
     for row in result.counted:
@@ -39,7 +38,6 @@ def service_tables(result: ServiceBench) -> list[Table]:
 
 
 def service_notes(result: ServiceBench) -> list[str]:
-    """Sentences on the results that the tables do not show."""
     notes = [
         f"Commits of a partition while counting {spent.kind}: p50 {spent.commit_p50_ms:.1f} ms, "
         f"p99 {spent.commit_p99_ms:.1f} ms of {spent.commits}."

@@ -9,10 +9,7 @@ among n people, and averaged over the values if people choose m/2 values on aver
     unary      each value is a bit of its own, with the exact loss for sets: two sets differ in up to min(2m, n) bits. The
                probabilities are those with the smallest variance
     listed     each set is a value of its own, reported by GRR at ε; a value's share is the sum over its sets
-    PS, SS     padding and sampling with one dummy; the drawn member by subset selection at ε: its report may have all members
-               of a set, so drawing a member hides nothing
-
-The settings of the coverage draw people with a uniform number of values, the popular values first.
+    PS, SS     padding and sampling with one dummy; the drawn member by subset selection at ε
 """
 
 import math
@@ -46,10 +43,7 @@ COVERED = [  # n, m, ε, people, memoized, reports of a person
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
-    """Standard errors of a value's share for one setting, with `PEOPLE` people; None above the limit of n.
-
-    `omega` and `least` are PrivSet's ω and t.
-    """
+    """Standard errors of a value's share for one setting, with `PEOPLE` people; `omega` and `least` are PrivSet's ω and t."""
 
     n: int
     m: int
@@ -91,7 +85,6 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def errors() -> list[Errors]:
-    """The exact errors of all mechanisms."""
     return [_errors(n, m, eps) for n, m, eps in ERRORS]
 
 
@@ -152,13 +145,11 @@ def _unary(n: int, m: int, eps: float) -> float:
 
 
 def _listed(n: int, m: int, eps: float) -> float:
-    """The variance of GRR on all sets."""
     having, q = n_sets(n - 1, m - 1), 1 / (math.exp(eps) + n_sets(n, m) - 1)
     return _variance(q * (math.exp(eps) + having - 1), q * having, n, m)
 
 
 def coverage(runs: int, seed: int, progress: Callable[[str], None]) -> list[Coverage]:
-    """All settings. `progress` receives a line about each."""
     found = []
     for number, (n, m, eps, people, _, reports) in enumerate(COVERED):
         progress(f"{m} of {n}, ε = {eps:g}, {people:,} people, {plural(reports, 'report')}")
@@ -203,7 +194,6 @@ def _built(n: int, m: int, eps: float, memoized: bool) -> Mechanism:
 
 
 def _inside(ends: tuple[FloatArray, FloatArray], truth: FloatArray) -> FloatArray:
-    """1 where an interval contains the truth, else 0."""
     low, high = ends
     return ((low <= truth) & (truth <= high)).astype(np.float64)
 
@@ -216,7 +206,6 @@ def population(n: int, m: int, people: int, rng: np.random.Generator) -> IntArra
 
 
 def error_table(rows: list[Errors]) -> Table:
-    """The errors of a value's share, in percentage points; what PrivSet needs in people, relative to PS-GRR."""
     table = Table(title=f"Standard error of a value's share from {PEOPLE:,} reports, in percentage points")
     for column in ("values", "at most", "ε", "PS-GRR", "PrivSet", "ω, t", "people", "unary", "listed", "PS, SS"):
         table.add_column(column, justify="right")
@@ -234,23 +223,10 @@ def _points(error: float) -> str:
 
 
 def coverage_table(rows: list[Coverage]) -> Table:
-    """Coverage of the intervals, and the error of the inversion in percentage points."""
     table = Table(title=f"95 % intervals that contain the truth, in {rows[0].runs:,} runs")
     heads = (
-        "values",
-        "at most",
-        "ε",
-        "people",
-        "mechanism",
-        "reports",
-        "shares",
-        "lowest",
-        "mi",
-        "ibu",
-        "mean",
-        "error",
-        "stated",
-    )
+        "values", "at most", "ε", "people", "mechanism", "reports", "shares", "lowest", "mi", "ibu", "mean", "error", "stated",
+    )  # fmt: skip
     for column in heads:
         table.add_column(column, justify="right")
     for r in rows:

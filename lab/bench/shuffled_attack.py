@@ -1,19 +1,19 @@
 """An attack on reports without senders, beside the upper bounds of `mechanisms.ledger.shuffled`.
 
-Run: `python -m lab.bench.shuffled_attack` (about a minute of processor time).
+Run: `python -m lab.bench.shuffled_attack`.
 
 An attacker sees n reports at each of several steps, without senders. One report of each step is of a person with value v or v'.
 All other people have one value u, and the attacker knows u. The attacker decides by the likelihood ratio, which no other test
-beats. With a(y) = R(y | v) / R(y | u) and b(y) = R(y | v') / R(y | u), the reports of a step have the likelihood ratio
-Σ a(y_i) / Σ b(y_i). The values u, v and v' are those with the largest variance of a - b.
+beats. With a(y) = R(y | v) / R(y | u) and b(y) = R(y | v') / R(y | u), the reports of a step have the likelihood ratio Σ a(y_i)
+/ Σ b(y_i). The values u, v and v' are those with the largest variance of a - b.
 
 The loss that the attack reaches is a lower bound of the true loss. For A = Π (Σ a(y_i) / n) and B = Π (Σ b(y_i) / n) over the
 steps, it is the ε with
 
     δ = E[(A - e^ε B)₊],   all n reports of each step drawn from R(· | u)
 
-We estimate this mean by importance sampling: the reports come from R(y | u) e^{λ (a(y) - b(y))}, normalized. Many samples
-then have A > e^ε B and contribute to the mean. The printed lower bound is four standard errors below the estimate.
+We estimate this mean by importance sampling: the reports come from R(y | u) e^{λ (a(y) - b(y))}, normalized. The printed lower
+bound is four standard errors below the estimate.
 """
 
 import math
@@ -81,7 +81,6 @@ def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples:
         delta: in (0, 1).
         near: about the loss, for the importance sampling; 0 for plain sampling.
         samples: number of simulated attacks.
-        rng: source of randomness.
     """
     common, a, b = ratios(m.channel())
     gap = a - b
@@ -109,7 +108,6 @@ def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples:
 
 
 def attack_table(samples: int = SAMPLES) -> Table:
-    """The table of all settings."""
     shown = Table("setting", "n", "steps", "estimate", "at least", "bound", "distance")
     for i, (name, m, n, steps) in enumerate(SETTINGS):
         bound, _ = m.shuffled(steps, n, DELTA)

@@ -1,11 +1,10 @@
-"""Measures whether the memory of an agent, an estimator and a gateway grows: resident memory over a long run with short steps.
+"""Measures whether the memory of an agent, an estimator and a gateway grows over a long run with short steps.
 
     nice python -m lab.bench.soak MINUTES STEP_SECONDS
 
-The settings have the addresses of Kafka and Redis. Devices post reports of four attributes to the gateway in every step.
-The command prints one line a minute. After the run it prints, for each process, the slope of a least-squares line through the
-memory of the second half of the run, and its standard error. The standard error allows for dependent residuals: it assumes an
-autoregressive process of order one.
+The settings have the addresses of Kafka and Redis. The command prints one line a minute. After the run it prints, for each
+process, the slope of a least-squares line through the memory of the second half of the run, and its standard error. The
+standard error assumes that the residuals are an autoregressive process of order one.
 """
 
 import contextlib
@@ -55,7 +54,6 @@ def slope(hours: NDArray[np.float64], mib: NDArray[np.float64]) -> tuple[float, 
 
 
 def soak(settings: Settings, minutes: float, step_seconds: int) -> None:
-    """Runs the processes for some minutes and prints their memory."""
     with (
         TemporaryDirectory(prefix="ldpstream-bench-") as place,
         Site(settings, Path(place), step_seconds, attributes(0), PARTITIONS) as site,

@@ -2,10 +2,9 @@
 
     python -m lab.bench.stock_agent TOPIC RECORDS FOLDER
 
-The command counts RECORDS records of the topic into a Redis hash named after the topic, with Faust's files in FOLDER. At the
-end, the command prints one JSON object: number of reports, and seconds from the first event to the last event. All settings are
-Faust's defaults, except the settings that the agent needs to run here. The agent avoids the costs of real counting: the agent
-does not decode reports, checks nothing, and is not exactly-once.
+Counts RECORDS records of the topic into a Redis hash, with Faust's files in FOLDER. At the end it prints one JSON object:
+number of reports, and seconds, from the first event to the last. It does not decode reports, checks nothing, and is not
+exactly-once.
 """
 
 import json
@@ -37,7 +36,6 @@ store = redis.asyncio.Redis.from_url(settings.redis.get_secret_value())
 
 @app.agent(app.topic(topic_name))
 async def count(envelopes: Any) -> None:
-    """Sends one HINCRBY for each report."""
     records = reports = first = 0
     began = 0.0
     async for envelope in envelopes:

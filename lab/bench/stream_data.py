@@ -37,12 +37,10 @@ class Stream:
 
     @property
     def k(self) -> int:
-        """Number of values."""
         return int(self.people.shape[1]) - 1
 
     @property
     def n(self) -> int:
-        """Size of the population."""
         return int(self.people[0].sum())
 
     @property
@@ -78,13 +76,10 @@ def of_shares(name: str, shares: FloatArray, n: int) -> Stream:
 
 
 def real(folder: Path | None) -> list[Stream]:
-    """MS-FIMU's visits over 7 days, and PWGTP's weights over 80 steps, cut into 10 and into 100 values of equal frequency.
+    """MS-FIMU's visits over 7 days, and PWGTP's 80 replicate weights as steps, cut into 10 and into 100 values of equal
+    frequency.
 
-    If a data set's file is missing, the list omits the data set: generated replacements do not change over time.
-
-    PWGTP's steps are the 80 replicate weights in their order, as in the literature on longitudinal mechanisms. Kosarak and
-    BMS-POS have one report for each person and no time, so they are not used: the shares in consecutive parts of these files
-    vary only as in random parts.
+    If a data set's file is missing, the list omits the data set.
     """
     visits, weights = (datasets.load(name, folder) for name in ("ms_fimu", "pwgtp"))
     found = [_of_values("MS-FIMU", visits.values, visits.sizes[0])] if visits.real else []
@@ -101,7 +96,6 @@ def _of_values(name: str, values: IntArray, k: int) -> Stream:
 
 
 def _walk(steps: int, walks: int, rng: np.random.Generator) -> FloatArray:
-    """(steps, walks) random walks within [0, 1]."""
     path = np.empty((steps, walks))
     at = np.full(walks, 0.05)
     for t in range(steps):

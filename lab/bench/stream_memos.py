@@ -2,11 +2,10 @@
 
 The setting is the synthetic data set of LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262): 10 000
 people with uniform values in 0 … 359 over 120 steps. At every step, each person's value is replaced by a uniform random value
-with probability 0.25. The error is MSE_avg, the mean squared error over all steps and values.
+with probability 0.25.
 
 A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the spaced level everybody reports once in 24
-steps, by a one-time mechanism with ε = ε∞. The loss stated with the error is `eps_sequence`: the loss of all reports of the 120
-steps between any two sequences of values.
+steps, by a one-time mechanism with ε = ε∞.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ SPACED_MECHANISMS = ("OUE", "OLH")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """People, values, steps, the chance that a value changes at a step, the window in steps, and the values of ε∞."""
+    """`change` is the chance that a value changes at a step, `window` the window in steps, `epsilons` the values of ε∞."""
 
     people: int
     k: int
@@ -75,7 +74,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def guesses(self) -> list[Chance]:
-        """The three chances."""
         found = (self.guess_once, self.guess_unchanged, self.guess_any)
         return [Chance(guess, exact=exact) for guess, exact in zip(found, self.exact_guesses, strict=True)]
 
@@ -117,14 +115,7 @@ def last_mean(shares: FloatArray, w: int) -> FloatArray:
 
 
 def measure_memos(s: Setting, repeats: int, seed: int, seen: Callable[[str], None]) -> list[Row]:
-    """A row for every mechanism and ε∞.
-
-    Args:
-        s: the setting.
-        repeats: repetitions of each row, with fresh values.
-        seed: seed of all randomness.
-        seen: called with the name of every mechanism.
-    """
+    """A row for every mechanism and ε∞."""
     rows = []
     for eps in s.epsilons:
         for number, name in enumerate((*LONGITUDINAL, *SPACED_MECHANISMS)):

@@ -1,9 +1,8 @@
-"""The seven methods of LDP-IDS, which publish a histogram at every step under w-event ε-LDP. The simulation draws counts.
+"""The seven methods of LDP-IDS, which publish a histogram at every step under w-event ε-LDP.
 
 Source: Ren, Shi, Yu, Yang, Zhao and Xu, *LDP-IDS: Local Differential Privacy for Infinite Data Streams*, SIGMOD 2022,
-arXiv:2204.00526. A method divides either the budget or the population. With a divided budget, everybody reports with a part of
-ε, and nobody spends more than ε within any w steps. With a divided population, a part of the people reports with the whole ε,
-and nobody reports twice within any w steps.
+arXiv:2204.00526. With a divided budget, everybody reports with a part of ε, and nobody spends more than ε within any w steps.
+With a divided population, a part of the people reports with the whole ε, and nobody reports twice within any w steps.
 
     uniform       LBU, LPU   a part of 1/w at every step
     sampling      LSP        the whole allowance at every w-th step; the other steps repeat the last histogram
@@ -11,12 +10,11 @@ and nobody reports twice within any w steps.
     absorption    LBA, LPA   1/(2w), plus the unused parts of earlier steps, if the stream has changed
 
 The allowance is the budget or the population of a window. The adaptive methods (distribution, absorption) use half of the
-allowance to detect changes of the stream: 1/(2w) at every step. They publish a fresh histogram if the dissimilarity to the last
-published histogram exceeds the error of a fresh histogram. At the first step they always publish, because there is no histogram
-to repeat.
+allowance to detect changes of the stream: 1/(2w) at every step. They publish a fresh histogram at the first step, and if the
+dissimilarity to the last published histogram exceeds the error of a fresh histogram.
 
-Simulation: at every step, the people who hold each value are drawn again, as in the paper's synthetic streams. A group is
-drawn without replacement, and the reports of the people of each value are drawn by their exact distribution.
+The simulation draws counts: at every step, the people who hold each value are drawn again, as in the paper's synthetic streams.
+A group is drawn without replacement.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +34,7 @@ MIN_EPS = 1e-6  # nats; the smallest part of a budget with which a histogram is 
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A frequency oracle on k values: GRR or OUE, whichever has the smaller mean variance.
+    """A frequency oracle on k values: GRR or OUE.
 
     Attributes:
         k: number of values.
@@ -58,15 +56,14 @@ class Oracle:
             GRR   (k-2+e^ε) / (e^ε-1)² + (1/k) (k-2) / (e^ε-1)
             OUE   4e^ε / (e^ε-1)² + 1/k
 
-        Implementations of LDP-IDS differ in the factor 1/k of the second term. The factor is correct: the second term contains
-        the mean of the k shares, and the sum of the shares is 1. Without the factor, the dissimilarity below is biased
-        downwards.
+        Implementations of LDP-IDS differ in the factor 1/k of the second term. It is correct, since the second term contains
+        the mean of the k shares.
         """
         p, q = self.p, self.q
         return (q * (1 - q) + (p * (1 - p) - q * (1 - q)) / self.k) / (p - q) ** 2
 
     def supports(self, counts: IntArray, rng: np.random.Generator) -> IntArray:
-        """(k,) number of reports that support each value, if counts[v] people hold value v. The joint distribution is exact."""
+        """(k,) number of reports that support each value, if counts[v] people hold value v."""
         n = int(counts.sum())
         if self.one_hot:  # a report is the value with probability p-q, otherwise a random one of all k values
             kept = rng.binomial(counts, self.p - self.q)
@@ -76,7 +73,6 @@ class Oracle:
 
 @lru_cache(1024)
 def oracle(k: int, eps: float) -> Oracle:
-    """The better of GRR and OUE for k values and a loss of eps nats."""
     one, many = optimized(eps), probabilities(k, eps)
     return min(Oracle(k, *many, True), Oracle(k, one.p, one.q, False), key=Oracle.mean_variance)
 
@@ -110,7 +106,6 @@ def collect(people: IntArray, asked: int, eps: float, rng: np.random.Generator) 
         people: (k+1,) numbers of people with each value, then the number of absent people.
         asked: size of the group, at least 1.
         eps: privacy loss of a report.
-        rng: source of randomness.
     """
     total, k = int(people.sum()), people.size - 1
     group = people if asked == total else rng.multivariate_hypergeometric(people, asked, method="marginals")
@@ -178,8 +173,6 @@ class Division(ABC):
 
 
 class Budget(Division):
-    """Everybody reports, with a part of ε."""
-
     least = MIN_EPS
 
     def __init__(self, stream: Stream, eps: float, w: int, rng: np.random.Generator) -> None:
@@ -197,8 +190,6 @@ class Budget(Division):
 
 
 class Population(Division):
-    """A part of the people reports, with the whole ε."""
-
     least = 1
 
     def __init__(self, stream: Stream, eps: float, w: int, rng: np.random.Generator) -> None:
@@ -218,14 +209,12 @@ class Population(Division):
 
 
 def uniform(d: Division) -> Published:
-    """LBU and LPU: 1/w of the allowance at every step."""
     steps, part = len(d.stream.people), d.part(d.whole / d.w)
     shares = np.array([d.collect(t, part).shares for t in range(steps)])
     return Published(shares, np.tile([0, part], (steps, 1)))
 
 
 def sampling(d: Division) -> Published:
-    """LSP: the whole allowance at every w-th step; the other steps repeat the last histogram."""
     steps = len(d.stream.people)
     spent = np.zeros((steps, 2))
     spent[:: d.w, 1] = d.whole
@@ -234,10 +223,7 @@ def sampling(d: Division) -> Published:
 
 
 def distribution(d: Division) -> Published:
-    """LBD and LPD: a fresh histogram gets half of the rest: half the allowance minus the amounts of the last w-1 steps.
-
-    An amount that was spent w steps ago or earlier is available again.
-    """
+    """LBD and LPD: a fresh histogram gets half of the rest: half the allowance minus the amounts of the last w-1 steps."""
     pool = d.part(d.whole / 2)
 
     def offer(t: int, spent: FloatArray) -> float:
@@ -249,9 +235,8 @@ def distribution(d: Division) -> Published:
 def absorption(d: Division) -> Published:
     """LBA and LPA: a fresh histogram gets 1/(2w) of the allowance, and 1/(2w) more for each earlier unused step.
 
-    A histogram that costs j parts uses the part of its own step and j - 1 earlier parts. The next j - 1 steps are nullified:
-    they cannot publish. A window that contains the histogram, but not the steps whose parts the histogram absorbed, thus stays
-    within the allowance.
+    A histogram that costs j parts uses the part of its own step and j - 1 earlier parts. The next j - 1 steps cannot publish,
+    so each window stays within the allowance.
     """
     unit = d.part(d.whole / (2 * d.w))
 
@@ -268,7 +253,7 @@ def absorption(d: Division) -> Published:
 
 
 def _adaptive(d: Division, offer: Callable[[int, FloatArray], float]) -> Published:
-    """The common part of the adaptive methods; `offer` returns the amount for a fresh histogram of step t from past amounts."""
+    """The common part of the adaptive methods; `offer` returns the amount for a fresh histogram of step t."""
     steps, unit = len(d.stream.people), d.part(d.whole / (2 * d.w))
     shares, spent = np.empty((steps, d.stream.k)), np.zeros((steps, 2))
     for t in range(steps):
@@ -297,10 +282,9 @@ def publish(name: str, stream: Stream, eps: float, w: int, rng: np.random.Genera
 
     Args:
         name: the method's name in LDP-IDS.
-        stream: people by value and step; at least 4w people.
+        stream: people by value and step.
         eps: loss of a person within any w steps, in nats.
         w: number of steps of a window, at least 1.
-        rng: source of randomness.
     """
     division, method = RIVALS[name]
     return method(division(stream, eps, w, rng))

@@ -1,8 +1,8 @@
 """The spaced level on a stream: every device reports once in w steps, with the whole ε, and a filter smooths each share over
 time.
 
-A device draws a phase φ in 0 … w-1 once and reports at the steps t ≡ φ (mod w). This is the collection of LPU (a method of
-LDP-IDS) without coordination: each device draws its group, so the groups differ in size by chance.
+This is the collection of LPU (a method of LDP-IDS) without coordination: each device draws its phase, so the groups differ in
+size by chance.
 """
 
 import numpy as np
@@ -20,7 +20,6 @@ def spaced_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
         stream: people by value and step.
         eps: loss of a report, in nats.
         w: a device reports at every w-th step; at least 1.
-        rng: source of randomness.
 
     Returns:
         (T, k) shares, NaN at a step without reports, and (T,) numbers of reports.

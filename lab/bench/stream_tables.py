@@ -13,12 +13,10 @@ MEASURES = {"mse": "MSE", "mre": "MRE, 0.1 %", "mre_person": "MRE, 1 person"}
 
 
 def stream_tables(result: Result) -> list[Table]:
-    """The MSE of every method; then the MRE and the AUC of the best rival beside the filtered spaced level."""
     return [_errors(result), _others(result)]
 
 
 def stream_notes(result: Result) -> list[str]:
-    """For the synthetic and the real streams: the smallest, the median and the largest gain of each error."""
     lines = []
     for kind, real in (("synthetic", False), ("real", True)):
         cells = [cell for cell in result.cells if (cell.stream not in SYNTHETIC) == real]
@@ -32,7 +30,6 @@ def stream_notes(result: Result) -> list[str]:
 
 
 def memo_table(rows: list[Row]) -> Table:
-    """The memoized mechanisms and the spaced level on values that change often."""
     heads = ("each step", "window", "filtered", "loss, any values", "one report", "unchanged", "any values")
     table = Table("mechanism", "ε∞", "ε₁", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.title = "Values that change often: MSE_avg in 10⁻⁶, loss in nats, chance of a right guess"
@@ -53,7 +50,6 @@ def memo_table(rows: list[Row]) -> Table:
 
 
 def millionths(error: float) -> str:
-    """Formats an error as a number of 10⁻⁶ with three digits."""
     return f"{1e6 * error:.0f}" if error >= 1e-4 else f"{1e6 * error:.3g}"
 
 

@@ -1,16 +1,13 @@
 """Compares the spaced level with the seven methods of LDP-IDS: histograms at every step under w-event ε-LDP.
 
-Every setting is a stream, a window of w steps and an ε. All methods get the same streams, but each method draws its own
-reports.
+All methods get the same streams, but each method draws its own reports.
 
-MSE     mean of (published - true share)² over all steps and values
-MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound keeps rare values from
-        dominating the mean: a share of 0.1 % (`mre`), or the share of one person (`mre_person`)
-AUC     monitoring of a threshold of our choice: an event is a step at which the true share of a value is above
-        min + 0.75 (max - min) of the value's stream. A detector raises an alarm if the published share is above a limit. The
-        limit traces the ROC curve; AUC is the area under this curve: the probability that the published share is higher at an
-        event than at another step (a tie adds half). For two values this is the AUC of value 1; for more values, the mean over
-        the values
+    MSE     mean of (published - true share)² over all steps and values
+    MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound is a share of 0.1 %
+            (`mre`), or the share of one person (`mre_person`)
+    AUC     area under the ROC curve of a detector of events. An event is a step at which the true share of a value is above
+            min + 0.75 (max - min) of the value's stream. The detector raises an alarm if the published share is above a limit.
+            For two values this is the AUC of value 1; for more values, the mean over the values
 """
 
 import hashlib
@@ -36,8 +33,6 @@ WINDOWS = {"MS-FIMU": (3, 7), "PWGTP": (20,)}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The synthetic settings: every stream, number of values and ε."""
-
     people: int
     steps: int
     window: int
@@ -59,8 +54,6 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, with the errors of the seven rivals, of the spaced level's raw histograms and of its filtered histograms."""
-
     stream: str
     k: int
     n: int
@@ -76,13 +69,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return min(RIVALS, key=lambda name: sign * float(getattr(self.errors[name], measure)))
 
     def gain(self, measure: str) -> float:
-        """The best rival's error divided by the error of the filtered spaced level."""
         return float(getattr(self.errors[self.best(measure)], measure) / getattr(self.errors[FILTERED], measure))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """All cells, with the number of repetitions and the seed."""
-
     repeats: int
     seed: int
     cells: list[Cell]
@@ -103,7 +93,6 @@ class _Task:
 
 
 def errors(published: FloatArray, truth: FloatArray, n: int) -> Errors:
-    """The errors of (T, k) published shares of n people."""
     off = np.abs(published - truth)
     return Errors(
         mse=float(np.mean(off**2)),
@@ -116,7 +105,7 @@ def errors(published: FloatArray, truth: FloatArray, n: int) -> Errors:
 def detection(published: FloatArray, truth: FloatArray) -> float:
     """Area under the ROC curve of the threshold detector, of (T, k) published shares; 0.5 for a detector that guesses.
 
-    Values whose share never changes have no events, so the mean omits them. NaN if no value changes.
+    The mean omits values whose share never changes. NaN if no value changes.
     """
     areas = []
     for v in [1] if truth.shape[1] == 2 else range(truth.shape[1]):
@@ -136,8 +125,7 @@ def measure(
     Args:
         plan: the synthetic settings; its values of ε also apply to the real streams.
         folder: the folder of the real data sets; None for synthetic streams alone.
-        repeats: repetitions of each synthetic setting, at least 1. A real stream is shorter, so it gets more repetitions in
-            proportion.
+        repeats: repetitions of each synthetic setting, at least 1. A real stream is shorter and gets more repetitions.
         seed: seed of all randomness.
         seen: called with a line of progress.
         processes: number of worker processes; one for each core if left out.
@@ -154,7 +142,6 @@ def measure(
 
 
 def _cell(task: _Task) -> Cell:
-    """Measures one setting; the result does not depend on other settings."""
     digest = hashlib.sha256(f"{task.name} {task.k} {task.window} {task.eps}".encode()).digest()
     rng = np.random.default_rng([task.seed, *digest[:8]])
     found: dict[str, list[Errors]] = {}

@@ -1,17 +1,16 @@
 """Measures what many surveys cost, served together by one agent and one estimator, or apart by a pair of processes each.
 
-Kafka, Redis, agents, estimators and the measuring process compete for the same processor. Figures are only comparable within
-one run. Each survey has four attributes with 8 to 100 values. A run measures, for a number of surveys:
+Kafka, Redis, agents, estimators and the measuring process compete for the same processor, so figures are only comparable within
+one run. A run measures, for a number of surveys:
 
 - *counting*: agents start with a log of `Sizes.records` records of one report, spread evenly over the surveys. Afterwards the
-  count tables must equal the counts of the reports sent.
+    count tables must equal the counts of the reports sent.
 - *standing*: processor time of agents and estimators while no record arrives and no step closes.
-- *estimating*: short steps, which close at the same time in all surveys, as hours do. The benchmark sends the same number of
-  envelopes for each survey and step. It measures the seconds from a step's close until Redis has the step's estimates. These
-  include the estimator's margin for the errors of brokers' clocks (`LDPSTREAM_MARGIN_MS`).
+- *estimating*: short steps, which close at the same time in all surveys. The benchmark measures the seconds from a step's close
+    until Redis has the step's estimates, with the estimator's margin for the errors of brokers' clocks.
 - memory, threads and connections of the processes afterwards, and the sizes of their pages.
 
-A last measurement serves more surveys without Kafka (`surveys_simulated`).
+A last measurement serves more surveys without Kafka (`surveys_simulated_agent`, `surveys_simulated_estimator`).
 """
 
 import asyncio
@@ -83,11 +82,6 @@ QUICK = Sizes((2,), (), 2_000, 0.5, 2, 1, 20, 3, 40)
 
 def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> SurveysBench:
     """Runs all measurements in separate topics and Redis keys, and deletes these topics and keys afterwards.
-
-    Args:
-        settings: addresses of Kafka and Redis, and how to log in.
-        sizes: `FULL` or `QUICK`.
-        seen: called with the name of each measurement.
 
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
@@ -172,7 +166,6 @@ def _count(site: SurveysSite, records: int) -> tuple[int, float, float, float | 
 
 
 def _until_working(site: SurveysSite) -> None:
-    """Waits until each estimator works on each of its surveys."""
     wanted = len(site.surveys) // len(site.estimators)
 
     def working() -> bool:
@@ -192,7 +185,6 @@ def _works(port: int) -> int:
 
 
 def _cores_within(site: SurveysSite, work: Callable[[], object]) -> tuple[float, float]:
-    """Processor seconds a second of all agents and of all estimators during this work."""
     began, agents, estimators = time.perf_counter(), cpu_s(site.agents), cpu_s(site.estimators)
     work()
     seconds = time.perf_counter() - began
@@ -200,7 +192,6 @@ def _cores_within(site: SurveysSite, work: Callable[[], object]) -> tuple[float,
 
 
 def _estimate(site: SurveysSite, sizes: Sizes) -> tuple[list[float], tuple[float, float]]:
-    """Returns the seconds from each step's close to its publication, and the cores of agents and estimators meanwhile."""
     site.start_agents()
     site.start_estimators()
     late: list[float] = []
@@ -232,7 +223,6 @@ def _published_s(site: SurveysSite, step: int) -> list[float]:
 
 @contextmanager
 def _reports_arriving(site: SurveysSite, sizes: Sizes) -> Iterator[None]:
-    """Sends the envelopes of each step in `BURSTS` bursts, in a thread."""
     rng, over = np.random.default_rng(SEED), Event()
     answers = [
         (survey, attribute, random_reports(survey, attribute, sizes.reports, rng))

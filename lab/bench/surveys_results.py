@@ -114,8 +114,6 @@ class SimulatedEstimator:
 
 @dataclass(slots=True)
 class SurveysBench:
-    """Results of a whole run; `cores` is the number of cores that this process may use."""
-
     cores: int
     served: list[Served] = field(default_factory=list)
     agent: SimulatedAgent | None = None

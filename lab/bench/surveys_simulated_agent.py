@@ -2,8 +2,8 @@
 
     python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
 
-The command counts this many records of each survey, waits for this time without records, and prints JSON: the arguments of
-`SimulatedAgent`. It deletes its keys in Redis afterwards. It measures neither the consumer nor the requests to Kafka.
+Counts this many records of each survey, waits for this time without records, and prints JSON: the arguments of
+`SimulatedAgent`.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class At(NamedTuple):
 
 
 class SilentLog:
-    """A log that delivers no chunks: the benchmark makes the chunks itself. See `agents.log.Log`.
+    """A log that delivers no chunks: the benchmark makes the chunks itself. Implements `agents.log.Log`.
 
     Args:
         ends: the offset after the last record of each partition.
@@ -108,7 +108,6 @@ def records_of(survey: Survey, n: int) -> list[list[Record]]:
 
 
 async def measure(n_surveys: int, n_records: int, standing_s: float) -> SimulatedAgent:
-    """Counts the records of all surveys, then measures the time without records."""
     settings = load_settings()
     client = SharedClient(settings)
     with SimulatedSurveys(client.get(), n_surveys) as simulated:

@@ -2,9 +2,7 @@
 
     python -m lab.bench.surveys_simulated_estimator SURVEYS
 
-The command publishes two steps of each survey, serves the page and the metrics, and prints JSON: the arguments of
-`SimulatedEstimator`. It deletes its keys in Redis afterwards. It measures neither the requests to Kafka nor the producer that
-an estimator has for each survey.
+Publishes two steps of each survey, serves the page and the metrics, and prints JSON: the arguments of `SimulatedEstimator`.
 """
 
 import json
@@ -45,7 +43,7 @@ TURN_MS = 2000  # time between two turns of a survey, in a process with many sur
 
 
 class CountedLog:
-    """A log of one partition whose end has been counted. See `schedule.LogPosition`."""
+    """A log of one partition whose end has been counted. Implements `schedule.LogPosition`."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey, self.end = survey, 0
@@ -89,24 +87,20 @@ class Estimated:
         assert self.store.commit(0, (before, "log") if before else None, written)
 
     def turn(self, at_ms: int) -> int:
-        """Takes a turn. Returns the number of publications."""
         self._vitals.look(at_ms)
         made = self._schedule.run(at_ms)
         self.results.balance()
         return len(made)
 
     def prepare(self) -> None:
-        """Computes the privacy losses of the next step, as the estimator does before the step closes."""
         while self._schedule.prepare():
             pass
 
     def closed_ms(self, step: int) -> int:
-        """The time when a step may be estimated."""
         return self.survey.closes_ms(step) + 1000
 
 
 def measure(n_surveys: int) -> SimulatedEstimator:
-    """Estimates two steps of all surveys."""
     settings = load_settings()
     metrics = SurveyMetrics()
     REGISTRY.register(metrics)

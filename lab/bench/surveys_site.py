@@ -30,13 +30,13 @@ SMALLEST_K, LARGEST_K = 8, 100
 
 
 def attributes(survey: int) -> tuple[Asked, ...]:
-    """The attributes of a survey. Their sizes differ between surveys, so surveys share no cached result of a mechanism."""
+    """The attributes of a survey. Their sizes are drawn for each survey."""
     sizes = np.random.default_rng([SEED, survey]).integers(SMALLEST_K, LARGEST_K, ATTRIBUTES, endpoint=True)
     return tuple((f"a{i}", int(k), mechanism) for i, (k, mechanism) in enumerate(zip(sizes, MECHANISMS, strict=True)))
 
 
 class Estimator(Process):
-    """A process of `ldpstream estimate`; `page_port` and `port` are the ports of its page and of its metrics."""
+    """A process of `ldpstream estimate`."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.page_port, self.port = free_ports(2)
@@ -77,7 +77,6 @@ class SurveysSite(BaseSite):
         self.estimators: list[Estimator] = []
 
     def start_agents(self) -> None:
-        """Starts the agents."""
         self.agents = [self.started(Agent, "ldpstream", "agent", served, **self._group) for served in self._served]
 
     def all_read(self) -> bool:
@@ -86,7 +85,6 @@ class SurveysSite(BaseSite):
         return all(len(agent.placed_s()) >= wanted for agent in self.agents)
 
     def start_estimators(self) -> None:
-        """Starts the estimators."""
         self.estimators = [self.started(Estimator, "ldpstream", "estimate", served) for served in self._served]
 
     def uncounted(self, records: int) -> int:
@@ -98,22 +96,15 @@ class SurveysSite(BaseSite):
         return [0 if (found := results.progress()) is None else found.next_step for results in self.results]
 
     def costs(self, processes: Iterable[Process]) -> ProcessCosts:
-        """The present costs of processes."""
         return ProcessCosts.of([process.pid for process in processes], self.settings)
 
     @property
     def survey(self) -> Survey:
-        """The first survey."""
         return self.surveys[0]
 
 
 class SimulatedSurveys:
-    """New surveys without topics, whose keys in Redis are deleted at the end. Step `PRESENT_STEP` begins now.
-
-    Args:
-        client: a client of Redis.
-        n: number of surveys.
-    """
+    """New surveys without topics, whose keys in Redis are deleted at the end. Step `PRESENT_STEP` begins now."""
 
     def __init__(self, client: Client, n: int) -> None:
         self._client, self._name = client, random_name()
@@ -130,13 +121,11 @@ class SimulatedSurveys:
 
 
 def own_costs(settings: Settings) -> ProcessCosts:
-    """The present costs of this process."""
     gc.collect()
     return ProcessCosts.of([os.getpid()], settings)
 
 
 def cpu_s(processes: Iterable[Process]) -> float:
-    """Processor seconds of all processes so far."""
     return sum(process.cpu_s or 0.0 for process in processes)
 
 

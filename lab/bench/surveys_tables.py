@@ -8,7 +8,6 @@ from ldpstream.terminal import NONE, table
 
 
 def surveys_tables(result: SurveysBench) -> list[Table]:
-    """Tables: counting and estimating; costs of the processes; answers of the servers; surveys without Kafka."""
     speed = table("Counting the same records, and seconds from a close to the estimates", "surveys", "pairs", "read s",
                   "all s", "CPU s", "rec./s", "p50", "p90", "most", texts=0)  # fmt: skip
     costs = table("Sums over all pairs; cores idle, and while steps close", "who", "surveys", "pairs", "MiB", "shared",
@@ -52,7 +51,6 @@ def _simulated(result: SurveysBench) -> list[Table]:
 
 
 def surveys_notes(result: SurveysBench) -> list[str]:
-    """Sentences on the results that the tables do not show."""
     return [
         "A pair is an agent and an estimator. read, all: seconds from the agents' start until they read all partitions, and "
         "until they have counted all records. MiB counts a page of memory once for each process that uses it; shared divides "

@@ -1,8 +1,7 @@
 """A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster.
 
-Log, counts, estimates and expiry are those of `serve`, in this process. Gateway and page are imported but not started. The
-reports are drawn in another process. In every hour of the simulated time, the devices' reports are appended and counted, and
-closed steps are published.
+Log, counts, estimates and expiry are those of `serve`, in this process. In every hour of the simulated time, the devices'
+reports are appended and counted, and closed steps are published.
 """
 
 import multiprocessing
@@ -50,7 +49,6 @@ class Week:
 
 
 def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = lambda _: None) -> Week:
-    """Simulates days of a small server in an empty folder."""
     survey = write_survey(folder / "survey.toml", "week", DAY_S, ATTRIBUTES)
     result, now_ms = Week(devices), survey.start_ms
     drawing = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
@@ -84,14 +82,12 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
 
 
 def _envelopes(survey: Survey, attribute: int, step: int, n: int, seed: tuple[int, ...]) -> list[tuple[bytes, bytes]]:
-    """Draws n reports of an attribute; returns each report's envelope and key."""
     rng = np.random.default_rng(seed)
     reports = random_reports(survey, attribute, n, rng)
     return [(seal(survey, attribute, 0, step, one), rng.bytes(16)) for one in np.split(reports, len(reports))]
 
 
 def draw(result: Week, path: Path) -> None:
-    """Draws memory and disk over the days."""
     days = [(hour + 1) / 24 for hour in range(len(result.memory_mib))]
     panels = [
         Panel("memory of the process", "days", "MiB", [Curve("resident", days, result.memory_mib)]),

@@ -21,14 +21,13 @@ OURS = "L-OLH, g chosen exactly"
 def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
     """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration, and the best exact variance.
 
-    The best exact variance is the smallest variance of L-GRR, L-OSUE and L-OLH for the column's k. If the column has no k, the
-    best exact variance is L-OSUE's variance.
+    The best exact variance is that of L-OSUE; in the columns of L-GRR, the smallest one of L-GRR, L-OSUE and L-OLH.
     """
     return [[(_paper(name, k, *budgets), _best(name, k, *budgets)) for name, k in COLUMNS_1] for budgets in rows]
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column, the variance, and the best one-time mechanism's variance (OUE's if there is no k)."""
+    """Table 2: for each ε and column, the variance, and the smallest variance (without k, OUE's)."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))
@@ -39,7 +38,6 @@ def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
 
 
 def candidates(column: str) -> Sequence[str]:
-    """The mechanisms among which we choose the best for a column of Table 2."""
     return list(ONE_TIME) if column == "GRR" else ["OUE"]
 
 

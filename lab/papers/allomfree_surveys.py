@@ -1,9 +1,7 @@
 """ALLOMFREE's experiments: every device samples one of several attributes (Smp) and reports it once, with a memoized mechanism.
 
-The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The paper's text names Eq.
-(9), the matrix inversion, as the estimator. Table 1's variances determine the mean error of the inversion, but the gains in
-Tables 3 and 4 do not agree with this error. The authors' published code clips the estimates at 0 and divides them by their sum.
-This module also clips the estimates and divides them by their sum.
+The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The authors' published
+code, but not the paper's text, clips the estimates at 0 and divides them by their sum. So does this module.
 """
 
 import functools
@@ -83,7 +81,6 @@ def averaged_mse(people: Dataset, chosen: Sequence[Mechanism], post: str, rng: n
         people: people's values.
         chosen: (d,) the mechanism of each attribute.
         post: post-processing of the matrix inversion.
-        rng: source of randomness of the attributes and the reports.
     """
     drawn = rng.integers(len(chosen), size=len(people.values))
     total = 0.0
@@ -140,7 +137,6 @@ def _epsilons(plan: Plan) -> tuple[float, ...]:
 
 
 def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: Sequence[Errors]) -> Found:
-    """The errors of all methods, by (data set, ratio, eps_inf)."""
     groups = 2 if plan.best else 1
     keys = [(name, ratio, eps_inf) for name in names for ratio in ratios for eps_inf in _epsilons(plan)]
     found = {}
@@ -153,9 +149,7 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
     """Reduction of a method's mean error relative to another method's mean error, in percent; and a standard deviation.
 
-    The standard deviation belongs to the difference between our gain and the published gain. The published gain also varies by
-    chance, because the paper has only 100 runs. The relative variance of a ratio of two means is the sum of the relative
-    variances of both means.
+    The standard deviation belongs to the difference between our gain and the published gain, which comes from 100 runs.
     """
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))
     relative = sum(
@@ -241,7 +235,6 @@ def _figure(name: str, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 def tables(authors: str) -> list[Target]:
-    """The targets of Tables 3 and 4."""
     return [
         Target(
             f"allomfree-table-{number}",
@@ -254,7 +247,6 @@ def tables(authors: str) -> list[Target]:
 
 
 def figures(authors: str) -> list[Target]:
-    """The targets of Figures 4 to 7."""
     return [
         Target(
             f"allomfree-figure-{number}",

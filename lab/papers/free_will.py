@@ -1,8 +1,8 @@
 """Figures 2 to 14 of the free-will privacy paper: distances from the truth by number of people, and the text's claims.
 
 ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy". The paper prints no
-values of its figures. The paper's text claims that some methods are better than others. For each claim, we count the numbers of
-people for which the claim holds.
+values of its figures. Its text claims that some methods are better than others. For each claim, we count the numbers of people
+for which the claim holds.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,6 @@ def _panel(figure: Figure, mix: str, runs: Runs, best: bool) -> Panel:
 
 
 def title(mix: str) -> str:
-    """The title of a mixture's picture."""
     if mix == "shokri-centre":
         return "linear, truth or middle"
     kind = mix.rpartition("-")[2]

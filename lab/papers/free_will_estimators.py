@@ -5,9 +5,7 @@
 
 INV is matrix inversion, RAP is matrix inversion for unary encodings, and IBU is the iterative Bayesian update. One of two
 projections turns an inversion into a distribution: ``"norm-sub"`` (Euclidean, onto the simplex) or ``"norm-mul"`` (clip and
-normalise). The average mechanism ignores the group of a report. In the experiments of the paper, and in ours, GIBU is more
-accurate than each of these methods. The average mechanism can even carry no information although every group's mechanism
-carries a lot of information.
+normalise).
 
 Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
 """

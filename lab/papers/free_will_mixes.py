@@ -1,8 +1,7 @@
 """Populations and mixtures of mechanisms of the free-will privacy paper, and every method's distance from the truth.
 
-ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy": Tables 4 to 8 list
-the mechanisms. Each mechanism of a mixture gets an equal part of the people. Distances are in cells on a line and in kilometres
-on the grid.
+ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy", Tables 4 to 8. Each
+mechanism of a mixture gets an equal part of the people. Distances are in cells on a line and in kilometres on the grid.
 """
 
 from collections.abc import Callable
@@ -73,8 +72,7 @@ class TruthOrCentre(StoredChannel):
 
     The probability is max(0, 1 - Q/B). Q bounds the expected quality loss; B is the expected error of the best blind guess (the
     middle cell). The mechanism is one of the many optima of Shokri's programme for a uniform profile, if quality loss and the
-    adversary's error are the same distance. The expected loss and the adversary's expected error are then both min(Q, B). B is
-    25 for the line of 100 cells.
+    adversary's error are the same distance.
     """
 
     name = "truth-or-centre"
@@ -99,10 +97,9 @@ def line_distances(k: int) -> FloatArray:
 
 
 def city(shape: tuple[int, int], cell_km: float) -> tuple[FloatArray, FloatArray]:
-    """A distribution on a grid of cells, and the cells' (k, 2) centres. The distribution has a few crowded places and uneven
-    cells.
+    """A distribution on a grid of cells, and the cells' (k, 2) centres, in place of Gowalla's check-ins in San Francisco.
 
-    The city replaces Gowalla's check-ins in San Francisco. Each cell's popularity is log-normal, from a fixed seed.
+    It has a few crowded places. Each cell's popularity is log-normal, from a fixed seed.
     """
     y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
     points = (np.column_stack((x, y)) + 0.5) * cell_km
@@ -183,7 +180,7 @@ MIXES: dict[str, Callable[[], Mix]] = {
 
 @cache
 def build(name: str) -> Mix:
-    """Builds a mixture by its name. The first use of Shokri's mechanisms in a process takes up to a minute."""
+    """Builds a mixture by its name."""
     return MIXES[name]()
 
 
@@ -221,9 +218,8 @@ def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str,
 
 
 def _of_bits(groups: list[Group], terms: list[Term], n: int) -> dict[str, FloatArray]:
-    """Estimates with RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper.
-
-    The maximum of the likelihood is also computed from counts.
+    """Estimates with RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper; `COUNTED` from
+    counts.
     """
     uniform = np.full(RAPPOR_K, 1 / RAPPOR_K)
     found = {f"[RAP]_R {name}": combine_results(groups, "RAP", post) for post, name in POSTS}

@@ -1,8 +1,4 @@
-"""Jobs for the mixtures of the free-will privacy paper, and the gathered results for the paper's figures and tables.
-
-The paper's text states neither the numbers of people nor the number of repetitions. This module sets these numbers for all
-figures.
-"""
+"""Jobs for the mixtures of the free-will privacy paper, and the gathered results for the paper's figures and tables."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +27,6 @@ QUICK_LINE, QUICK_GRID = Sizes((1000, 10_000), 2, 2), Sizes((10_000,), 2, 2)
 
 
 def sizes(plan: Plan, mix: str) -> Sizes:
-    """The sizes that a plan runs for a mixture."""
     grid = mix.endswith("grid")
     if plan.quick:
         return QUICK_GRID if grid else QUICK_LINE
@@ -48,7 +43,6 @@ def jobs(plan: Plan, mixes: Sequence[str]) -> list[Job]:
 
 
 def gather(plan: Plan, mixes: Sequence[str], results: Sequence[dict[str, list[float]]]) -> dict[str, "Runs"]:
-    """The jobs' results by mixture."""
     found: dict[str, Runs] = {}
     left = iter(results)
     for mix in mixes:
@@ -87,11 +81,9 @@ class Runs:
     distances: dict[str, FloatArray]
 
     def exists(self, method: str) -> bool:
-        """True if the method gives an estimate."""
         return not np.isnan(self.distances[method]).any()
 
     def mean(self, method: str) -> FloatArray:
-        """(people,) mean distances."""
         return np.asarray(self.distances[method].mean(axis=1))
 
     def sd(self, method: str) -> FloatArray:

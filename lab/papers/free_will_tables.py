@@ -2,10 +2,6 @@
 
 The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's distance, as the geometric
 mean over all sizes. At most 1.25 is excellent, at most 2 is good, and more is bad.
-
-The paper does not explain its choice of ε. For each ε, the expected distance between a uniform value and the value's report is
-a simple number. On the line these distances are the bounds Q of the paper's Table 8, with one exception: 25 here is 24.5 in
-Table 8. On the grid the distances are 0.5, 1, …, 5 km.
 """
 
 import math
@@ -107,11 +103,7 @@ def _finish_verdicts(verdicts: Sequence[Verdict], notes: Sequence[str], plan: Pl
 
 
 def _verdict(runs: Runs, verdict: Verdict) -> Row:
-    """A verdict's row.
-
-    The ratio is uncertain by three standard errors, which may change the verdict. A third of the largest change is the row's
-    spread.
-    """
+    """A verdict's row; its spread is a third of the largest change of the verdict within three standard errors of the ratio."""
     mix, method, published, figure = verdict
     ratios = [runs.ratio(name, GIBU) for name in runs.distances if name.startswith(method) and runs.exists(name)]
     label, asked = f"{mix.replace('-', ', ')}: {method} (Figure {figure})", float(GRADES.index(published))

@@ -1,7 +1,4 @@
-"""Arcolezi, Cerna and Palamidessi 2023, "On the Utility Gain of Iterative Bayesian Update": Tables 2 and 3, Figures 1 to 4.
-
-The utility gain Γ of a run is the reduction of IBU's error relative to MI's error, in per cent. Γ is at least 0 (Eq. 1).
-"""
+"""Arcolezi, Cerna and Palamidessi 2023, "On the Utility Gain of Iterative Bayesian Update": Tables 2 and 3, Figures 1 to 4."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -77,12 +74,10 @@ Found = dict[Setting, dict[str, FloatArray]]
 
 
 def runs(plan: Plan) -> int:
-    """The number of runs of a setting."""
     return QUICK_RUNS if plan.quick else RUNS
 
 
 def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
-    """Notes of every target with these mechanisms."""
     first = (
         f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. The"
         " paper also states fresh populations, but its notebook draws one population for all runs. The ± includes the random"
@@ -92,19 +87,16 @@ def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
 
 
 def choice(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The mechanisms and the shapes that a plan runs."""
     return [m for m in names if not plan.quick or m in QUICK[0]], [s for s in SHAPES if not plan.quick or s in QUICK[1]]
 
 
 def jobs(plan: Plan, names: Sequence[str], shapes: Iterable[str], domains: Sequence[int], sizes: Sequence[int]) -> list[Job]:
-    """A job for each mechanism, shape, k and n."""
     common = {"runs": runs(plan), "best": plan.best, "seed": plan.seed}
     grid = itertools.product(names, shapes, domains, sizes)
     return [Job(errors, {"name": m, "shape": SHAPES[s], "k": k, "n": n, **common}) for m, s, k, n in grid]
 
 
 def read(planned: Sequence[Job], results: Sequence[Any]) -> Found:
-    """The jobs' results by setting."""
     back = {shape: label for label, shape in SHAPES.items()}
     found = {}
     for job, result in zip(planned, results, strict=True):
@@ -116,7 +108,10 @@ def read(planned: Sequence[Job], results: Sequence[Any]) -> Found:
 
 
 def gain(measured: dict[str, FloatArray], estimator: str = "ibu") -> FloatArray:
-    """(2, runs) gains of IBU or another estimator over MI, Eq. (1), in per cent: mean squared, then mean absolute errors."""
+    """(2, runs) utility gains Γ of an estimator over MI, in per cent: of mean squared, then of mean absolute errors.
+
+    Γ of a run is the reduction of the error relative to MI's error, and at least 0 (Eq. 1).
+    """
     return np.asarray(100 * np.maximum(1 - measured[estimator] / measured["mi"], 0))
 
 
@@ -129,9 +124,8 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
     """(2,) standard deviations of a published mean gain minus our mean gain.
 
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
-    and n, and uses this population in all runs. The settings of a run share the population. To get the population's part of the
-    variance, we start from the variance of the settings' mean gain. We subtract the variance of the mean of equally many
-    independent gains. If the settings share nothing, the estimate of the population's part widens the ± of 20 runs by half.
+    and n, and uses this population in all runs. The population's part of the variance is the variance of the settings' mean
+    gain, less the variance of the mean of equally many independent gains.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
@@ -141,7 +135,6 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
 
 def table_rows(plan: Plan, names: tuple[str, ...], found: Found) -> list[Row]:
-    """Rows for the cells of a table that the plan runs; a plan that is not quick also has the averages."""
     mechanisms, shapes = choice(plan, names)
     if not plan.quick:
         mechanisms, shapes = [*mechanisms, "Avg."], [*shapes, "Avg."]
@@ -175,7 +168,6 @@ def table_rows(plan: Plan, names: tuple[str, ...], found: Found) -> list[Row]:
 
 
 def mean_mse_gain(found: Found, **fixed: object) -> float:
-    """Mean gain in mean squared error over the settings with the given attributes."""
     return float(mean_gain(found, lambda s: all(getattr(s, name) == value for name, value in fixed.items()))[0].mean())
 
 
@@ -217,7 +209,7 @@ def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 
 
 def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape. The paper draws all gains; we draw mean gains."""
+    """Figures 3 and 4: the mean gains in MSE by ε, by n and by k, for each shape."""
     axes: dict[str, Sequence[float]] = {"eps": EPSILONS, "n": SIZES, "k": DOMAINS}
     shapes = choice(plan, names)[1]
     panels = []

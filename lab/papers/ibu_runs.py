@@ -1,8 +1,7 @@
 """Runs of Arcolezi, Cerna and Palamidessi 2023: both estimators on the same reports, as in the paper and its package.
 
 Populations are n samples of a shape, cut into k + 1 bins of equal width. The last two bins form one value, as in the paper's
-notebook (the paper's words: "bucketize to a k-bins histogram"). The paper's incomes are not available here; log-normal incomes
-replace them. Local hashing uses linear forms in place of random hash functions.
+notebook. Log-normal incomes replace the paper's incomes, and linear forms replace random hash functions.
 """
 
 import hashlib
@@ -48,9 +47,8 @@ def build(name: str, k: int, eps: float, calibration: str) -> Mechanism:
 def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray:
     """IBU on support counts, at most 10 000 iterations, until no frequency changes by more than 1e-12.
 
-    The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR the paper takes q = p₁q₂ + q₁p₂, with
-    q₁ = 1/g for local hashing. This q is right only for two symbols without hashing. For more symbols the term (k-2) q₁q₂ is
-    missing; for hashing the right q is 1/g.
+    The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR the paper takes q = p₁q₂ + q₁p₂, with q₁ =
+    1/g for local hashing. For more than two symbols this q lacks (k-2) q₁q₂; for hashing the right q is 1/g.
 
     Args:
         m: the mechanism.
@@ -89,8 +87,7 @@ def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: 
 def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
     """A job: for each of `EPSILONS`, the estimators' (2, runs) errors by name: mean squared errors, then mean absolute errors.
 
-    A run's samples are the same for every mechanism, k and ε; every setting draws new reports. Samples and reports depend only
-    on the arguments.
+    A run's samples are the same for every mechanism, k and ε; every setting draws new reports.
     """
     rngs = [np.random.default_rng([seed, *_digest(shape, n, run)]) for run in range(runs)]
     populations = [population(shape, k, n, rng) for rng in rngs]

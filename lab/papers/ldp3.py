@@ -69,17 +69,15 @@ TIMES_NOTE = (
 
 
 def protocols(plan: Plan) -> list[str]:
-    """The protocols that a plan runs."""
     return [protocol for protocol in PROTOCOLS if not plan.quick or protocol in QUICK]
 
 
 def folder(plan: Plan, name: str) -> str | None:
-    """The data's folder if this data set is in the folder, else None."""
+    """The data's folder if it holds this data set, else None."""
     return str(plan.data) if plan.data and FILES[name] and (plan.data / FILES[name]).exists() else None
 
 
 def table_jobs(plan: Plan, name: str) -> list[Job]:
-    """A job for each protocol and run."""
     runs = range(QUICK_RUNS if plan.quick else RUNS)
     common = {"folder": folder(plan, name), "best": plan.best, "seed": plan.seed}
     grid = itertools.product(protocols(plan), runs)
@@ -87,7 +85,6 @@ def table_jobs(plan: Plan, name: str) -> list[Job]:
 
 
 def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
-    """A published table's rows."""
     runs = QUICK_RUNS if plan.quick else RUNS
     source = "" if folder(plan, name) else f"{TITLES[name]} generated"
     found = {}
@@ -123,14 +120,12 @@ def process_counts() -> list[int]:
 
 
 def figure_jobs(plan: Plan, name: str) -> list[Job]:
-    """One job for each number of processes; each job runs alone."""
     common = {"repetitions": 1 if plan.quick else RUNS, "folder": folder(plan, name), "seed": plan.seed}
     what = {"name": name, "protocols": protocols(plan)}
     return [Job(seconds, {**what, "processes": count, **common}, alone=True) for count in process_counts()]
 
 
 def figure(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
-    """Seconds by number of processes."""
     counts, shown = process_counts(), protocols(plan)
     note = "" if folder(plan, name) else f"{TITLES[name]} generated"
     rows = [

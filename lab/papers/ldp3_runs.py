@@ -1,8 +1,4 @@
-"""Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and its time.
-
-The values come from the paper's data sets if the user has these data sets. Porto's trips are not available; this module
-generates the same number of values.
-"""
+"""Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and its time."""
 
 import hashlib
 import json
@@ -31,7 +27,6 @@ WINDOW, GRAIN, FLOOR = 25_000, 10, 1e-32  # constants of the toolkit's Power pos
 
 
 def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
-    """A data set of the paper: the real data if the folder has them, otherwise generated data."""
     if name == "porto":
         return datasets.generated(name, PORTO[0], (PORTO[1],), seed)
     return datasets.load(name, Path(folder) if folder else None, seed)
@@ -40,10 +35,7 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
     """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people.
 
-    For most protocols the toolkit's variance is the true variance at f = 0 divided by k, because the toolkit puts k in place of
-    the number of people. For GRR at ε = 1, the toolkit's variance is less than 3/k of the true variance. The toolkit uses GRR's
-    formula for SS too. For SS, the factor k in GRR's formula nearly cancels the division by k: the result is about a quarter of
-    the true variance.
+    It has k in place of the number of people, and GRR's formula for SS.
     """
     e = np.exp(eps)
     per_person = {
@@ -60,8 +52,7 @@ def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
 
     The prior probability of a count j is proportional to j^-a on 1 … n; the prior's mean is the mean of the estimates.
     Estimates are rounded to multiples of 10 plus 5. A posterior mean covers the counts within 25 000 of the estimate. A
-    likelihood that underflows is set to 1e-32. An estimate that is impossible under the too small variance therefore becomes a
-    prior mean, far above zero.
+    likelihood that underflows is set to 1e-32.
 
     Args:
         counts: (k,) estimated counts, of mean at least 1.
@@ -127,9 +118,8 @@ def seconds(
 ) -> dict[str, float]:
     """A job: the seconds that each protocol takes for `repetitions` estimates on `processes` processes.
 
-    The time runs from the values in the processes' memory to the estimate. Each process makes and counts the reports of its
-    share of the people. The main process then sums the tables, inverts them and applies PowerNS. The start of processes and the
-    loading of data are excluded.
+    Each process makes and counts the reports of its share of the people. The main process then sums the tables, inverts them
+    and applies PowerNS. The start of processes and the loading of data are excluded.
     """
     k = dataset(name, folder, seed).sizes[0]
     with one_thread_each(), process_pool(processes, _start, (name, folder, seed)) as pool:

@@ -1,12 +1,11 @@
-"""True likelihood of stored reports of unary encodings and subsets. Counts of ones do not determine this likelihood.
+"""True likelihood of stored reports of unary encodings and subsets, which counts of ones do not determine.
 
 Given the value x, a report y of k bits has the probability
 
     P(y | x) = b(y) (1 if y_x else e^{-ε}),   so   L(f) = Σ_y ln b(y) + Σ_y ln(e^{-ε} Σf + (1 - e^{-ε}) Σ_{x: y_x = 1} f_x)
 
 with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}. For subsets of size
-ω, b(y) = p / C(k-1, ω-1). The true likelihood uses all bits of a report together. The service counts bits and keeps no reports,
-so only this reproduction uses the module, to measure how much accuracy the pseudo-likelihood of the counts loses.
+ω, b(y) = p / C(k-1, ω-1).
 """
 
 import math
@@ -30,13 +29,9 @@ BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB
 class ReportsTerm(ChannelTerm):
     """Term of reports of SUE, OUE, THE, SS or a memoized unary encoding (one report a person), without fake data.
 
-    A step makes two passes over the packed bits, with n ⌈k/8⌉ additions each. The bits are never unpacked. If there are more
-    than 2^k reports, the term groups equal reports.
-
     Args:
         m: the mechanism.
-        reports: (n, ⌈k/8⌉) rows as `simulate` returns them; unless the term groups reports, it keeps the array and does not
-            copy it.
+        reports: (n, ⌈k/8⌉) rows as `simulate` returns them.
 
     Raises:
         ValueError: if a row is not a report of this mechanism.
@@ -75,7 +70,7 @@ def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
     """Returns the true likelihood of stored reports of a unary encoding or of subsets, with or without fake data.
 
     Raises:
-        ValueError: for any other mechanism (a count table is enough for its likelihood), or if a row is not a report of `m`.
+        ValueError: for any other mechanism, or if a row is not a report of `m`.
     """
     if not isinstance(m.device, (UnaryEncoding, LongitudinalUnary, SubsetSelection)):
         raise ValueError(f"m must be a unary encoding or a subset selection, got {m.signature}")
@@ -85,10 +80,7 @@ def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
 
 @numba.njit(cache=True)
 def bit_sums(rows: Table, f: Table, out: Table) -> None:
-    """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
-
-    The loop tabulates the 256 possible sums of each byte once. Eight bits of a row then need one addition.
-    """
+    """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes."""
     sums = np.zeros((BYTES_AT_ONCE, 256))
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
         part = rows[:, begin : begin + BYTES_AT_ONCE]

@@ -1,8 +1,7 @@
 """Reproduces published tables and figures on every core, and resumes a run that was stopped.
 
-A paper's module in `lab.papers` offers a `Target` for each of its tables and figures. A target plans jobs and turns
-their results into rows and curves. A job is a call of a function with plain arguments; jobs can run anywhere and in any order.
-A job's result is stored under the hash of the job's function, arguments and code, so a stopped run can resume.
+A paper's module in `lab.papers` offers a `Target` for each of its tables and figures. A target plans jobs and turns their
+results into rows and curves. A job's result is stored under the hash of the job's function, arguments and code.
 """
 
 import hashlib
@@ -63,7 +62,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A call of a top-level function. JSON can represent the arguments and the result.
+    """A call of a top-level function; JSON can represent the arguments and the result.
 
     A job with `alone` measures time. Such jobs run after all other jobs, one at a time. Their results are not kept.
     """
@@ -74,7 +73,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Hash of the job's function, the arguments, and all code that the job may run."""
+        """Hash of the job's function, the arguments, and the code in `CODE`."""
         what = [self.function.__module__, self.function.__qualname__, dict(self.arguments), _fingerprint()]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
@@ -107,7 +106,6 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Our value minus the published value."""
         return None if self.published is None else self.ours - self.published
 
     @property
@@ -225,7 +223,6 @@ def _failed(target: Target, job: Job, error: BaseException) -> ReproductionError
 
 
 def _load(file: Path) -> Any:
-    """Returns the kept result in a one-element list, or None if no readable result is kept."""
     try:
         return json.loads(file.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
@@ -244,7 +241,6 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 
 @cache
 def _fingerprint() -> str:
-    """Hash of the code that results depend on, and of NumPy's version."""
     digest = hashlib.sha256(np.__version__.encode())
     for place in CODE:
         path = ROOT / place

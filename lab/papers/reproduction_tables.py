@@ -23,7 +23,6 @@ def reasons(rows: Sequence[Row]) -> list[str]:
 
 
 def cells(row: Row, notes: list[str]) -> list[str]:
-    """Texts of a row, in the order of `COLUMNS`."""
     return [
         row.label + (f" [{notes.index(row.note) + 1}]" if row.note else ""),
         number(row.published),
@@ -37,20 +36,17 @@ def cells(row: Row, notes: list[str]) -> list[str]:
 
 
 def number(x: float | None, digits: int = 4) -> str:
-    """A number with this many significant digits, in few characters."""
     if x is None or math.isnan(x):
         return NONE
     return re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].replace("+", ""), f"{x:.{digits}g}")
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """A phrase with the number of published values that agree with our values."""
     compared = [row.within for row in rows if row.published is not None]
     return f"{sum(map(bool, compared))} of {len(compared)} published values agree" if compared else "no published numbers"
 
 
 def table(found: Reproduced) -> Table:
-    """Terminal table of a target's rows."""
     shown = Table(*COLUMNS, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.title, shown.caption = f"{found.target.title} ({found.target.name})", summary(found.outcome.rows)
     for column in shown.columns[1:]:
@@ -62,12 +58,10 @@ def table(found: Reproduced) -> Table:
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Sentences below a table: the rows' notes by number, and the target's notes."""
     return [*(f"[{i}] {note}" for i, note in enumerate(reasons(outcome.rows), 1)), *outcome.notes]
 
 
 def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
-    """A target as a section of a Markdown document, with its picture if there is one."""
     lines = [f"### {title}", "", f"`python -m lab.papers {name}`: {summary(outcome.rows)}.", ""]
     if outcome.rows:
         notes = reasons(outcome.rows)

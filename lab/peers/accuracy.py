@@ -1,6 +1,6 @@
-"""Errors of other libraries' estimators. `lab.peers` runs this file in a separate virtual environment.
+"""Errors of other libraries' estimators; `lab.peers` runs this file in a separate virtual environment.
 
-The file imports nothing of this project. Standard input is a JSON list of tasks. A task is one cell of `bench accuracy`:
+Standard input is a JSON list of tasks. A task is one cell of `bench accuracy`:
 
     k, p, q, n     number of values, support probabilities, number of reports
     people         (runs, k) numbers of people with each value
@@ -9,11 +9,8 @@ The file imports nothing of this project. Standard input is a JSON list of tasks
     ibu            number of runs with multi-freq-ldpy's IBU, which is slow
     fast           null, or {"eps", "functions", "seed"}: also pure-ldp's fast local hashing (FLH), with its own reports
 
-Every line of standard output is `{"task": index, "mse": {method: [error of each run]}, "wasserstein": the same,
-"ibu_seconds": processor time of the last IBU, or null}` (the first IBU also compiles), or `{"task": index, "error"}`.
-
-The libraries count reports themselves, but their counts are plain sums. So this file gives them the sums: multi-freq-ldpy's MI
-and IBU take counts, p and q; pure-ldp's server for bits gets the sum, p and q. Its estimates have four kinds of normalisation.
+Every line of standard output is `{"task": index, "mse": {method: [error of each run]}, "wasserstein": the same, "ibu_seconds":
+processor time of the last IBU, or null}`, or `{"task": index, "error"}`.
 """
 
 import json
@@ -31,7 +28,6 @@ warnings.simplefilter("ignore")  # pure-ldp warns if there are few reports, and 
 
 
 def measure(task: dict[str, Any]) -> dict[str, Any]:
-    """Returns the errors of one task."""
     found: dict[str, Any] = {"mse": {}, "wasserstein": {}}
     seconds = None
     fast = FastHashing(task["k"], **task["fast"]) if task["fast"] else None
@@ -67,7 +63,6 @@ def iterated(task: dict[str, Any], support: Any) -> Any:
 
 
 def pure_ldp(task: dict[str, Any], support: Any) -> dict[str, Any]:
-    """pure-ldp's estimates, with every normalisation."""
     server = import_module("pure_ldp.frequency_oracles.unary_encoding").UEServer(1.0, task["k"])
     server.p, server.q, server.n, server.aggregated_data = task["p"], task["q"], task["n"], support
     return _normalised("pure-ldp", server, task["k"], task["n"])
@@ -84,7 +79,6 @@ class FastHashing:
     """pure-ldp's fast local hashing: all devices choose among the same few hash functions."""
 
     def __init__(self, k: int, eps: float, functions: int, seed: int) -> None:
-        """Computes all hashes once; this takes longer than a run."""
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # the library draws from this generator
         hashing = import_module("pure_ldp.frequency_oracles.local_hashing")
@@ -92,7 +86,6 @@ class FastHashing:
         self.server = hashing.FastLHServer(eps, k, functions, use_olh=True)
 
     def estimates(self, people: list[int]) -> dict[str, Any]:
-        """Estimates from new reports of these numbers of people."""
         self.server.reset()
         self.server.hash_counts[:] = 0
         for value, number in enumerate(people, 1):
@@ -102,7 +95,6 @@ class FastHashing:
 
 
 def main() -> None:
-    """Runs every task in turn. If a task fails, prints the error and continues."""
     for i, task in enumerate(json.load(sys.stdin)):
         try:
             line: dict[str, Any] = {"task": i, **measure(task)}

@@ -1,10 +1,9 @@
-"""Measures the speed of other libraries' clients and servers. `lab.peers` runs this file in a separate virtual
-environment.
+"""Measures the speed of other libraries' clients and servers; `lab.peers` runs this file in a separate virtual environment.
 
-The file imports nothing of this project. Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats,
-and optionally a list `"mechanisms"` to measure only these. Every line of standard output is one of: `{"library", "mechanism",
-"what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}` (peak memory that
-reporting allocates, divided by the number of reports), or `{"library", "mechanism", "error"}`.
+Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats, and optionally a list `"mechanisms"` to
+measure only these. Every line of standard output is one of: `{"library", "mechanism", "what": "report" or "tabulate", "per_s",
+"n"}`, `{"library", "mechanism", "what": "memory", "bytes"}` (peak memory that reporting allocates, divided by the number of
+reports), or `{"library", "mechanism", "error"}`.
 """
 
 import json
@@ -24,8 +23,6 @@ Aggregate = Callable[[list[Any]], object]
 
 
 class Peer(NamedTuple):
-    """One mechanism of one library."""
-
     library: str
     mechanism: str
     privatise: Privatise
@@ -33,10 +30,6 @@ class Peer(NamedTuple):
 
 
 def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """A client of multi-freq-ldpy reports one value. An aggregator counts the reports and inverts the matrix; the inversion
-    takes little time.
-    """
-
     def peer(mechanism: str, client: Callable[..., Any], server: Callable[..., Any] | None, **options: Any) -> Peer:
         budgets = (eps_inf, eps_1) if mechanism.startswith("L-") else (eps,)
         domain = () if mechanism.endswith(("UE", "THE")) else (k,)  # bit aggregators have no parameter k
@@ -61,8 +54,6 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
 
 
 def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """A client of pure-ldp is an object that reports one value; a server object counts one report. No memo is kept."""
-
     def peer(mechanism: str, client: Any, server: Any) -> Peer:
         def aggregate(reports: list[Any]) -> object:
             for report in reports:
@@ -88,8 +79,7 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:
-    """Best rate of several runs, per second of processor time, and the number of reports in a run. A run has as many reports as
-    fit into `seconds`, but at most n."""
+    """Best rate of several runs, per second of processor time, and the number of reports in a run."""
     run(min(FIRST, n))
     start = time.process_time()
     run(min(FIRST, n))
@@ -104,7 +94,6 @@ def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) ->
 
 
 def main() -> None:
-    """Measures every peer. If a peer fails, prints the error and continues."""
     task = json.load(sys.stdin)
     n, k, seconds, repeats = task["n"], task["k"], task["seconds"], task["repeats"]
     values = [(i * 7919) % k for i in range(n)]
@@ -121,7 +110,6 @@ def main() -> None:
 
 
 def measure(peer: Peer, values: list[int], seconds: float, repeats: int) -> Iterator[dict[str, Any]]:
-    """Yields the rates of reporting and counting, and the memory of a report."""
     reports: list[Any] = []
 
     def privatise(size: int) -> None:
@@ -141,7 +129,6 @@ def measure(peer: Peer, values: list[int], seconds: float, repeats: int) -> Iter
 
 
 def emit(line: dict[str, Any]) -> None:
-    """Prints one JSON object as a line and flushes the output."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
 """Installs other libraries into a separate virtual environment, where `clients.py` and `accuracy.py` beside this file run them.
 
-The libraries need packages that they do not declare, and may need an older xxhash than this project; `peers.lock` pins all
-packages. The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
+`peers.lock` pins all packages. The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else
+`~/.cache/ldpstream`.
 
     python -m lab.peers.environment      creates a missing environment, and prints the path of its Python interpreter
 """
@@ -40,7 +40,7 @@ def environment() -> Path:
     """Path of the environment's Python interpreter. Creates the environment if it is missing.
 
     Raises:
-        PeersError: if pip fails (for example without a network) or takes too long.
+        PeersError: if pip fails or takes too long.
     """
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -94,14 +94,13 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
 
 
 def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields each line that `accuracy.py` prints for the tasks. For the arguments and errors see `time_peers`."""
+    """Yields each line that `accuracy.py` prints for the tasks; see `time_peers`."""
     for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
         seen(f"other libraries: {done} of {len(tasks)} cells")
         yield line
 
 
 def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields the JSON lines that a script writes for a task, in the other libraries' environment."""
     seen("installing other libraries")
     python = environment()
     process = children.start([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -118,7 +117,6 @@ def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[di
 
 
 def main() -> int:
-    """Prints the path of the environment's Python interpreter; after an error, prints the error and returns status 1."""
     try:
         sys.stdout.write(f"{environment()}\n")
     except (PeersError, OSError) as error:

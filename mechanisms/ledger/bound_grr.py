@@ -109,7 +109,7 @@ def free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound for the best V. For a given V, the prices are the smallest that keep the bracket at most V."""
+    """The bound for the best V, with the smallest prices that keep the bracket at most V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
@@ -183,8 +183,8 @@ def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     """The bound from the best prices, and count matrices near the worst matrix.
 
     The linear programme uses cutting planes: it adds the rows c with the largest Σ π_m c_m - f_v(c) until no such sum exceeds
-    κ_v. The bound is computed anew from the programme's prices, so it is valid even if the programme's solution is inaccurate.
-    The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
+    κ_v. The bound is computed anew from the programme's prices, so an inaccurate solution only loosens the bound. The variables
+    are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
     """
     from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
 

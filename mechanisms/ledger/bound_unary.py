@@ -19,9 +19,9 @@ block, else h = 0. The bound replaces u_h by a linear lower bound. The coefficie
    zeros, gain at least γ less than one block with the same bits. A bit that is cold in x adds at most N_r(s): the sum of u_0
    over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
-4. A linear programme with cutting planes finds the prices with the smallest bound. The bound is computed anew from these
-   prices, so it is valid even if the programme's solution is inaccurate. If t > 64 and k > 16, all intervals share κ_0 and κ_1.
-   The bound is then linear in R, so R = 1 and R = min(t, k) suffice. Otherwise every R is tried.
+4. A linear programme with cutting planes finds the prices. The bound is computed anew from these prices, so an inaccurate
+   solution only loosens the bound. If t > 64 and k > 16, all intervals share κ_0 and κ_1. The bound is then linear in R, so R =
+   1 and R = min(t, k) suffice. Otherwise every R is tried.
 """
 
 import math
@@ -36,7 +36,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 _FULL_T, _FULL_VALUES = 64, 16  # if there are more steps and more values of x' than this, all intervals share κ
-_FEW_BITS = 8  # up to this k, we try every x with three blocks
+_FEW_BITS = 8  # up to this k, we try x with three blocks
 _LATTICE = 1024  # we try every count of zeros in a block up to this limit
 _TOLERANCE = 1e-10  # relative difference of two bounds
 _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -44,7 +44,7 @@ _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance"
 
 @dataclass(frozen=True, slots=True)
 class UnaryRounds:
-    """Both rounds of a memoized unary encoding, as natural logarithms. The logarithms are accurate for ε up to 700.
+    """Both rounds of a memoized unary encoding, as natural logarithms.
 
     Attributes:
         log_p1, log_not_p1: ln p₁ and ln(1-p₁), p₁ = Pr[memo bit is 1 | the bit is 1].
@@ -145,7 +145,7 @@ class PriceProgramme:
         marks = {1, *(m for low, high in self.intervals for m in (low, high, t - low, t - high))}
         self.marks = sorted(m for m in marks if 1 <= m < t)  # block sizes at which vertices change
         most = min(t, k)
-        self.few = 3 if k <= _FEW_BITS else 2  # for x with at most this many blocks, all sizes are tried
+        self.few = 3 if k <= _FEW_BITS else 2  # `_few_blocks` tries x with at most this many blocks
         self.values = np.array(sorted({1, most})) if self.shared else np.arange(1, most + 1)  # R: distinct values of x'
         self.kinds: list[_Kind] = []
         sequences = [*self._few_blocks(), *self._many_blocks()]
@@ -167,7 +167,7 @@ class PriceProgramme:
     # -- sequences x
 
     def _few_blocks(self) -> Iterator[list[_Bits]]:
-        """All vertices for x with one, two or (if k is small) three blocks, at all sizes between which the gain is convex."""
+        """All vertices for x with one, two or (if k is small) three blocks. The gain is convex between the sizes tried."""
         t, k, rounds = self.t, self.k, self.rounds
         sizes = {
             tuple(sorted((*some, t - sum(some))))
@@ -206,8 +206,7 @@ class PriceProgramme:
         A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two lowers
         the gain by at least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). Marks are the block sizes at which vertices
         change; h is convex between marks. Size 0 stands for a bit that is cold in x. The concave hull of h at the mean size
-        t/high bounds the sum over `high` blocks. The hull's value at t/high is a weighted mean of h at two marks n_1 <= t/high
-        <= n_2.
+        t/high bounds the sum over `high` blocks.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))

@@ -1,6 +1,6 @@
 """Privacy loss of t reports of one device, for an unchanged value.
 
-For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. Do not confuse these losses:
+For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs:
 
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
     eps_sequence  any two value sequences
@@ -10,14 +10,9 @@ memo. Neither formula bounds `eps_sequence`. Memoization does not hide *when* a 
 constant value, a new memo reveals a change. Example: L-OSUE on 100 bits, ε∞ = 2, ε₁ = 1, and two reports. Some pair of
 sequences has a loss of 44 nats; the literature's formula gives 4 nats.
 
-The loss can exceed Σ_j eps_{t_j} even if both sequences have the same number of reports from each memo: for example if a value
-returns, or if hashed values collide.
+For a one-time mechanism, t reports have the loss t ε between any two sequences that differ at every step.
 
-A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports have the
-loss t ε, so ε∞ is infinite.
-
-The formulas are valid for ε up to 700 and any t. The code computes ln(1 + x) from ln x, so small and large losses stay
-accurate.
+The code computes ln(1 + x) from ln x, so small and large losses stay accurate.
 """
 
 import math
@@ -46,10 +41,9 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
     Raises:
         ValueError: if an argument is outside its range.
 
-    Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and
-    P(y|v)/P(y|v') = (Σ_m E^{n_m} + (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). The ratio rises with E^{n_v} and falls
-    with every other term, so at the maximum all t reports are v. ALLOMFREE's Eq. (16) uses ε₁ instead of ε₂ and 2 instead of
-    k. That equation therefore understates the loss.
+    Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and P(y|v)/P(y|v') = (Σ_m E^{n_m} +
+    (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). The ratio rises with E^{n_v} and falls with every other term, so at the
+    maximum all t reports are v. ALLOMFREE's Eq. (16) uses ε₁ instead of ε₂ and 2 instead of k, which understates the loss.
 
     >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
     [1.0, 1.6781, 1.9232]

@@ -20,13 +20,11 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
 3. f_v is L♮-convex: a log-sum-exp is submodular, and linear along (1,…,1). The best R rows with the same f_v are therefore
-   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. These are the rows of all
+   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. These are the rows of the
    values that are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
 4. For larger t, `mechanisms.ledger.bound_grr` has upper bounds.
 
-No single pair, such as 'constant against all-distinct', is the worst for all parameters and all t. For small t and large k the
-worst x has few values. For large t the worst x has all k values. The loss then grows by ε₂(1-1/k) a step, although the loss
-about a value from one memo is at most ε∞.
+No single pair, such as 'constant against all-distinct', is the worst for all parameters and all t.
 """
 
 import math
@@ -61,10 +59,8 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
     (see the module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1, is never below ε_t, and
     grows with t without limit.
 
-    For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. If the function maps the
-    k values onto all g symbols, every pair of symbol sequences is possible. If k >= g, the linear form H_a(v) = v_0 is such a
-    function. The result for k := g is then the worst loss over functions and values. If k < g, see
-    `mechanisms.ledger.sequence_hashed`.
+    For L-LH, only the hashed symbols of the values matter. If k >= g, some function maps the k values onto all g symbols. The
+    result for k := g is then the worst loss over functions and values. If k < g, see `mechanisms.ledger.sequence_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -113,7 +109,8 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
-    """The maximum of F over all count matrices with sum t. Tries all column sums n, the most promising first."""
+    """The maximum of F over all count matrices with sum t. Tries column sums n, the most promising first, until no other column
+    sums can be better."""
     promising = []
     turn = np.arange(min(rounds.k, t))[:, None]
     for parts in partitions(t, rounds.k):
@@ -134,8 +131,7 @@ def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
     """min_x' ln P(y|x') for counts n of the reported symbols, and the matrix that reaches this minimum.
 
     The matrix has the rows of the reported symbols, then the rows of other symbols. A state of the dynamic programme holds the
-    counts already divided among rows. The programme begins with the rows of unreported symbols, then adds the row of each
-    reported symbol.
+    counts already divided among rows.
     """
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
@@ -170,9 +166,8 @@ def _describe(matrix: IntArray) -> str:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The loss of the worst pair with M values of x and R other values of x', whose M·R combinations are equally frequent.
-
-    The frequencies differ by at most one step.
+    """The loss of the worst pair with M values of x and R other values of x', whose M·R combinations have t/(MR) steps, rounded
+    up or down.
 
     Returns:
         The loss in nats, and a description of the pair.

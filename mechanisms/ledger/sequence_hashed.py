@@ -1,9 +1,8 @@
 """Privacy loss of memoized local hashing between any two value sequences, also for fewer values than symbols.
 
-A device's function maps the k values to g symbols. The device's reports are those of L-GRR on the symbols (see
-`sequence_grr`). If k >= g, some function maps the values onto all g symbols, and the loss equals the loss of L-GRR on g
-symbols. If k < g, the values have at most k different symbols, and L-GRR's loss is only an upper bound. The loss is the same
-for all sets of k symbols.
+The device's reports are those of L-GRR on the hashed symbols (see `sequence_grr`). If k >= g, some function maps the values
+onto all g symbols, and the loss equals the loss of L-GRR on g symbols. If k < g, the values have at most k different symbols,
+and L-GRR's loss is only an upper bound. The loss is the same for all sets of k symbols.
 """
 
 from functools import lru_cache
@@ -21,8 +20,7 @@ _EXACT_T = 6
 def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of L-LH between any two value sequences, in nats, over all functions.
 
-    For k >= g the result is `eps_sequence_grr` on g symbols. For k < g and t <= 6 the result is exact. For k < g and larger t
-    the result is `eps_sequence_grr` on g symbols, an upper bound.
+    For k < g and t <= 6 the result is exact. Otherwise the result is `eps_sequence_grr` on g symbols, an upper bound for k < g.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -63,10 +61,9 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
     """max_x ln P(y|x) - min_x' ln P(y|x') of an output y.
 
-    `own` holds the numbers of reports of the k values' symbols. `others` holds the numbers of reports of the other symbols.
-    ln P(y|x) is the sum of f_v(c_v) over values v. c_v holds the number of reports of each symbol at the steps where x is v.
-    The loop adds one value at a time. For every part of the counts, `least` and `most` are the extremes over all ways to divide
-    this part among the values added so far.
+    `own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols. The loop adds one value at
+    a time. For every part of the counts, `least` and `most` are the extremes over all ways to divide this part among the values
+    added so far.
     """
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

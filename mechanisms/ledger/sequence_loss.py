@@ -1,4 +1,4 @@
-"""The type of the loss between any two value sequences, and functions that its computations share."""
+"""The type of the loss between any two value sequences, and shared functions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,17 +1,14 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-Every bit of a report is randomized independently. For a new value, however, the device draws all k memo bits anew. Each bit
-therefore reveals a little about the times when values change. Consider one bit position in the t reports. A sequence x divides
-the t steps into blocks, one block for each distinct value. A block in which this bit is `a` times one and `b` times zero has
-the weight w = αa - βb, with α = ln(p₂/q₂) and β = ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels.
-Without this term,
+For a new value, the device draws all k memo bits anew. Each bit therefore reveals a little about the times when values change.
+Consider one bit position in the t reports. A sequence x divides the t steps into blocks, one block for each distinct value. A
+block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and β =
+ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels. Without this term,
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
-where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
-u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and smallest if every
-block has both. Often the worst x has one or two values, and every reported bit changes at the same steps as x. The worst x'
-then has one value, or as many values as possible.
+where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and u_h(αa
+- βb) <= u_h(αa) + u_h(-βb). Blocks of only ones or only zeros therefore make ln P(y|x) large, and mixed blocks make it small.
 
 1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
    best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
@@ -40,7 +37,7 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
 
     The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and for larger t if a known pair reaches the bound (see the
     module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1 and never below ε_t. It grows
-    with t without limit, and about in proportion to k, since for a new value the device draws all k memo bits anew.
+    with t without limit.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -109,8 +106,8 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
 
     If this loss is not above `known`, the result may be any number from the loss to `known`.
 
-    A block of x has the same value as a block of x', or a value that x' lacks. Every choice of values moves bits between the
-    four kinds (hot in x or not, hot in x' or not). The best choice therefore solves an assignment problem for the blocks of x.
+    A block of x has the same value as a block of x', or a value that x' lacks. The best choice solves an assignment problem for
+    the blocks of x.
     """
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
@@ -207,7 +204,7 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    """Pairs that usually include the worst pair: x has one or two values."""
+    """Candidates for the worst pair: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
     balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]

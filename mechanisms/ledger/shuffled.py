@@ -1,8 +1,8 @@
 """Privacy loss for an observer of n reports without their senders: amplification by shuffling.
 
-Behind a relay the operator sees such sets of reports. A reader of published tables sees functions of them. "Table" below means
-the set of a step's reports: how often each report occurs. Let R be the randomizer of a report and E =
-e^ε its loss. For every mechanism here, the largest part B that all values have in common (the privacy blanket) satisfies
+"Table" below means the set of a step's reports: how often each report occurs. Let R be the randomizer of a report, ε its loss
+and E = e^ε. For every mechanism that states a `Blanket`, the largest part B that all values have in common (the privacy
+blanket) satisfies
 
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
 
@@ -16,13 +16,12 @@ Lemma 5.3),
 The published "variation-ratio" pair gives a smaller number, which is not a bound: see docs/errata.md.
 
 `table_delta` computes the right side, rounded up. It rounds V at random to a lattice and keeps the mean of V. By Jensen's
-inequality, the mean of the convex function (·)₊ does not fall. It tilts V by e^{λV}, so tiny results keep their digits. The
-transform moves sums outside the lattice's window to points inside, where they add to the result. A Chernoff bound for large
-sums and a bound of the transform's rounding errors are added, too.
+inequality, the mean of the convex function (·)₊ does not fall. `table_delta` tilts V by e^{λV}, so tiny results keep their
+digits. A Chernoff bound for large sums and a bound of the transform's rounding errors are added.
 
-`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values.
-δ(ln x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of
-its bounds at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
+`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values. δ(ln
+x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of bounds
+at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
 distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
 distributions bounds the tables together (Zhu, Dong and Wang 2022).
 """
@@ -54,7 +53,7 @@ class Blanket:
         eps: ε, the loss of a report, in nats.
         hit: π, probability that a report drawn from the blanket hits a value.
         both: π₁₁, probability that a report drawn from the blanket hits both of two values; the smallest over all pairs of
-            values. A smaller π₁₁ gives a larger loss, since i - x j is more spread out.
+            values.
     """
 
     eps: float
@@ -112,8 +111,8 @@ class _Sum:
 def _power(places: IntArray, chances: FloatArray, n: int, size: int) -> tuple[FloatArray, float]:
     """Distribution of a sum of n independent numbers, by places modulo `size`, and a bound of the sum of its absolute errors.
 
-    Each result of a transform has an error of at most 64 units in the last place of the sum of its input's absolute values. The
-    relative error of the n-th power is n times as large. By Parseval's identity, the errors of all places have the bound below.
+    The bound assumes that each result of a transform has an error of at most 64 units in the last place of the sum of its
+    input's absolute values.
     """
     once = np.zeros(size)
     np.add.at(once, places % size, chances)
@@ -210,7 +209,7 @@ def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> Shuffl
         blanket: blanket of the reports; if all tables come from the same memos, blanket of the memos, and `tables` is 1.
         n: smallest number of reports of a table, with the person's report.
         tables: number of tables with a fresh report of the person.
-        delta: probability for which the points are chosen. The result is valid for every other probability, too.
+        delta: probability for which the points are chosen. The result is valid for every probability.
     """
     if blanket.eps > MOST_EPS or tables > MOST_TABLES:
         return None

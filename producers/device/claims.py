@@ -1,21 +1,20 @@
 """A survey's claim on a wallet: bounds of the privacy loss that a device's answers can reach, known before the first answer.
 
-Surveys ask one person, so their losses add up. Given the person's values, the reports of different surveys are independent. The
-likelihood of all reports is then a product with one factor for each survey (basic composition). This also holds if two surveys
-ask the same question. If two histories of a person differ only at steps with n reports of an attribute, the loss of the
-attribute's reports is at most n times `Mechanism.eps_per_report`:
+The losses of a person's surveys add up, even if two surveys ask the same question. Given the person's values, the reports of
+different surveys are independent, so their likelihood is a product (basic composition). If two histories of a person differ
+only at steps with n reports of an attribute, the loss of the attribute's reports is at most n times `Mechanism.eps_per_report`:
 
 - Within a window of W seconds of the device's clock, n is the largest number of reports at steps that such a window can touch.
   A window need not begin with a step, so it can touch ⌈W / step⌉ + 1 steps. The bound holds for an observer who has all reports
-  of all times. The bound of a memoized level is high, because the reports outside the window may show the memos.
+  of all times.
 - For ever, n is `lifetime_reports`, or the number of reports in all steps of the survey if that is less. Without
   `lifetime_reports` and `ends` the bound is infinite.
 
 The attributes' bounds add up under spl. Under smp and rs+fd the largest one counts: whichever attribute the device samples,
 only that attribute's reports depend on the values.
 
-A claim depends only on the survey and the chosen levels, not on a value and not on the device's draws. `Wallet` admits surveys
-by their claims. If a device instead stopped when its loss so far reached the budget, its silence could depend on its values.
+A claim depends on no value and on no draw of the device. If a device instead stopped when its loss so far reached the budget,
+its silence could depend on its values.
 """
 
 import math
@@ -62,8 +61,8 @@ def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
 def largest_loss(survey: Survey, levels: Sequence[int]) -> float:
     """Returns a bound of the loss of all reports while the values stay the same, in nats; infinite if nothing bounds it.
 
-    The bound is the one that the survey states: `eps_inf`, or `eps` times the largest number of reports. If the values of a
-    memoized level change, the loss can be larger.
+    An attribute's bound is `eps_inf`, or `eps` times the largest number of reports. If the values of a memoized level change,
+    the loss can be larger.
 
     Args:
         levels: index of the chosen level, for each attribute.
@@ -99,7 +98,7 @@ def added(losses: Iterable[float]) -> float:
 
 
 def _reports_in(m: Mechanism, steps: float) -> float:
-    """Returns the largest number of reports in this number of consecutive steps, which may be 0 or infinite."""
+    """Returns the largest number of reports in consecutive steps; their number `steps` may be 0 or infinite."""
     if steps == math.inf:
         return math.inf if m.lifetime_reports is None else m.lifetime_reports
     return m.reports_in(int(steps)) if steps else 0

@@ -8,16 +8,16 @@
 
 Each report is one transaction of `memo_file`. The device looks for an envelope of the step. If the step has no envelope, the
 device recalls or draws the memo, draws the report from the memo, counts the report, stores the envelope and commits. Then the
-device returns the envelope. Therefore:
+device returns the envelope. Until `Device.forget`:
 
 1. a memo is on the disk before the device returns any report from that memo, and a memo key never gets a second memo;
-2. each step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes,
-   returns None, or fails;
-3. `Device.spent` counts every report that may have left the device, until `Device.forget`;
+2. a step has at most one report of an attribute, despite repeated calls, crashes and parallel processes: a later call returns
+   the same bytes, returns None, or fails;
+3. `Device.spent` counts every report that may have left the device;
 4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
 5. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
 
-No error message, `repr` or log contains a true value. The file contains true values: see docs/device.md.
+No error message or `repr` contains a true value. The file may contain true values: see docs/device.md.
 """
 
 import math
@@ -55,7 +55,7 @@ LATEST_MS = 2**62  # a later moment of sending is stored as this time
 MAX_EPS = 1e9  # nats
 TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16
-AHEAD_REPORTS = 24  # room for the reports of future steps while the clock runs ahead: they displace no report of a true step
+AHEAD_REPORTS = 24  # so many reports of future steps, made while the clock runs ahead, displace no report of a true step
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Device:
         max_eps: the largest loss of all reports that the application allows while the values stay the same, in nats (`eps_inf`,
             or `eps` times the number of reports); None for no limit. A `Wallet` also bounds the loss of changing values.
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. Reports carry the cohort in
-            clear, so it must never depend on a value. The file does not keep the cohort: a later object may have another one.
+            clear, so it must never depend on a value. The file does not keep the cohort.
         signed_by: the public key that must have signed the survey, or several keys, one of which must have signed it; None for
             no check.
         signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
@@ -183,9 +183,8 @@ class Device:
     def answer(self, values: Mapping[str, str | float | Sequence[str | float]], step: int | None = None) -> dict[str, bytes]:
         """Reports several attributes at a step, and all pairs of these attributes; returns the envelopes by attribute.
 
-        The device derives the value of a pair. It makes no report of a pair if one of its two attributes is missing. Each
-        report is as from `report`, and an attribute of which the device makes no report has no entry. All values are checked
-        before the first report.
+        The device derives the value of a pair. It makes no report of a pair if one of its two attributes is missing. An
+        attribute of which the device makes no report has no entry. All values are checked before the first report.
 
         Args:
             values: attribute name -> value, as for `report`; no pair.
@@ -215,11 +214,10 @@ class Device:
         after the survey's last step.
 
         The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is
-        kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten` and cost no privacy; they return None once the
-        device has made all `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps:
-        its report can no longer count.
+        kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten`; they return None once the device has made all
+        `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps.
 
-        A clock that ran ahead does not stop the device: the true steps are reported as soon as the clock is right again.
+        A clock that ran ahead after the enrolment does not stop the device: it reports the true steps once the clock is right.
 
         Args:
             attribute: name of the attribute.
@@ -232,7 +230,7 @@ class Device:
 
         Raises:
             ValueError: if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
-            StepForgotten: if the step can no longer be reported: its envelope was dropped, or later steps are settled.
+            StepForgotten: if the step can no longer be reported.
             ClockWentBack: the same, if `step` is left out.
             StoreCleared: if the file is missing or has no enrolment.
             StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
@@ -287,8 +285,8 @@ class Device:
     def settle(self, report: Waiting) -> None:
         """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
 
-        The device then keeps the `lateness_steps` + 2 latest settled envelopes of the attribute and drops all earlier ones. The
-        service rejects their steps as too late.
+        The device then keeps the `lateness_steps` + 2 latest settled envelopes of the attribute and drops all earlier ones. If
+        `skew_seconds` is at most a step, the service would reject their steps as too old.
 
         Raises:
             DeviceError: as for `report`.
@@ -301,7 +299,7 @@ class Device:
         """Returns the privacy loss of an attribute's reports so far.
 
         If the survey splits the budget (spl), the attributes' losses add up. With sampling plus fake data (rs+fd), the loss of
-        all attributes together equals the largest loss of any attribute.
+        all attributes together is at most the largest loss of an attribute.
 
         Raises:
             ValueError: if there is no such attribute.
@@ -324,7 +322,7 @@ class Device:
         """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
 
         SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
-        Past losses remain: if the device enrols and answers again, a fresh ε∞ adds to the past losses.
+        Past losses remain: if the device enrolls again, the losses of its new reports add to them.
 
         Args:
             confirm: the survey's name, to prevent erasing by mistake.

@@ -1,7 +1,7 @@
 """The errors of a device. A message is one line with the file or attribute and the reason, never a value of a person.
 
-A call of `Device` or `Wallet` that raises one of these errors has released no report. But `Device.answer` may have made the
-reports of other attributes, which `Device.waiting` returns, and `Sender` may have sent reports before.
+A call that raises one of these errors has made no report, with one exception: `Device.answer` may have made the reports of
+other attributes. `Device.waiting` returns these reports.
 """
 
 import math
@@ -10,7 +10,7 @@ from ldpstream.mechanisms.wording import plural
 
 
 def _nats(loss: float) -> str:
-    """Returns a privacy loss with six digits and its unit, without an exponent, as the TypeScript device does.
+    """Returns a privacy loss with six digits and its unit.
 
     >>> _nats(1e6), _nats(0.1 + 0.2), _nats(math.inf)
     ('1000000 nats', '0.3 nats', 'inf nats')
@@ -65,9 +65,9 @@ class StoreCleared(DeviceError):
 
 
 class StepForgotten(DeviceError):
-    """The step can no longer be reported: its envelope was dropped, or later steps are settled, so its report cannot count.
+    """The step can no longer be reported.
 
-    A second report would cost more privacy. The call has made no report of the attribute.
+    The step's envelope was dropped, later steps are settled, or the device enrolled in a wallet after this step.
 
     Attributes:
         attribute: name of the attribute.
@@ -81,10 +81,7 @@ class StepForgotten(DeviceError):
 
 
 class ClockWentBack(StepForgotten):
-    """The system clock's present step can no longer be reported, since the clock was wrong before or is wrong now.
-
-    The device reports again when the clock shows a step that the device has not reported, at the latest at step `earliest`.
-    """
+    """The system clock's present step can no longer be reported, since the clock was wrong before or is wrong now."""
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:
         super().__init__(attribute, step, earliest)

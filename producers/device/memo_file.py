@@ -5,11 +5,10 @@
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
     sent         the reported steps that are remembered, each with its envelope, and its idempotency key until the envelope is
-                 settled; the envelope is empty if it was dropped
+                 settled or dropped; a dropped envelope is empty
     moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
 
-The device's clock may be wrong, so only settled envelopes show which steps are over. `keep` never drops the new envelope: every
-report whose loss is counted can be sent at least once.
+The device's clock may be wrong, so only settled envelopes show which steps are over.
 
 A wallet's file has one set of these tables, without the first one, for each survey (`wallet_file`).
 """
@@ -149,7 +148,7 @@ class Transaction:
     # ---- memos
 
     def memo(self, attribute: int, key: int, draw: Callable[[], bytes]) -> bytes:
-        """Returns the memo of a key; draws and stores a memo if the key has none. The primary key forbids a second memo."""
+        """Returns the memo of a key; draws and stores a memo if the key has none."""
         read = f"SELECT memo FROM {self._memo} WHERE attribute = ? AND key = ?"
         if self._db.execute(read, (attribute, key)).fetchone() is None:
             insert = f"INSERT INTO {self._memo} (attribute, key, memo) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -221,8 +220,8 @@ class Transaction:
         """Counts a step's only report and stores its envelope.
 
         If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step, and remembers
-        its step. Of two equally far steps, the earlier one is dropped. If more than `MAX_DROPPED` such steps are remembered,
-        forgets the earliest and all steps before it.
+        its step. Of two equally far steps, the earlier one is dropped. The new envelope stays. If more than `MAX_DROPPED` such
+        steps are remembered, forgets the earliest and all steps before it.
 
         Args:
             key: key of the memo behind the report; None for a one-time mechanism.

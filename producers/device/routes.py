@@ -1,5 +1,4 @@
-"""The two ways of a report to the gateway: directly, or through a relay that hides who sent it. Sending needs only the standard
-library; sending through a relay also needs pyhpke.
+"""The two ways of a report to the gateway: directly, or through a relay that hides who sent it.
 
 Through a relay, all requests of a survey look alike: the same size, the same headers, each with a fresh key and on a connection
 of its own. The report, its key and the token travel inside the encryption (RFC 9458), padded to the survey's largest report.
@@ -52,8 +51,7 @@ class Answer(NamedTuple):
     Attributes:
         status: the HTTP status; 0 for no answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
-        from_gateway: false if an attempt through a relay got no answer of the gateway: a relay's own answer decides nothing
-            about a report.
+        from_gateway: false if an attempt through a relay got no answer of the gateway. A relay's own answer settles no report.
         reason: why there is no answer of the gateway; "" if there is one, or if a relay's status is the only reason.
     """
 
@@ -92,7 +90,7 @@ class Relay:
     """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install 'ldpstream[relay]'``.
 
     Put the key into the application's package, beside the survey's fingerprint. Then all devices have the same key, and neither
-    relay nor gateway can give one device a key of its own. docs/relay.md explains this.
+    relay nor gateway can give one device a key of its own (docs/relay.md).
 
     Args:
         url: the relay's URL for this gateway, ``http[s]://host[:port][/path]``.

@@ -2,8 +2,7 @@
 
 If the survey requires a relay, each report leaves alone, not before its own random moment, which the device has drawn and
 stored. An attempt then sends at most one report. Every due report that an attempt did not send, or could not deliver, gets a
-new random moment. After a fault, two reports of a device therefore do not leave together, and the times of the attempts do not
-link them.
+new random moment. So even after a fault, no two reports of a device leave together.
 """
 
 import random
@@ -31,7 +30,7 @@ class Attempt(NamedTuple):
         waiting: number of reports that need another attempt, or whose moment has not come.
         retry_after_s: the time to the next attempt in seconds. Sent directly: the gateway's `Retry-After`, the shortest of all
             reports that wait; 0 if one of them got none. Through a relay: the time to the next moment of a report.
-        statuses: the HTTP statuses of the answers other than 202, each once; 0 stands for no answer.
+        statuses: the HTTP statuses of the answers, each once, without the gateway's 202; 0 stands for no answer.
         no_answer: why there was no answer of the gateway, such as "connection refused", each reason once.
     """
 

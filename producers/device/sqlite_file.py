@@ -2,11 +2,11 @@
 
 Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
 the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. The
-removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would sync less often, but
-the log's two extra files are easily lost or left out of a copy.
+removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would add two files, which
+are easily left out of a copy.
 
-A connection lasts for one transaction, so threads may share the object and a fork inherits no connection. Our code opens an
-existing file only through SQLite: on POSIX, closing a second descriptor would drop SQLite's locks.
+A connection lasts for one transaction, so threads may share the object. Our code opens an existing file only through SQLite: on
+POSIX, closing a second descriptor would drop SQLite's locks.
 """
 
 import errno
@@ -23,7 +23,7 @@ BUSY_S = 60.0  # longest wait for another process's transaction
 
 
 class SQLiteFile:
-    """A person's file. Only the file's owner may read and write the file.
+    """A person's file, which only its owner may read and write.
 
     Args:
         path: the file; its folder must exist.
@@ -58,7 +58,7 @@ class SQLiteFile:
 
         Raises:
             StoreCleared: if the file is missing.
-            StoreHeld: if another process holds the file for longer than `BUSY_S`.
+            StoreHeld: if another transaction holds the file for longer than `BUSY_S`.
             StoreFull: if the disk is full.
             DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
         """

@@ -5,8 +5,8 @@
     device.report("mode", "bicycle")
     wallet.spent()                                         # to show to the person
 
-A survey is admitted when the claims of all surveys fit the budget (`claims`). The guarantees of `Device` also hold in a wallet:
-admission and enrolment are one transaction, and each report is one. A device in a wallet reports no step before its enrolment.
+The wallet admits a survey if its claim (`claims`) and all charges so far fit the budget. The guarantees of `Device` also hold
+in a wallet: admission and enrolment are one transaction, and each report is one.
 """
 
 import time
@@ -29,7 +29,7 @@ MAX_WINDOW_S = 10**12
 
 @dataclass(frozen=True, slots=True)
 class WalletSpent:
-    """The privacy loss that a person has spent in all surveys. The numbers depend on no reported value.
+    """The privacy loss that a person has spent in all surveys. The numbers depend on no value.
 
     Attributes:
         surveys: one row for each enrolment, in their order. An enrolment that ended before its first report has no row.
@@ -105,7 +105,7 @@ class Wallet:
         signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
     ) -> Device:
-        """Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls.
+        """Returns the device that answers a survey. Without an enrolment, it charges the survey's claim and enrolls.
 
         The device reports no step before the step at which it enrolled.
 

@@ -1,8 +1,4 @@
-"""Admission control of the gateway: tokens, rate limits and memory limits.
-
-The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state once the client's
-bucket is full again.
-"""
+"""Admission control of the gateway: tokens, rate limits, connections and memory limits. The time is an argument."""
 
 import hashlib
 import hmac

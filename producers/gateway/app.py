@@ -10,29 +10,26 @@
     GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
-survey``), but not for good: another gateway may have the survey, or this one later. A survey whose topic cannot be used gets
-503 (``survey unavailable``), and the other surveys are served. While a survey file is broken, an unknown fingerprint also gets
-this 503: the survey may be in that file. A survey with ``relay = "required"`` takes reports only through a relay: a plain
-request gets 403 (``relay required``).
+survey``), but not for good: another gateway may have the survey, or this one later. A report of a survey whose topic cannot be
+used gets 503 (``survey unavailable``). While a survey file is broken, an unknown fingerprint also gets this 503: the survey may
+be in that file. A plain request for a survey with ``relay = "required"`` gets 403 (``relay required``).
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
-cannot be counted, the gateway refuses the batch. The problem document lists the index and the reason of each such envelope
-(`elements`, the first 100). A batch of two surveys is refused too (``several surveys``), because one append reaches one topic.
-A single envelope may have at most 1 000 000 bytes.
+cannot be counted, the gateway refuses the batch (`producers.gateway.problems`). A batch of two surveys is refused too
+(``several surveys``). A single envelope may have at most 1 000 000 bytes.
 
 **Checks.** The gateway makes the same checks as the agents: before the append by its own clock, and after it by the append time
-in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log. If
-the reports do not count at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the
-records, and the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until
-then in ``Retry-After`` (at most a day).
+in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log. If no
+report counts at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the records, and
+the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until then in
+``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that they count. If only some envelopes of a batch count at the
 append time, ``accepted`` is the number of their reports. But if all others may count later and the request has a key, the
 answer is 504. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no later attempt with the same body counts
-either (`producers.gateway.problems` has the rule). After any other 4xx, a 501 or a 503, the same body may count if the client
-sends the body again. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing
-answer.
+either; after the others a later attempt may count. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own
+502 or 504, and a missing answer.
 
 An ``Idempotency-Key``, the same in every attempt, makes the reports count exactly once, whichever gateways get the attempts and
 whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step
@@ -42,16 +39,16 @@ counts.
 The key has 16 to 64 letters, digits, ``-`` and ``_``. It must have at least 128 random bits, which need 22 characters. The
 client draws a new key for every body and keeps the key until a 202 or a 422. The key never reaches the log and links no two
 reports of a device. The log gets a hash of key and body (`producers.gateway.report_keys`), all attempts go to one partition
-(`producers.gateway.partitions`), and the agents count each hash once. A gateway remembers no accepted request, so any load
-balancer will do.
+(`producers.gateway.partitions`), and the agents count each hash once. A gateway remembers no accepted request.
 
 In a new topic the gateways answer 503 until the topic is 8 seconds old: they must first agree on its partitions.
 
-**Limits.** A client (one token at one address) has a limit on the rates of its requests, bytes and reports. Above any of these
-limits the gateway answers 429 ``too many requests``. Without trusted proxies, the gateway also limits the connections of an
-address, and closes any further connection at once.
+**Limits.** A client (one token at one address, or in one IPv6 /64) has a limit on the rates of its requests, bytes and reports.
+Above any of these limits the gateway answers 429 ``too many requests``. Without trusted proxies, the gateway also limits the
+connections of an address or /64, and closes any further connection at once.
 
-No log line or metric contains a client's address, token or key. The gateway keeps an address only as long as a limit needs it.
+No log line or metric contains a client's address, token or key. The gateway drops an address a few seconds after no limit needs
+it any more.
 """
 
 import asyncio
@@ -86,8 +83,6 @@ SECURITY = {
 
 def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
     """Returns the ASGI application.
-
-    The application uses no validating framework: validation would take longer than the request itself.
 
     Args:
         intake: receives the reports.

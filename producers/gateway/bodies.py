@@ -88,8 +88,7 @@ def unpack(body: bytes, batch: bool) -> list[bytes]:
     """Returns the envelopes of a body.
 
     Raises:
-        Problem: if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries. The refusal of an
-            empty body is not final: the body may have been lost on its way.
+        Problem: if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries.
     """
     if not body:
         raise Problem("malformed request", "the request has no body")
@@ -253,10 +252,10 @@ class Checks:
     def count(self, appended_ms: int | None, batch: bool, keyed: bool) -> int | Problem:
         """Returns the answer after the append: the number of reports that count, or the problem if they do not count.
 
-        If only some envelopes of a batch count, the answer is the number of their reports. If all other envelopes may count
+        If only some envelopes of a batch count, the answer is the number of their reports. But if all other envelopes may count
         later, and the request has a key, the answer is the problem "outcome unknown": a further attempt with the same body and
-        key counts every envelope once. After "step in the future" a client may take the batch apart: the counted envelopes
-        would then count again under a new key.
+        key counts every envelope once. After "step in the future" a client may take the batch apart, and the counted envelopes
+        would count again under a new key.
 
         Args:
             appended_ms: the append time, in ms since 1970; None if the log did not tell it.

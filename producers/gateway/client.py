@@ -1,4 +1,4 @@
-"""A sink that posts simulated users' envelopes to the HTTP gateway; also an example of exactly-once delivery."""
+"""A sink that posts simulated users' envelopes to the HTTP gateway."""
 
 import http.client
 import json

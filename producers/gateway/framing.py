@@ -1,8 +1,8 @@
 """The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade. No socket.
 
 The parser, llhttp, refuses malformed lines, folded headers, contradictory lengths and blanks before a colon. It also accepts
-heads that RFC 9112 forbids. A proxy before the gateway may read such a head differently. Proxy and gateway may then disagree
-about the end of a request or about its host (request smuggling).
+heads that RFC 9112 forbids. A proxy before the gateway may read such a head differently, and disagree about the end of the
+request or about its host (request smuggling).
 """
 
 import re

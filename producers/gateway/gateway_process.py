@@ -1,10 +1,8 @@
 """The gateway process: sockets, signals, shutdown.
 
-uvicorn serves the gateway without an access log, so no client's address is logged. Changed tokens, certificates and relay keys
-apply without a restart (`credentials`). On SIGTERM or SIGINT the gateway refuses new requests, answers the requests in progress
-and exits within ten seconds, in any state of the broker. `/metrics` has a separate port, which devices need not reach. Non-HTTP
-input gets 400 `malformed request`. Connections beyond 2000 get 503 `busy`. Without trusted proxies, if an address has too many
-connections, the gateway closes any further connection.
+uvicorn serves the gateway without an access log, so no client's address is logged. On SIGTERM or SIGINT the gateway refuses new
+requests, answers the requests in progress and exits within ten seconds, in any state of the broker. `/metrics` has a separate
+port, which devices need not reach.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
 """The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
-A request takes one of two paths. The direct path (`Intake.take`) handles a request that arrived in one piece, without a task.
-The application (`Intake.accept`) handles every other request. Both paths make the same checks and answer the same.
-
-This module does not depend on Kafka: the surveys' logs are an argument.
+`Intake.take`, the direct path, handles a request that arrived in one piece, without a task. `Intake.accept` handles every other
+request. Both make the same checks and give the same answers.
 """
 
 import asyncio
@@ -43,7 +41,7 @@ BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
 PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
-BREATH = 250  # number of envelopes checked before other tasks run; takes less than 0.01 s
+BREATH = 250  # number of envelopes checked before other tasks run
 
 Client = tuple[int, str]  # number of the token, neighbourhood of the address
 Answer = Callable[[int | Problem], None]  # receives the number of reports acknowledged, or the problem
@@ -68,7 +66,7 @@ class Intake:
     Args:
         surveys: the surveys whose reports are accepted, and their logs.
         tokens: accepted bearer tokens; if the list is empty, requests need no token.
-        limits: rates of one client (one token and one address), per second; a burst may be twice as large.
+        limits: rates of one client (one token in one `neighbourhood`), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         now_ms: returns the time, in milliseconds since 1970 UTC.
         shuffle: holds the requests that come through a relay, and later their answers.
@@ -376,8 +374,8 @@ class _Waiting:
     """A request that waits for the log.
 
     Attributes:
-        begun_s: the monotonic time of the request's head.
-        since_s: the monotonic time since which the request has waited for the log, after the shuffle if there is one.
+        begun_s: the monotonic time of the request's head, or of the end of the shuffle.
+        since_s: the monotonic time since which the request has waited for the log, not for the shuffle.
         answer: None once the request is answered.
         batch, keyed: True for a batch, and for a request with an idempotency key.
         envelopes: their number.

@@ -1,8 +1,5 @@
 """The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys, watched every second.
 
-The gateway uses aiokafka's producer; `producers.kafka_sink` uses kafka-python's producer. An event loop suits the gateway,
-because thousands of requests may wait for their acknowledgements at once.
-
 **One survey does not disturb the others.** Each survey has its own `TopicLog`, with its own record batches and its own look at
 its partitions. If an append to a topic fails, or gets no acknowledgement for `GIVE_UP_S`, the gateway connects a second pair of
 clients, and all topics use the new pair. The old pair ends once it has answers for the other topics' appends, after

@@ -1,4 +1,4 @@
-"""The gateway's Prometheus metrics. No metric identifies a client. The counters start at zero when the process starts."""
+"""The gateway's Prometheus metrics. No metric identifies a client."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,7 +10,7 @@ from ldpstream.producers.gateway.problems import STATUS
 
 
 class RequestCounts(Collector):
-    """The counters of requests, as plain integers: the library's counters would need several microseconds for each report.
+    """The counters of requests, as plain integers, which are faster than the library's counters.
 
     Attributes:
         requests: outcome -> number of requests with reports.

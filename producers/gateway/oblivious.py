@@ -13,8 +13,8 @@ gateway handles the request inside like a plain request, with the same checks, t
 
 A fault outside the encryption gets a problem document in clear, as RFC 9458, section 5.2, requires. Examples are a capsule that
 is cut off or too large, and a capsule that no key opens (type ``…http-problem-types#ohttp-key``). In the last case, the
-application must give its devices the present key configuration; a device never fetches it (docs/relay.md). All other answers
-are encapsulated, and padded to a multiple of `PADDED_BYTES`, so their length says little.
+application must give its devices the present key configuration (docs/relay.md). All other answers are encapsulated, and padded
+to a multiple of `PADDED_BYTES`.
 """
 
 import asyncio

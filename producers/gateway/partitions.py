@@ -8,7 +8,7 @@ p's first record (`-infinity` if retention has deleted the first record), and by
     partition = usable(s)[bytes 8 to 11 of H, big-endian, modulo the number of usable partitions]
 
 So the partitions that got a record within `BASE_MS` of partition 0's first record take every step. A partition that is added
-later takes the steps that open more than the margin after its first record. A gateway that finds a partition without a record
+later takes the steps that open at least the margin after its first record. A gateway that finds a partition without a record
 appends a *marker*, a record with an empty value, which agents skip.
 
 **Gateways agree.** A gateway looks at the log every second; `View` holds one look. T_p of a partition with a record is
@@ -27,7 +27,7 @@ between clocks, the delay of replication and the delay of metadata together. Two
 Attempts for one body may then reach two partitions of the new topic. Do not delete the topic of a running survey.
 
 Retention must keep the first record of partition p until all steps that open before T_p + margin have closed. If this record is
-deleted earlier, T_p changes from a time to `-infinity` too early. The topics that we create keep a week.
+deleted earlier, T_p changes from a time to `-infinity` too early. The topics that we create keep a record for at least a week.
 """
 
 from collections.abc import Sequence

@@ -5,18 +5,17 @@
                   {"index": 9, "reason": "step in the future", "retry_after": 40}]}
 
 The problem document of a batch gives the number of `refused` envelopes. The document lists the first 100 refused envelopes as
-`elements`: index in the batch from 0, reason, and for a step in the future the seconds until the envelope may count. The
-problem repeats no content of an envelope.
+`elements`: index in the batch from 0, reason, and the seconds until the envelope may count, if it may count later. The problem
+repeats no content of an envelope.
 
-The status alone determines what a client does:
+The status of a problem alone determines what a client does:
 
-- 422: this body never counts, at any gateway and at any time. No proxy answers 422 by itself;
+- 422: this body never counts, at any gateway and at any time;
 - 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
-- all other statuses: the reports do not count by this attempt, and the same body may count later.
+- any other status: the reports do not count by this attempt, and the same body may count later.
 
-A fault outside the body is never final: in the head, the framing, the token or the URL, or the lack of a relay. The client or a
-proxy can mend it.
-Nor is a refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the version.
+A fault outside the body (head, framing, token, URL, no relay) is never final: the client or a proxy can mend it. Nor is a
+refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the version.
 """
 
 from collections.abc import Sequence

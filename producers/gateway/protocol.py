@@ -3,20 +3,20 @@
 **The direct path.** A `POST /v1/reports` or `POST /ohttp` that arrives in one piece goes straight from the parser to the
 intake, without an ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application. Examples are a
 long body, a body in several pieces or chunks, an `Expect` header, a second request before the answer to the first one, and a
-client that closes after the answer. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
+client that closes after the answer.
 
-**An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one with each first request. The parser ends a request
-with an upgrade at its head. The protocol then gives it the head again, without the upgrade, and the rest of the request.
+**An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one. The parser ends a request with an upgrade at its
+head. The protocol then gives a new parser the head without the upgrade, and the rest of the input.
 
 **Faults.** The gateway answers input that is not a sound request (`producers.gateway.framing`) with 400 `malformed request`,
 405 for CONNECT or 501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the
 gateway closes the connection without an answer: the client would take this answer for the earlier one. The gateway ignores
 trailers.
 
-**Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
-gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and
-chunk frames have at most `HEAD_BYTES` between two pieces of a body. Beyond `MAX_CONNECTIONS` connections, a further connection
-gets 503 `busy` for its first request and is closed.
+**Limits.** The first head must end within `HEAD_S` seconds of the connection's beginning, each later head within `HEAD_S` of
+its own. If the gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. A head,
+and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`. Beyond `MAX_CONNECTIONS` connections,
+a further connection gets 503 `busy` for its first request and is closed.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ def gateway_protocol(
         intake: handles the requests of the direct path.
         headers: headers of every answer.
         proxies: trusted proxies, as in `Settings.gateway_proxies`.
-        connections: largest number of simultaneous connections from one address; None for no limit.
+        connections: largest number of simultaneous connections from one address, or one IPv6 /64; None for no limit.
         origins: web origins whose pages may report.
     """
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())

@@ -27,7 +27,7 @@ class ServedSignatures:
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
-        """Reads the files beside these surveys that have changed or are broken. True if a file could be read."""
+        """Reads the files beside these surveys that have changed or are broken. Returns True if one of these could be read."""
         seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
         changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path) or path in self._refused]
         self._seen = seen

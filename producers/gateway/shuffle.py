@@ -1,12 +1,11 @@
 """Hides from readers of the log when, and in which order, requests arrived through a relay.
 
-The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. These moments are fixed by the
-clock: they do not depend on the requests. So the order within a batch is independent of the order of arrival, and the append
-time in the log tells the batch, and nothing finer. The device gets its answer after the append. The shuffle holds the answers,
-too: in the order of the log, they would tell the order of the log to somebody who sees them leave. If the process dies
-meanwhile, the device gets no answer, and sends its report again.
+The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. The clock alone fixes the ends of
+the batches. So the order within a batch is independent of the order of arrival, and the append time in the log tells only the
+batch. The shuffle holds the answers, too: in the order of the log, they would tell the order of the log to somebody who sees
+them leave.
 
-The gateway's process itself sees each request when it arrives. So does somebody who watches the network.
+The gateway's process and an observer of the network still see each request when it arrives.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ _random = secrets.SystemRandom()
 
 
 class Shuffle:
-    """Holds requests, and releases them in batches. Use it in one event loop.
+    """Holds requests and answers, and releases them in batches. Use it in one event loop.
 
     Args:
         batch_s: length of a batch, in seconds.
@@ -35,10 +34,10 @@ class Shuffle:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, release: Callable[[], None]) -> None:
-        """Holds a request until the end of the present batch.
+        """Holds a request or an answer until the end of the present batch.
 
         Args:
-            release: called once, to hand the request over.
+            release: called once, to hand it over.
         """
         if not self._held:
             loop = asyncio.get_running_loop()

@@ -35,10 +35,10 @@ class SurveyList(msgspec.Struct, frozen=True):
 
 
 class GatewaySurveys:
-    """The surveys of a gateway. Every request reads them, and `ServedSurveys` changes them.
+    """The surveys of a gateway. `ServedSurveys` changes them while the gateway runs.
 
     Attributes:
-        by_fingerprint: the surveys. The dictionary changes while the gateway runs.
+        by_fingerprint: the surveys.
         incomplete: True if there may be further surveys, in broken files.
     """
 

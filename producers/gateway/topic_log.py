@@ -38,7 +38,7 @@ class TopicLog:
     """The reports topic of a survey as the survey's log. `KafkaConnection.add` makes it.
 
     Requests with a key go to the partition that every gateway chooses for them (`producers.gateway.partitions`). Requests
-    without a key go to all partitions in turn.
+    without a key go to the partitions that have a record, in turn.
 
     Args:
         survey: the survey; its reports topic accepts record batches of `MAX_ENVELOPE_BYTES` and their header.

@@ -57,7 +57,7 @@ class KeyConfig(NamedTuple):
 
 
 def encode_configs(configs: list[KeyConfig]) -> bytes:
-    """Returns the document of type `KEYS_TYPE`, in the gateway's order of preference."""
+    """Returns the document of type `KEYS_TYPE`, with the AEADs in the gateway's order of preference."""
     suites = b"".join(struct.pack(">HH", KDF.value, aead.value) for aead in AEADS)
     found = b""
     for config in configs:

@@ -8,7 +8,7 @@ import type { Survey } from "./survey.js";
 export interface Claim {
   readonly perWindow: number; // between histories that differ only within the window; 0 for a wallet without a window
   readonly forEver: number; // between any two histories; Infinity without a limit
-  readonly losses: readonly number[]; // loss of one report, by attribute
+  readonly losses: readonly number[]; // `lossPerReport`, by attribute
 }
 
 /**

@@ -3,9 +3,9 @@
  *
  * Each report is one transaction of the store. The device looks for an envelope of the step. If the step has no envelope, the device
  * recalls or draws the memo, draws the report from the memo, counts the report and stores the envelope with its idempotency key.
- * When the store has written all this to the disk, the device returns the envelope. Therefore:
+ * When the store has kept all this, the device returns the envelope. Therefore:
  *
- * 1. a memo key never gets a second memo, and the memo is on the disk before any report from it leaves the device;
+ * 1. a memo key never gets a second memo, and the memo is in the store before any report from it leaves the device;
  * 2. each step has one report, despite repeated calls, crashes, tabs and processes: a later call returns the same bytes, returns
  *    null, or fails;
  * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
@@ -173,6 +173,7 @@ export class Device {
    *
    * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports, and
    * after the survey's last step.
+   *
    * The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is kept:
    * see `waiting` and `settle`. A clock that ran ahead does not stop the device: it reports the true steps once the clock is right.
    *

@@ -13,7 +13,7 @@ export class UnknownSurvey extends DeviceError {
   override readonly name = "UnknownSurvey";
 }
 
-/** The device survey is wrong: its hash or its parameters do not fit its text, or a mechanism could lose more privacy than it states. */
+/** The device survey is wrong: its hash or its parameters do not fit its text, or a mechanism could lose more than the text states. */
 export class UnsafeSurvey extends DeviceError {
   override readonly name = "UnsafeSurvey";
 }
@@ -61,7 +61,7 @@ export class StoreFull extends DeviceError {
   override readonly name = "StoreFull";
 }
 
-/** The store is empty but should have an enrolment, or has another enrolment than before. */
+/** The store is empty but should have an enrolment or a wallet, or it has another enrolment than before. */
 export class StoreCleared extends DeviceError {
   override readonly name = "StoreCleared";
 }

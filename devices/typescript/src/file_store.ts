@@ -14,7 +14,7 @@ const EMPTY_STATES = 8; // number of emptied states that are kept before the pre
 type FileSystem = Pick<typeof promises, "mkdir" | "readdir" | "readFile" | "open" | "link" | "truncate" | "unlink">;
 
 /**
- * A store in a folder. All objects and processes that use the folder are one device.
+ * A store in a folder. All objects and processes that use the folder share the store.
  *
  * The file `state.N` has all records after the Nth change; the file with the highest N counts. A transaction writes the new records
  * to a file of its own and syncs it. A hard link then gives this file the name `state.N+1`. The link fails if another process has

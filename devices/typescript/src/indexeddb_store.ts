@@ -7,7 +7,7 @@ const RECORDS = "records";
 const HELD_MS = 60_000; // longest wait for another tab's transaction
 
 /**
- * A store in one IndexedDB database. All tabs and workers of an origin that use the same name are one device.
+ * A store in one IndexedDB database. All tabs and workers of an origin that use the same name share the store.
  *
  * A transaction is one IndexedDB transaction over all records, so the browser runs transactions of several tabs one after the other.
  * Its durability is `strict`: the browser writes to the disk before the transaction ends.

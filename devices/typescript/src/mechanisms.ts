@@ -25,7 +25,7 @@ export type Round =
 export interface Mechanism {
   readonly name: string;
   readonly family: Family;
-  readonly k: number; // number of values
+  readonly k: number; // number of values; for sets, plus `choices`
   readonly rowBytes: number;
   readonly everySteps: number; // the device reports at one of this many consecutive steps
   readonly lifetimeReports: number; // Infinity for no limit
@@ -95,14 +95,14 @@ function randomize(m: Mechanism, round: Round, symbol: number, hashFunction: num
   return Uint8Array.from([...parts, ...littleEndian(drawn, width(m.symbols))]);
 }
 
-/** Draws one of the `near` symbols of which the given one is the first, or one of the others. */
+/** Draws one of the symbols `symbol` … `symbol` + near - 1, or one of the others. */
 function randomSymbol(m: Mechanism, symbol: number, keep: Coin, random: RandomBytes): number {
   if (toss(keep, 1, random)[0]) return symbol + below(m.near, random);
   const other = below(m.symbols - m.near, random);
   return other >= symbol ? other + m.near : other;
 }
 
-/** Draws a member of a padded set, or one of the other symbols, each in ascending order. Bit v of the code: the set has the value v. */
+/** Draws a member of a padded set, or one of the other symbols. Bit v of the code is set if the set has the value v. */
 function randomMember(m: Mechanism, code: number, member: Coin, random: RandomBytes): number {
   const n = m.symbols - m.choices; // number of values
   const chosen = Array.from({ length: n }, (_, v) => v).filter((v) => (code >> v) & 1);
@@ -136,7 +136,7 @@ function subset(m: Mechanism, value: number, withValue: Coin, random: RandomByte
   return packed(members);
 }
 
-/** Eight bits a byte; bit 0 is the least significant bit of byte 0. */
+/** Packs bits into bytes; bit 0 is the least significant bit of byte 0. */
 function packed(ones: Uint8Array): Uint8Array {
   const row = new Uint8Array(Math.ceil(ones.length / 8));
   ones.forEach((bit, i) => (row[i >> 3]! |= bit << (i & 7)));

@@ -29,7 +29,7 @@ export function requirePromise(m: Mechanism, stated: Losses, where: string): voi
  *
  * Sets: ε_t = ln[(A E^t + 1-A) / (B E^t + 1-B)], with the probabilities A and B of a memo in and outside the padded set.
  * Symbols: ε_t = ln[(E₁E^t + n-1) / (E^t + E₁ + n-2)] for n symbols, E₁ = p₁/q₁, E = p₂/q₂. Bits: the loss is largest if every report
- * has a one for one value and a zero for the other. The Python module `mechanisms.ledger.losses` derives both formulas.
+ * has a one for one value and a zero for the other. The Python module `mechanisms.ledger.losses` derives the formulas of symbols and bits.
  */
 export function lossOfReports(m: Mechanism, t: number): number {
   const report = matrix(m, m.report);

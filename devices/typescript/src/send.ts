@@ -125,10 +125,10 @@ export class Sender {
   }
 
   /**
-   * Starts a last attempt for the known reports, in random order, while the page ends, with `fetch` and `keepalive`. If the page ends
-   * before an answer comes, the report stays in the store, and the next `attempt` posts it again with the same key. `sendBeacon` cannot
-   * be used: it sends neither a key nor a token, so a report could count twice. With a relay, `lastAttempt` sends nothing, because each
-   * report leaves at its own moment.
+   * Starts a last attempt for the known reports, in random order and at most 60 kB of them, while the page ends, with `fetch` and
+   * `keepalive`. If the page ends before an answer comes, the report stays in the store, and the next `attempt` posts it again with the
+   * same key. `sendBeacon` cannot be used: it sends neither a key nor a token, so a report could count twice. With a relay,
+   * `lastAttempt` sends nothing, because each report leaves at its own moment.
    */
   lastAttempt(): void {
     if (this.envoy) return;
@@ -175,8 +175,8 @@ export class Sender {
   }
 
   /**
-   * A uniformly random part of half of the time to the close of the report's step, so that several attempts fit. This half is
-   * at least `FIRST_PAUSE_MS` and at most a step. After the close: a part of a step.
+   * A uniformly random part of a range: half of the time to the close of the report's step, so that several attempts fit, but at
+   * least `FIRST_PAUSE_MS` and at most a step. After the close, the range is a step.
    */
   private randomPart({ step }: Waiting): number {
     const { startMs, stepMs, latenessSteps } = this.device.survey;

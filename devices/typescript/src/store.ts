@@ -12,7 +12,7 @@ export interface Transaction {
 }
 
 /**
- * A store of one device. All objects, tabs and processes that open the same store are one device.
+ * A store of one device or wallet. All objects, tabs and processes that open the same store are one device or wallet.
  *
  * A transaction is atomic, and transactions run as if one after the other. `transaction` resolves once all changes are on the disk.
  * If `work` fails, nothing changes. A store may run `work` again, from the new records, if another process was faster.

@@ -39,7 +39,7 @@ export interface Attribute {
 /** A privacy level that a person may choose. */
 export interface Level {
   readonly name: string;
-  readonly losses: Losses; // the losses that the survey states; the mechanism loses no more
+  readonly losses: Losses; // the losses that the survey states, after the split of the budget; the mechanism loses no more
   readonly mechanism: Mechanism;
 }
 
@@ -107,9 +107,11 @@ export interface OpenOptions {
  * @param pin the fingerprint that the application expects, as 16 hexadecimal digits; by default any survey is accepted.
  * @param options further conditions of the application.
  * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
+ * @throws RangeError if `signedBy` is not a public key.
+ * @throws DeviceError if Web Crypto is missing, or has no Ed25519 for `signedBy`.
  * @throws UnknownSurvey if this device cannot answer the survey.
- * @throws UnsafeSurvey if the hash or the parameters do not fit the canonical text, or a mechanism could lose more privacy than it
- *   states.
+ * @throws UnsafeSurvey if the hash or the parameters do not fit the canonical text, or a mechanism could lose more privacy than the
+ *   text states.
  * @throws WrongSurvey if the fingerprint differs from `pin`.
  */
 export async function openSurvey(document: unknown, pin?: string, { signedBy }: OpenOptions = {}): Promise<Survey> {

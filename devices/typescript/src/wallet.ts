@@ -36,7 +36,7 @@ export interface WalletOptions {
   readonly clock?: () => number;
 }
 
-/** One enrolment in a survey, with the device's loss so far and the wallet's charges. These depend on no reported value. */
+/** One enrolment in a survey, with the device's loss so far and the wallet's charges. */
 export interface SurveySpent {
   readonly survey: string;
   readonly fingerprint: string; // 16 hexadecimal digits
@@ -65,7 +65,7 @@ type Row = {
   readonly stepMs: number;
   readonly perWindow: number;
   readonly forEver: number | null; // null: without bound
-  readonly losses: readonly number[]; // loss of one report, by attribute
+  readonly losses: readonly number[]; // `lossPerReport`, by attribute
   readonly untilMs: number | null; // end of the last step, or of the last reported step after leaving; null: no end
   readonly reports: number | null; // null: enrolled
 };
@@ -223,7 +223,7 @@ function enrolled(book: Book, fingerprint: string): Row | undefined {
   return book.surveys.find((row) => row.fingerprint === fingerprint && row.reports === null);
 }
 
-/** Returns the sums of the surveys' charges: for a window that contains a time from `fromMs` on, and for ever. */
+/** Returns the sums of the surveys' charges: of those per window that end after `fromMs`, and of those for ever. */
 function charges(book: Book, fromMs: number): { perWindow: number; forEver: number } {
   const total = (rows: readonly Row[], charge: (row: Row) => number) => rows.reduce((sum, row) => sum + charge(row), 0);
   const near = book.surveys.filter(({ untilMs }) => untilMs === null || untilMs + 1000 * (book.windowSeconds ?? 0) > fromMs);

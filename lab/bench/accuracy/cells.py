@@ -1,9 +1,7 @@
-"""The cells of the accuracy benchmark: shape, number of values k, ε, mechanism, number of people, and number of steps.
+"""The cells of the accuracy benchmark.
 
-The grid holds every shape with each of its k and every ε. The other settings are spread evenly over these cells by a fixed
-shuffle: every mechanism, 1000 to a million people, a single step, and windows of four steps.
-
-Further cells have few values and few people: every shape of `shapes.FEW` with each of its k, and every ε and number of people.
+The grid has a cell for every shape, k and ε. A fixed shuffle gives each cell a mechanism, a number of people, and one step or
+four steps.
 """
 
 import msgspec
@@ -46,14 +44,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     held_out: bool
 
     def build(self) -> Mechanism:
-        """The mechanism."""
         if self.mechanism in LONGITUDINAL:
             return mechanism(self.mechanism, k=self.k, eps_inf=2 * self.eps, eps_1=self.eps)
         return mechanism(self.mechanism, k=self.k, eps=self.eps)
 
 
 def grid(shapes: dict[str, Shape]) -> list[Cell]:
-    """All cells of these shapes. The cells of a shape do not depend on the other shapes."""
+    """All cells of these shapes."""
     cells = []
     for name, shape in shapes.items():
         wanted = [(k, eps) for k in shape.domains for eps in EPSILONS]
@@ -71,7 +68,7 @@ def grid(shapes: dict[str, Shape]) -> list[Cell]:
 
 
 def few_cells() -> list[Cell]:
-    """The cells with few values and few people. Each mechanism gets the same number of cells, up to one, in random order."""
+    """The cells with few values and few people."""
     settings = [
         (name, k, eps, n) for name, shape in FEW.items() for k in shape.domains for eps in FEW_EPSILONS for n in FEW_PEOPLE
     ]
@@ -83,7 +80,6 @@ def few_cells() -> list[Cell]:
 
 
 def quick_grid(shapes: dict[str, Shape]) -> list[Cell]:
-    """Some small cells."""
     return [cell for cell in grid(shapes) if cell.k <= 20][::8]
 
 

@@ -1,11 +1,9 @@
-"""Compares methods over the cells of the accuracy benchmark: winners, ratios to the winner with standard errors, and means.
+"""Compares methods over the cells of the accuracy benchmark.
 
-The winner of a cell has the smallest mean error; see `compare`. Another method's ratio is its mean error divided by the
-winner's, over the runs that both have. The standard error of the ratio comes from the paired runs (delta method):
+A method's ratio is its mean error divided by the winner's, over the runs that both have. The standard error of the ratio comes
+from the paired runs (delta method):
 
     r = Σ_i e_i / Σ_i w_i        se = sd_i(e_i - r w_i) / (√runs · mean w)
-
-A method is surely worse by more than a factor if r is above the factor by more than three standard errors.
 """
 
 import math
@@ -39,17 +37,13 @@ class Ratio(msgspec.Struct, frozen=True):
     error: float
 
     def surely_above(self, factor: float) -> bool:
-        """True if the ratio is above the factor by more than `SURELY` standard errors."""
         return self.value - SURELY * self.error > factor
 
     def surely_below(self, factor: float) -> bool:
-        """True if the ratio is below the factor by more than `SURELY` standard errors."""
         return self.value + SURELY * self.error < factor
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One cell: the winner, its mean error, and every method's ratio to the winner."""
-
     cell: Cell
     winner: str
     error: float
@@ -57,14 +51,6 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """All comparisons of a run of the benchmark.
-
-    Attributes:
-        runs: runs of each cell.
-        seed: seed of all randomness.
-        views: the comparisons of every view, by a key of `VIEWS`.
-    """
-
     runs: int
     seed: int
     views: dict[str, list[Comparison]]
@@ -92,7 +78,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def ratio(errors: Sequence[float], others: Sequence[float]) -> Ratio:
-    """The ratio of mean errors over the runs that both have. Two errors of zero have the ratio 1."""
+    """The ratio of mean errors over the runs that both have."""
     runs = min(len(errors), len(others))
     e, w = np.array(errors[:runs]), np.array(others[:runs])
     if not w.any():
@@ -104,8 +90,8 @@ def ratio(errors: Sequence[float], others: Sequence[float]) -> Ratio:
 def compare(cell: Cell, errors: dict[str, list[float]]) -> Comparison:
     """Compares the methods of one cell.
 
-    Our method with the smallest error wins, measured by ratios to matrix inversion, as some methods have fewer runs. Other
-    libraries have few runs. A library's method replaces the winner only if it is surely better.
+    Our method with the smallest error wins, measured by ratios to matrix inversion, as some methods have fewer runs. Another
+    library's method replaces the winner only if it is surely better.
     """
     ours = {name: ratio(runs, errors["mi"]).value for name, runs in errors.items() if ":" not in name}
     winner = min(ours, key=lambda name: ours[name])
@@ -117,11 +103,8 @@ def compare(cell: Cell, errors: dict[str, list[float]]) -> Comparison:
 
 
 def result(rows: Sequence[CellErrors], runs: int, seed: int) -> Result:
-    """Compares all cells in every view.
-
-    The view of all values leaves out the estimator that knows the order. The views of ordered values hold the cells with an
-    order, and the last view holds the other cells, where this estimator finds no order. The cells with few values and few
-    people (`shapes.FEW`) have their own view.
+    """Compares the cells in every view of `VIEWS`; only the views of ordered and shuffled values have the estimator that knows
+    the order.
     """
 
     def unordered(asked: Sequence[CellErrors]) -> list[Comparison]:

@@ -1,8 +1,7 @@
-"""Measures every estimator's error in every cell, run by run, on the same reports.
+"""Measures every estimator's error in every cell, run by run.
 
-An error is the mean squared error against the histogram of the people who report, and for ordered values also the Wasserstein
-distance. A run draws the people and their reports. All estimators, also those of other libraries, get the same reports. Only
-pure-ldp's fast local hashing has its own reports of the same people.
+A run draws the people and their reports. Every method gets the same reports, except pure-ldp's fast local hashing, which draws
+its own reports of the same people. Errors are measured against the histogram of the people.
 """
 
 import hashlib
@@ -56,7 +55,7 @@ class LinesError(UserError):
 
 
 def random_of(cell: Cell, seed: int, run: int) -> np.random.Generator:
-    """The random generator of one run of a cell. It does not depend on other cells or runs."""
+    """The random generator of one run of a cell."""
     digest = hashlib.sha256(msgspec.json.encode(cell)).digest()
     return np.random.default_rng([seed, run, *digest[:8]])
 

@@ -1,8 +1,4 @@
-"""Estimates that only the accuracy benchmark measures, because of their time.
-
-eb ordered              empirical Bayes that knows the order of the values, the default for ordered values
-ibu exact, mle exact    IBU and maximum likelihood of the exact likelihood of local hashing; only for at most 10 values
-"""
+"""Estimates that only the accuracy benchmark measures, because of their time."""
 
 from collections.abc import Iterator
 
@@ -18,15 +14,12 @@ MOST_EXACT = 10  # the largest k with estimates from the exact likelihood of loc
 
 
 def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `advice.methods.estimates` for the default estimate of ordered values, which is slow for many values."""
+    """Yields the default estimate of ordered values, which is slow for many values."""
     yield DEFAULT_ORDERED, BEST.estimate(AttributeCounts([(m, table)], [steps], in_order=True)).frequencies
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `advice.methods.estimates` for the true likelihood of local hashing, which the support counts do not determine.
-
-    Yields nothing for more than `MOST_EXACT` values.
-    """
+    """Yields IBU and maximum likelihood from the true likelihood of local hashing, for at most `MOST_EXACT` values."""
     if m.k <= MOST_EXACT and m.pure and not isinstance(m.likelihood(table), SupportTerm):
         yield "ibu exact", ibu(m, table, steps=steps).frequencies
         yield "mle exact", mle(m, table, steps=steps).frequencies

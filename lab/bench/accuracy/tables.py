@@ -26,7 +26,6 @@ NOTE = (
 
 
 def tables(result: Result) -> list[Table]:
-    """All tables of a run."""
     found = []
     for view, cells in result.views.items():
         shown = DEFAULTS[view]
@@ -85,7 +84,6 @@ def shape_table(title: str, cells: Sequence[Comparison], default: str) -> Table:
 
 
 def worst_table(title: str, cells: Sequence[Comparison], method: str, number: int = WORST) -> Table:
-    """The cells in which a method is most surely worse than the winner."""
     shown = _table(f"{title}: worst cells of {method}", "shape", "mechanism", "k", "ε", "n", "steps", "winner", "ratio", "±")
     for one in worst(cells, method, number):
         c, r = one.cell, one.ratios[method]
@@ -97,7 +95,6 @@ def worst_table(title: str, cells: Sequence[Comparison], method: str, number: in
 
 
 def _parts(cells: Sequence[Comparison]) -> tuple[list[Comparison], list[Comparison]]:
-    """The cells of shapes that were used during development, and of held-out shapes."""
     return [one for one in cells if not one.cell.held_out], [one for one in cells if one.cell.held_out]
 
 

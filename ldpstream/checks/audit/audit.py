@@ -1,23 +1,22 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
 For every mechanism and ε the audit draws reports of values of a small domain and carries out a distinguishing attack. The
-attack computes an exact likelihood ratio from the values that the reports support (`mechanisms.ratios`). As in a
-Neyman-Pearson test, an event of the attack is "the ratio is at least c". There is one event for each c and each ordered pair of
-values. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
-event among the reports of each of the two values a and b (for mechanisms of sets, a and b are whole sets):
+attack computes a likelihood ratio (for L-PS-GRR a score) from the values that the reports support (`mechanisms.ratios`). An
+event of the attack is "the ratio is at least c", for each c and each ordered pair of values. For mechanisms of sets, the values
+are whole sets (`Mechanism.audited`). On one half of the reports, the audit chooses the event with the largest bound. On the
+other half, the audit counts this event among the reports of each of the two values a and b:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
-with Clopper-Pearson bounds. The second half tests only one event, so the choice among many events does not weaken the bound.
-The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability at least
-0.999 no bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value
-(ε_t), the memo (ε∞), and the three losses of a spaced level (`ldpstream.checks.audit.spaced`).
+with Clopper-Pearson bounds. The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then
+with probability at least 0.999 no bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), for
+memoized mechanisms also t reports of an unchanged value (ε_t) and the memo (ε∞), and the three losses of a spaced level
+(`ldpstream.checks.audit.spaced`).
 
 The audit of the device's code path covers the device's randomizers (`Mechanism.randomizer`), but not the device's memo file.
 Only the audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor
 the mechanisms for locations. From each report, the audit only uses whether the report supports each of the two values.
-`tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit finds
-faults.
+Mechanisms broken on purpose (`controls`) show that the audit finds faults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -111,7 +110,7 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε. Memoized mechanisms have eps_inf = 2ε, with which each of them can have this eps_1."""
+    """The one-time mechanism with the parameter ε, or the memoized mechanism with eps_1 = ε and eps_inf = 2ε."""
     if name in SETS:
         options["choices"] = CHOICES
     if one_time(name):
@@ -123,7 +122,7 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
     """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
 
     Args:
-        counts: support counts by value; every value has the same number of rows.
+        counts: support counts by value. If a value has more rows than another, its last rows are not used.
         ratios: (t+1, t+1) from `Mechanism.ratios`.
         alpha: probability with which the bound may exceed the true loss.
 
@@ -153,7 +152,7 @@ def losses(m: Mechanism) -> tuple[Loss, ...]:
 
 
 def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
-    """Audits every loss of a mechanism on one code path. All bounds use one sample; each has error probability alpha."""
+    """Audits every loss of a mechanism on one code path, each bound with error probability alpha."""
     firsts: SupportsOfValues = {}
     totals: SupportsOfValues = {}
     memos: SupportsOfValues = {}

@@ -19,8 +19,8 @@ class Finding:
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the counted reports of a and of b.
-        n: number of reports of each value. One half is used to choose the event, and the other half is counted. At a spaced
-            level, all n devices are counted.
+        n: number of reports of each value. One half chooses the event, and the other half is counted. At a spaced level, all n
+            devices are counted.
     """
 
     path: str

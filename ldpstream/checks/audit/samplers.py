@@ -1,6 +1,6 @@
 """Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
 
-A sampler draws t reports of each of n devices that hold the same value. The audit has no other information about a sampler.
+A sampler draws t reports of each of n devices that hold the same value.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.producers.device.secure_random import SecureRandom
 
-DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is a thousand times slower
+DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is slow
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ only at w consecutive steps. The claims of `mechanisms.kinds.OneTime.spaced` are
     eps_sequence   the first and the second sequence: the loss of 4 consecutive steps is at most 2 ε
     eps_lifetime   the first and the second sequence: the loss of all steps is at most 3 ε
 
-The attack counts the devices that reported 0, and nothing else, at the steps at which the sequences differ. For correct devices
-this event has the largest possible likelihood ratio. It is fixed in advance, so all devices are counted.
+The attack counts the devices that reported 0, and nothing else, at the observed steps (`CLAIMS`). For correct devices this
+event has the largest possible likelihood ratio. The event is fixed in advance, so all devices are counted.
 """
 
 import os

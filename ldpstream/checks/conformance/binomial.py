@@ -1,8 +1,7 @@
 """Exact binomial tests of many counts at once.
 
 Every test compares a count of successes with its binomial distribution under the claim. The two-sided p-value is twice the
-smaller tail, so a p-value of at most a has probability at most a. The error probability is divided evenly among all checks, and
-within a check among its tests (Bonferroni). The tests may depend on one another.
+smaller tail, so a p-value of at most a has probability at most a.
 """
 
 import math

@@ -20,7 +20,7 @@ MAX_STEP = 2**53  # the largest integer that every JSON library keeps
 
 
 class ConformanceError(UserError):
-    """The file of calls cannot be used. The message is one line: the file, the line, what was expected."""
+    """The check cannot give a verdict. The message is one line."""
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -66,7 +66,7 @@ def read_calls(survey: Survey, path: Path) -> Iterator[Call]:
     """Yields the calls of a file, or of all files of a folder whose names end in ``.jsonl``, sorted by name.
 
     Raises:
-        ConformanceError: if a file cannot be read or a line is not a call. The message never shows a value.
+        ConformanceError: if a file cannot be read or a line is not a call. The message never shows a true value.
     """
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not files:

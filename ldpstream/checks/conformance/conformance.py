@@ -1,8 +1,7 @@
 """The conformance check: tests whether a foreign device behaves like a device of the survey.
 
 A correct device fails with probability at most `FALSE_ALARM`. One half of this probability is divided evenly among the checks,
-and within a check among its binomial tests. The other half is divided among the audited losses. The rules have no false alarms,
-or almost none (`rules`).
+and within a check among its binomial tests. The other half is divided among the audited losses.
 
 A sample is large enough for a verdict if single tests of each attribute and level detect these faults with probability 0.9. The
 first fault is a p that is too small by a quarter of p - q. The second fault, for memoized levels, is a fresh memo for every
@@ -104,7 +103,7 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     """Checks the calls of a foreign device.
 
     Raises:
-        ConformanceError: if there are too few calls for a verdict and no fault is visible.
+        ConformanceError: if there are no calls, or too few for a verdict and no fault is visible.
     """
     observed = check_rules(survey, calls)
     if not observed.calls:

@@ -1,11 +1,11 @@
 """A small gateway that checks how a device sends: `ldpstream conformance SURVEY --listen PORT`.
 
-It listens on loopback, stores nothing, and simulates the answers of a gateway with faults. The first attempt of each request
+It listens on loopback, writes no file, and simulates the answers of a gateway with faults. The first attempt of each request
 gets the next one of these answers, in turn; every further attempt is accepted:
 
     202, 503, no answer (the request was accepted), 409, 429, 504 (the request was accepted)
 
-It makes the real gateway's checks of content types, keys and envelopes, by the clock of this machine.
+The check includes the real gateway's checks of content types, keys and envelopes, by the clock of this machine.
 """
 
 import sys

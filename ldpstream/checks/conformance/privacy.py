@@ -61,7 +61,7 @@ def _groups(m: Mechanism, reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _reports_of_a_value(m: Mechanism, reports: Rows) -> int:
-    """The number of reports that half of the devices have made of their most reported value, at most `MOST`."""
+    """The number of reports that half of the devices have made of their most reported value (the median), at most `MOST`."""
     order, begins, sizes = _groups(m, reports)
     most = np.zeros(int(reports.devices.max()) + 1, np.int64)
     np.maximum.at(most, reports.devices[order[begins]], sizes)

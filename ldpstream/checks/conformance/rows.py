@@ -1,8 +1,7 @@
 """The distribution of the reports of one attribute and level, compared with the mechanism's channel.
 
-All counts are exactly binomial if the device is correct, because only independent reports are counted together. Reports of one
-memo are dependent: of each memo, one report counts for the channel. Two reports of a memo are compared with the exact
-distribution of such pairs:
+All counts are exactly binomial if the device is correct, because only independent reports are counted together: one of each
+memo, or with fake data one of each device. Two reports of a memo are compared with the exact distribution of such pairs:
 
     Pr[both reports support v] = A = a p₂² + (1-a) q₂²     if v was encoded,   (a, b, p₂, q₂) as in `Mechanism.rounds`
                                  B = b p₂² + (1-b) q₂²     otherwise
@@ -70,7 +69,7 @@ def _memos(m: Mechanism, reports: Rows) -> IntArray:
 
 
 def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """(k,) for each value, the mean of the probabilities of true and fake answers, weighted by the numbers of these answers."""
+    """(k,) for each value, the mean of the probabilities of true and fake answers, weighted by their frequencies."""
     own, fake = chances
     return np.asarray((own + (m.fakes - 1) * fake) / m.fakes)
 

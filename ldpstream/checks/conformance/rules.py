@@ -1,7 +1,7 @@
-"""The rules that every call of a device must keep, without exception, and the reports behind them.
+"""The rules that every call of a device must keep, and the reports of the calls.
 
-A rule has no false alarms: one violation shows a fault of the device (for keys: with probability above 1 - 10^-7 for a million
-envelopes).
+One violation shows a fault of the device. Only the rule for keys has false alarms: a probability below 10^-7 for a million
+envelopes.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Two runs of one device: the same identity and values, but fresh stores. All choices and reports must be independent.
 
-A device that derives coins from its identity, for example from the user's name as a seed, repeats them in the second run.
-An observer who knows the identity can then compute the coins and the true value. The rules find equal keys.
+A device that derives coins from its identity, for example from the user's name as a seed, repeats them in the second run. An
+observer who knows the identity can then compute the coins and the true value.
 """
 
 import numpy as np
