@@ -15,7 +15,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 
 class CountedSurveys:
-    """The surveys that an agent counts. `check` runs before the event loop needs the surveys, `follow` afterwards.
+    """The surveys that an agent counts. `check` runs once at the start, `follow` afterwards.
 
     Args:
         watch: the survey files.

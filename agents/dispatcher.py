@@ -36,8 +36,6 @@ class AssignedPartition(Protocol):
 
 
 class _Counted:
-    """A survey that is counted."""
-
     def __init__(self, survey: Survey, counting: Counting) -> None:
         self.survey, self.counting = survey, counting
         self.waiting: deque[Chunk] = deque()

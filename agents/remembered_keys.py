@@ -17,8 +17,7 @@ time. In the fold, append times never decrease. A generation is dropped once no 
 At most `Survey.open_steps` generations exist at a time. The append times of the records decide, not a clock. The counts
 therefore depend only on the log, not on the chunks into which it was cut or on the times of the commits.
 
-The memory is bounded: the first `MAX_KEYS` keys of a generation are remembered. A later record of the generation is counted,
-but its key is not remembered: if the record is sent again, it counts again.
+Only the first `MAX_KEYS` keys of a generation are remembered. If a later record is sent again, it counts again.
 
 Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
 wrongly. For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for
@@ -151,8 +150,7 @@ class RememberedKeys:
 class _Generation:
     """The keys of one generation.
 
-    The keys are kept in sorted runs. Runs are merged so that each has at least `RATIO` times the keys of the next one. A
-    look-up therefore searches few runs, and each key is moved few times.
+    The keys are kept in sorted runs. Runs are merged so that each has at least `RATIO` times the keys of the next one.
 
     Attributes:
         n: number of keys.

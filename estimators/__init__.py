@@ -1,8 +1,4 @@
-"""Estimators turn count tables into frequencies with standard errors and intervals.
-
-The modules of this folder are pure mathematics. The folder `publishing/` has the schedule, the publishers, the API and the
-page.
-"""
+"""Estimators turn count tables into frequencies with standard errors and intervals. This folder is pure mathematics."""
 
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.ems import ems

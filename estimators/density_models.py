@@ -30,7 +30,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 DECADES = 0.75  # distance of two τ, in powers of ten
 LARGEST, SMALLEST = 5.0, -1.0  # exponents of the largest τ for 100 cells, and of the smallest τ
 IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, and the σ, of the irregular models
-SCALES = (1e-2, 5e-4, 2e-5)  # twice the scale parameter of the steps' variances, for the models with jumps
+SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
 DEGREES = 0.5  # half of the degrees of freedom of t
 ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
 SHORT_ROUNDS, SHORT_GAIN = 3, 0.1  # the same between two updates of the steps' variances
@@ -90,7 +90,7 @@ class ModelFit:
 
 
 def fits(likelihood: Likelihood) -> list[ModelFit]:
-    """Returns all fitted models; the first is the flattest. Searches start at the mode of the model before."""
+    """Returns all fitted models; the first is the flattest."""
     found = [*_family(likelihood, "flat", 1), *_family(likelihood, "smooth", 2)]
     start = max(found, key=lambda fit: fit.log_evidence).steps
     u = start

@@ -74,10 +74,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
     """Tests counts against the mechanism, as the module's docstring describes.
 
     Args:
-        m: the mechanism.
-        table: the mechanism's counts.
-        steps: as in `matrix_inversion`.
-
+        m, table, steps: as in `matrix_inversion`.
     Raises:
         ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
     """
@@ -100,10 +97,7 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """Returns the standardised support counts, (k,), of values with fewer than n q supports; 0 for all other values.
-
-    n q is the mean count of a value that nobody has. The result is empty if this count has no variance.
-    """
+    """Returns the standardised support counts, (k,), at most 0; empty if the count of a value that nobody has is certain."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -184,8 +178,7 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
     """Returns the largest change of a frequency; None if an estimate has NaN, for example without reports.
 
     `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
-    have a common part, which cancels. `sigma` is then conservative: without drift, the score of each value has a standard
-    deviation below 1. A `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
+    have a common part, which cancels. `sigma` is then conservative.
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)

@@ -43,17 +43,16 @@ class Unbiased:
     """The raw inversion of a mechanism that is not pure. The errors of its shares depend on each other.
 
     Attributes:
-        weight: part of the distance that the ends of the quantiles' intervals move towards those from these shares, in [0, 1].
         shares: (k,) unbiased shares with sum 1; may be negative.
         places: (K + 1,) some of the edges of the bins, by their index, from 0 to k.
-        errors: (K + 1,) standard errors of the distribution function at these edges.
+        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each. Each bound lies
+            this number of standard errors below or above its unbiased estimate.
         error_of_mean: returns the standard error of a person's mean number, for the number that each value stands for, (k,).
     """
 
-    weight: float
     shares: FloatArray
     places: IntArray
-    errors: FloatArray
+    bounds: Callable[[float], tuple[FloatArray, FloatArray]]
     error_of_mean: Callable[[FloatArray], float]
 
 
@@ -69,7 +68,7 @@ class Draws:
             errors of the draws: the draws ignore the bias of a smooth estimate, and a prior that is fitted to large shares
             gives too narrow posteriors to shares far below the noise.
         unshrunk: the unbiased shares, which widen intervals where the smooth model is wrong; None if the estimate is the smooth
-            model alone. `Unbiased` for the mechanisms of `estimators.numbers`.
+            model alone.
     """
 
     shares: FloatArray

@@ -47,8 +47,7 @@ def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_
         max_iter: largest number of iterations, at least 1.
 
     Returns:
-        Frequencies with sum 1. The standard errors are NaN: EMS is biased. If the table carries no information, the result is
-        `Estimate.of_nothing`.
+        Frequencies with sum 1, and NaN as standard errors. `Estimate.of_nothing` if the counts carry no information.
 
     Raises:
         ValueError, TypeError: as in `matrix_inversion`.

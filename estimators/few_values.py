@@ -182,7 +182,7 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
     """Returns the most likely distribution, max(z + λ N, 0), and λ: z are the unbiased shares, N the variances of their normal
     errors.
 
-    A value is positive if λ > -z/N. The search for λ goes through the values in ascending order of -z/N.
+    A value is positive if λ > -z/N.
     """
     order = np.argsort(-unbiased / noise)
     rising = (1 - np.cumsum(unbiased[order])) / np.cumsum(noise[order])  # λ if exactly these values are positive

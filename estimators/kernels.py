@@ -20,8 +20,8 @@ def support_em(
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starting frequencies keep equal frequencies in every iteration. Such values form a kind.
-    Division by Σc makes Σ f = 1 again, by (1) of `mechanisms.terms`.
+    Values with equal counts and equal starting frequencies form a kind. Division by Σc makes Σ f = 1 again, by (1) of
+    `mechanisms.terms`.
 
     Args:
         support: (groups, kinds) support counts, not all zero.

@@ -139,7 +139,7 @@ def _tells(terms: list[Term]) -> bool:
 def em(
     terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
 ) -> tuple[FloatArray, int, bool]:
-    """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance. `delta` is in nats."""
+    """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from ldpstream.estimators.kernels import support_em

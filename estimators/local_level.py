@@ -209,7 +209,7 @@ class LocalLevel:
         return np.asarray(weights.mean(axis=1, keepdims=True))
 
     def _react(self, gain: FloatArray) -> Change | None:
-        """Returns the jump that the scores show, or None. If there is one, the values that moved start anew."""
+        """Returns the jump that the scores show, or None; the values that moved start anew."""
         found = self._evidence.alarm(self._limit, gain)
         if found is None:
             return None
@@ -217,10 +217,10 @@ class LocalLevel:
         return found[0]
 
     def _start_anew(self, change: Change, slot: int) -> None:
-        """Gives the jump an infinite prior variance, for all values that moved. The weights of q stay the same.
+        """Gives the jump an infinite prior variance, for all values that moved.
 
-        The posterior of a jump of size δ is N(δ̂, 1/D). The level lags behind by `lag` δ. If the weights of q started anew too,
-        alarms would cluster for a value that drifts strongly.
+        The posterior of a jump of size δ is N(δ̂, 1/D). The level lags behind by `lag` δ. The weights of q stay, since alarms
+        would otherwise cluster for a value that drifts strongly.
         """
         moved, evidence = change.moved, self._evidence
         numerator, precision = evidence.sums[:, slot, moved]

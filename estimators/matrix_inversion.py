@@ -38,9 +38,9 @@ def matrix_inversion(
             include the random choice of the people.
 
     Returns:
-        Frequencies; with post="none" they may be negative. The inversion of one level has the sum 1 if every report supports
-        equally many values (GRR, SS, PS-GRR and their chains), and for SW and other invertible channels; otherwise noise moves
-        the sum. The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
+        Frequencies; with post="none" they may be negative, and noise moves their sum. The inversion of one level has the sum 1
+        if every report supports equally many values (GRR, SS, PS-GRR and their chains), and for SW and other invertible
+        channels. The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
         information.
 
     Raises:

@@ -1,20 +1,25 @@
 """Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
 
-The estimate is the mean over the models of `estimators.density_models`, weighted by the probability of the counts under each
-model. Prior log-odds (`ODDS`, by simulation) prefer smooth models. Draws for intervals use other odds (`DRAWN_ODDS`): flat
-models count less, and irregular models more, since the counts often cannot show an irregular density.
+The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
+counts under each model. The prior log-odds (`ODDS`, by simulation) prefer smooth models and models with jumps. Draws for
+intervals use other odds (`DRAWN_ODDS`): the flattest model counts less, and irregular models more, since the counts often
+cannot show an irregular density.
 
 The models have at most 96 cells of neighbouring bins. Within a cell, the density per unit of width is interpolated. The counts
-are nearly normal with the variances n m, where m are the probabilities of the reports after a few steps of EM:
+are nearly normal with the variances n m, where m are the probabilities of the reports after `PILOT_STEPS` steps of EM:
 
     ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
 
 Levels with a pure mechanism contribute their inversions with independent normal noise, as in `estimators.ordered`.
 
-Draws come from normal approximations of the log-density. Three corrections make intervals wider. The bias of the smooth models
-is estimated from the change with τ, as in `estimators.smooth_prior`. The ends of the intervals also move outwards, towards the
-ends of the intervals from the unbiased shares alone. They move over a part of the distance: the weight of the irregular models
-and of those with jumps (`rough`). If people report repeatedly, all draws get the variance of the choice of fewer people.
+The intervals of shares come from normal approximations of the log-density. Three corrections make them wider. The bias of the
+smooth models is estimated from the change with τ, as in `estimators.smooth_prior`. The ends of the intervals also move
+outwards, towards the ends of the intervals from the unbiased shares alone. They move over a part of the distance: the weight of
+the irregular models and of those with jumps (`rough`). If people report repeatedly, all draws get the variance of the choice of
+fewer people.
+
+The intervals of the mean and of percentiles hold for any distribution (`Unbiased`). The models alone would miss people far from
+all others whom the counts do not show: 1.5 % of the people, for example.
 """
 
 from collections.abc import Sequence
@@ -39,7 +44,7 @@ STEEPER = -0.5  # prior log-odds of a ten times smaller τ
 FLATTEST = -1.5  # prior log-odds of the flattest model to all others together
 DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "irregular": 1.0, "jumps": 0.0}  # the same for intervals
 ROUGH = ("irregular", "jumps")
-OF_QUANTILES = 0.6  # the ends of the quantiles' intervals move by this part of `rough`
+SPANS = (1, 2, 4, 8, 16, 32)  # a bound of the distribution function is its mean over so many neighbouring edges
 PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
 MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
@@ -85,7 +90,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     shares /= shares.sum()
     width = np.minimum(high + above, 1) - np.maximum(low - below, 0)
     errors = np.maximum(drawn.std(axis=0), width / (2 * NORMAL))  # a difference of two shares needs the bias, too
-    unbiased = _unbiased(groups, steps, raw, shares, rough, cells)
+    unbiased = _unbiased(groups, steps, raw, shares, cells)
     used = (weights > 0) | (drawn_weights > 0)
     converged = all(fit.converged for fit, has_weight in zip(found, used, strict=True) if has_weight)
     return Estimate(shares, errors, raw.n, converged=converged, posterior=Draws(drawn, drawn, below, above, unbiased))
@@ -174,8 +179,8 @@ def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = 
 def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -> FloatArray:
     """Returns equally likely shares of the cells, (DRAWS, K), from the normal approximations at the modes.
 
-    The log-density of a nearly empty cell has a large variance, because the counts do not determine it. A share w e^η would
-    then have a mean far above the mode. So half of the variance is subtracted from each η, as for log-normal numbers.
+    The counts do not determine the log-density η of a nearly empty cell. A share w e^η would have a mean far above the mode.
+    So half of the variance is subtracted from each η, as for log-normal numbers.
     """
     from scipy.linalg import solve_triangular  # slow to load; only estimates need it
 
@@ -235,51 +240,73 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
     return (of_report + (reports - 1) * of_person) / reports
 
 
-def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArray, rough: float, cells: _Cells) -> Unbiased:
-    """Returns the raw inversion with exact errors of its mean and its distribution function."""
+def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArray, cells: _Cells) -> Unbiased:
+    """Returns the raw inversion, with the exact error of its mean and bounds of the distribution function.
+
+    The distribution function F ascends. So its mean over the last edges before a place, and this place, is at most F there. The
+    mean over a wider span lies lower, but has a smaller error. The span of each bound is the best one for the estimated
+    `shares`. If these are wrong, the bound still holds, but another span would be better.
+    """
     told = list(informative(groups, steps))
     weights = [np.ones(shares.size)]
     if len(told) > 1:
         weights = [inversion_weight(m, table.n / each, each) for m, table, each in told]
         weights = [weight / sum(weights) for weight in weights]
 
-    def errors(groups_of_values: IntArray, numbers: FloatArray) -> FloatArray:
+    def errors(numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
         """Returns the standard errors of r sums of the raw shares, (r,).
 
-        Each sum has the weights `numbers`, (k,), at its own group of values and at the groups before it. `groups_of_values` has
-        the first value of each group.
+        Args:
+            numbers: (k,) weight of each share.
+            first: (K,) the first value of each group of values.
+            parts: (K, r) factor of the weights of each group, for each sum.
         """
-        total = np.zeros(groups_of_values.size)
+        total = np.zeros(parts.shape[1])
         for (m, table, each), weight in zip(told, weights, strict=True):
             a, people = weight * numbers, table.n / each
             if m.pure:
                 noise = np.maximum(
                     m.sampled_variances(shares, table.n, each, people) - shares * (1 - shares) / people, TINY / people
                 )
-                total += _variances(shares, a, groups_of_values) / people
-                total += _running(noise * a**2, groups_of_values) - _running(noise * a, groups_of_values) ** 2 / noise.sum()
+                total += _variances(shares, a, first, parts) / people
+                one, two = (np.add.reduceat(noise * a**power, first) for power in (1, 2))
+                total += two @ parts**2 - (one @ parts) ** 2 / noise.sum()
             else:
-                of_report = _running(m.inverse() * a, groups_of_values)
-                seen, fitted = (f @ of_report**2 - (f @ of_report) ** 2 for f in (table.counts / table.n, shares @ m.channel()))
-                of_person = m.fakes**2 * _variances(m.encoded(shares), a, groups_of_values)
+                of_report = np.add.reduceat(m.inverse() * a, first, axis=1) @ parts
+                squares = of_report**2
+                seen, fitted = (f @ squares - (f @ of_report) ** 2 for f in (table.counts / table.n, shares @ m.channel()))
+                of_person = m.fakes**2 * _variances(m.encoded(shares), a, first, parts)
                 total += (np.maximum(seen, fitted) + (each - 1) * of_person) / table.n  # few reports may be equal by chance
         return np.asarray(np.sqrt(np.maximum(total, 0)))
 
-    k = shares.size
-    of_function = np.concatenate([[0.0], errors(cells.first, np.ones(k))[:-1], [0.0]])
+    k, size = shares.size, cells.first.size
     variance = raw.standard_errors**2
     exact = raw.frequencies + (1 - raw.frequencies.sum()) * variance / variance.sum()
-    places = np.append(cells.first, k)
+
+    def bounds(reach: float) -> tuple[FloatArray, FloatArray]:
+        spans = [span for span in SPANS if span <= size]
+        last = np.arange(size + spans[-1])  # a mean ends at this edge; F is 1 at the edges beyond the range
+        parts = np.array([np.clip(last - np.arange(size)[:, None], 0, span) / span for span in spans])  # (spans, K, edges)
+        error = errors(np.ones(k), cells.first, np.hstack(list(parts))).reshape(len(spans), last.size)
+        found, fitted = (np.add.reduceat(f, cells.first) @ parts for f in (exact, shares))  # (spans, edges)
+        each, edge = np.arange(len(spans))[:, None], np.arange(size + 1)
+        above = edge + np.array(spans)[:, None] - 1
+        low, high = reach * error[:, edge], reach * error[each, above]
+        from_below = (fitted[:, edge] - low).argmax(axis=0), edge
+        from_above = (fitted[each, above] + high).argmin(axis=0), edge
+        lower, upper = (found[:, edge] - low)[from_below], (found[each, above] + high)[from_above]
+        lower[[0, -1]] = upper[[0, -1]] = 0.0, 1.0
+        return np.maximum(lower, 0.0), upper
+
     return Unbiased(
-        OF_QUANTILES * rough, exact, places, of_function, lambda numbers: float(errors(np.zeros(1, int), numbers)[0])
+        exact,
+        np.append(cells.first, k),
+        bounds,
+        lambda numbers: float(errors(numbers, np.zeros(1, int), np.ones((1, 1)))[0]),
     )
 
 
-def _running(x: FloatArray, first: IntArray) -> FloatArray:
-    """Returns the running sums of groups along the last axis, at the end of each group."""
-    return np.asarray(np.cumsum(np.add.reduceat(x, first, axis=-1), axis=-1))
-
-
-def _variances(shares: FloatArray, numbers: FloatArray, first: IntArray) -> FloatArray:
-    """Returns the variances over the people of a number that is 0 outside the first r groups, for each r."""
-    return _running(shares * numbers**2, first) - _running(shares * numbers, first) ** 2
+def _variances(shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
+    """Returns the variances over the people of numbers, (r,), with one factor for each group of values."""
+    one, two = (np.add.reduceat(shares * numbers**power, first) for power in (1, 2))
+    return np.asarray(two @ parts**2 - (one @ parts) ** 2)

@@ -139,10 +139,7 @@ def _combined(
     misfit: FloatArray,
     unshrunk: Unshrunk,
 ) -> Estimate:
-    """Returns the mean of the three estimates with these weights, and the mixture of their posteriors.
-
-    `misfit` widens the smooth posterior of each share.
-    """
+    """Returns the mean of the three estimates with these weights; `misfit` widens the smooth posterior of each share."""
     shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
@@ -178,8 +175,7 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
     """Returns the weighted mean of the groups' unbiased shares, (k,), and its two variances as functions of the true shares.
 
-    The first variance is for random people, the second (the noise) for given people. The weights are 1 / noise at uniform
-    shares.
+    The first variance is for random people, the second (the noise) for given people.
     """
     seen, people = observations(groups, steps), people_of(groups, steps)[0]
     k = seen[0].z.size

@@ -40,7 +40,7 @@ def _dot(x: Floats, y: Floats) -> float:
 
 @numba.njit(cache=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
-    """Finds the points that value v has in common with value v - 1. Value 0 has none.
+    """Finds the points that value v has in common with value v - 1; none for value 0.
 
     Returns:
         The place of the first common point within the entries of v, its entry of v - 1, and the number of common points.

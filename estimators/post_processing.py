@@ -205,20 +205,12 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
 
 
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
-    """Width of the posterior's range, measured from the nearest possible number: ten standard errors.
-
-    For an estimate at a distance d beyond a bound, the posterior falls by a factor of e over σ²/d. The width of the range is
-    then 40 σ²/d.
-    """
+    """Width of the posterior's range from the nearest possible number: 10 σ; 40 σ²/d for a large distance d beyond a bound."""
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Does the same as `_far_from_zero` for estimates near or beyond a bound, up to a constant per row.
-
-    Integrates by quadrature over all possible true numbers within ten standard errors of the estimate. For an estimate beyond
-    a bound, the range is shorter.
-    """
+    """Does the same as `_far_from_zero` for estimates near or beyond a bound, by quadrature, up to a constant per row."""
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
     start, end = np.maximum(centre - width, low), np.minimum(centre + width, 1)

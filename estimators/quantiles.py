@@ -16,8 +16,8 @@ shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the we
 
 Mechanisms that are not pure, such as Square Wave, have an unbiased mean whose error is known (`Unbiased`). `mean` returns its
 interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean, but not beyond the
-middles of the first and the last bin. The ends of the quantiles' intervals move outwards to edges of bins, since no report says
-where in a bin a number lies.
+middles of the first and the last bin. The intervals of quantiles come from bounds of F that hold for any distribution
+(`Unbiased.bounds`), without the draws. They end at edges of bins, since no report says where in a bin a number lies.
 
 All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
 if the ends of two requested quantiles would cross, one of them moves outwards.
@@ -100,19 +100,20 @@ def quantiles(
     if posterior is None:
         return None
     draws, unshrunk = posterior.smooth, posterior.unshrunk
-    reached = _distributions(draws)
     exact = isinstance(unshrunk, Unbiased)
     own = _distributions((estimate.frequencies if exact else draws.mean(axis=0))[None])
     values = np.array([_quantiles(own, at, q)[0] for q in wanted])
-    ends = np.empty((2, values.size))
-    for i, q in enumerate(wanted):
-        tail = 1 + TAIL_CAUTION * (2 * q - 1) ** 8
-        ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
-        if unshrunk is not None:
-            ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
-    if exact:
-        ends[0] = at[np.searchsorted(at, ends[0], side="right") - 1]
-        ends[1] = at[np.searchsorted(at, ends[1])]
+    if isinstance(unshrunk, Unbiased):
+        ends = _unbiased_ends(unshrunk, at, wanted, level)
+        ends[0] = np.minimum(ends[0], at[np.searchsorted(at, values, side="right") - 1])
+        ends[1] = np.maximum(ends[1], at[np.searchsorted(at, values)])
+    else:
+        reached, ends = _distributions(draws), np.empty((2, values.size))
+        for i, q in enumerate(wanted):
+            tail = 1 + TAIL_CAUTION * (2 * q - 1) ** 8
+            ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
+            if unshrunk is not None:
+                ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
     order = np.argsort(wanted)
     ends[0, order] = np.minimum.accumulate(ends[0, order[::-1]])[::-1]
     ends[1, order] = np.maximum.accumulate(ends[1, order])
@@ -174,14 +175,21 @@ def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, 
     return Number(value, low, high)
 
 
-def _unshrunk_ends(unshrunk: Unshrunk | Unbiased, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
+def _unbiased_ends(unbiased: Unbiased, edges: FloatArray, wanted: list[float], level: float) -> FloatArray:
+    """Returns the ends of the quantiles' intervals, (2, number of quantiles): edges of bins.
+
+    The q-quantile lies in the bin with F < q at its left edge and F >= q at its right edge. The interval consists of the bins
+    from the first with an upper bound >= q at the right edge to the last with a lower bound <= q at the left edge.
+    """
+    low, high = unbiased.bounds(-ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2))
+    first = [int(np.argmax(high >= q)) - 1 for q in wanted]
+    last = [int(np.flatnonzero(low <= q)[-1]) + 1 for q in wanted]
+    return np.asarray(edges[unbiased.places[np.array([first, last])]])
+
+
+def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
     """Returns the ends of the interval for the q-quantile from the unbiased shares alone."""
-    if isinstance(unshrunk, Unbiased):
-        reached, error = np.concatenate([[0.0], np.cumsum(unshrunk.shares)])[unshrunk.places], unshrunk.errors
-        reached[-1] = 1.0
-        edges = edges[unshrunk.places]
-    else:
-        reached, error = unshrunk.cumulative()
+    reached, error = unshrunk.cumulative()
     reach = -ndtri((1 - level) / 2) * error
     first = int(np.argmax(reached + reach >= q))
     last = int(np.flatnonzero(reached - reach <= q)[-1])

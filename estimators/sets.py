@@ -44,10 +44,10 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
 
 
 def mean_of_filtered(shares: FloatArray, errors: FloatArray, most: int) -> Number | None:
-    """The same from a filter's shares of drawn members and their standard errors, (n + m,) each; None if they are unknown.
+    """The mean number from a filter's shares of drawn members and their standard errors, (n + m,) each; None if unknown.
 
-    The number is m minus m times the dummies' shares. The interval counts the errors of the dummies as independent. They depend
-    on each other negatively, as a report names one symbol, so the interval is rather too wide.
+    The number is m minus m times the dummies' shares. The interval treats the errors of the dummies as independent. A report
+    names only one symbol, so the errors are negatively correlated, and the interval is wider than necessary.
     """
     if np.isnan(shares).any() or np.isnan(errors).any():
         return None

@@ -28,10 +28,9 @@ drawn given the smooth part. The estimate is deterministic: the random numbers a
 
 A smooth estimate is biased where the density bends or jumps, and the draws for one τ do not include this bias. A smaller τ has
 a smaller bias. For order 2, the bandwidth is proportional to τ^(1/4). The bias is proportional to the bandwidth's square where
-the density is smooth, and to the bandwidth beside a jump. If τ falls by half a decade, the bias falls by factors of 1.78 and
-1.33. So the bias is 1.3 to 3 times the change of the estimate from τ to √10 τ, and 0.5 to 1.3 times the change from τ to 10 τ
-(`BIAS`). An interval extends downwards by this bias if the estimate is too large, and upwards if it is too small. The smoothest
-τ has no such correction.
+the density is smooth, and to the bandwidth beside a jump. So the bias is 0.5 to 1.3 times the change of the estimate from τ to
+10 τ (`BIAS`). An interval extends downwards by this bias if the estimate is too large, and upwards if it is too small. The
+smoothest τ has no such correction.
 
 Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussian Markov Random Fields; Tierney and Kadane 1986
 (Laplace approximation).
@@ -258,7 +257,7 @@ def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -
 
 
 def _moved(problem: _Problem, modes: list[_Mode], odds: FloatArray, observed: FloatArray) -> FloatArray:
-    """Returns the posterior means of the shares for other unbiased shares `observed`. The search starts at the modes."""
+    """Returns the posterior means of the shares for other unbiased shares `observed`."""
     problem, modes = replace(problem, z=observed), [mode.copy() for mode in modes]
     for mode in modes:
         mode.find(problem)
@@ -330,7 +329,7 @@ def _prior(k: int, order: int, tau: float) -> _Prior:
 
 
 def _bands(k: int, order: int, weights: FloatArray) -> FloatArray:
-    """Returns the bands of Dᵀ diag(weights) D (`smooth_kernels.factor`), D the differences of this order."""
+    """Returns the bands of Dᵀ diag(weights) D (`smooth_kernels.factor`); D takes the differences of this order."""
     bands = np.zeros((3, k))
     stencil = (-1.0, 1.0) if order == 1 else (1.0, -2.0, 1.0)
     rows = k - order
@@ -386,7 +385,7 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
 def _independent(
     problem: _Problem, mode: _Mode, smooth: FloatArray, values: npt.NDArray[np.intp], rng: np.random.Generator
 ) -> FloatArray:
-    """Returns draws of the shares of some values given their smooth parts, (rows, values)."""
+    """Draws the shares of some values given their smooth parts, (rows, values)."""
     below = np.cumsum(mode.gamma[:, values].T, axis=1)
     which = (rng.random(smooth.shape)[:, :, None] > below).sum(axis=2)
     which = np.minimum(which, mode.chances.size - 1)

@@ -72,10 +72,7 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
 
 
 def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
-    """Moves all shares by the same number to the sum 1, if the noise of honest reports cannot explain the distance from 1.
-
-    Devices that send bit vectors without a one cause such counts. Without the move, no shares near these z have the sum 1.
-    """
+    """Moves all shares by the same number to the sum 1, if the noise of honest reports cannot explain the distance from 1."""
     excess = z.sum() - 1
     error = np.sqrt(noise(np.full(z.size, 1 / z.size)).sum())
     return z - excess / z.size if abs(excess) > FORGED * error else z

@@ -70,7 +70,7 @@ def reproduced(written: Any) -> str:
         "",
         "`python -m lab.papers --data DIR` (`--list` shows the names, `--quick` computes small parts only). *differs* is our",
         "value minus the paper's; ± is the standard deviation of this difference by chance, over the paper's runs and ours. A",
-        "value agrees if *differs* is at most three times ± plus half a unit of the last printed digit. *best* is our best",
+        "value agrees if *differs* is at most three times ± plus the rounding error of the printed value. *best* is our best",
         "method for the same purpose; *gain* is how many times this method is better than the paper's. A note gives the reason",
         "if a value does not agree; most often the data were not available and were generated.",
         "",

@@ -1,7 +1,7 @@
 """Streaming longitudinal aggregation under local differential privacy.
 
-This module has the names that a notebook imports; `ldpstream.device` has those of an application. Python loads the names on
-first use, so an application that imports only the device loads no estimator.
+This module has the names that a notebook imports; `ldpstream.device` has those of an application. Python loads a name's module
+at the first use.
 """
 
 from importlib import import_module

@@ -10,9 +10,8 @@ from types import FrameType
 def main() -> None:
     """Runs the command line. The exit status is 2, with one line, if the command cannot start.
 
-    Ctrl-C and SIGTERM end a command at any time, with exit status 130 or 143 unless the command has its own handler
-    (`ldpstream.signals`). Without a handler, SIGTERM would not end process 1 of a container. A library may replace the
-    handler's exception by its own.
+    Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command has its own handler (`ldpstream.signals`).
+    Without a handler, SIGTERM would not end process 1 of a container.
     """
     _open_streams()
     told: list[int] = []
@@ -25,7 +24,7 @@ def main() -> None:
     try:
         _run()
     except BaseException:
-        if told:
+        if told:  # a library may have replaced the handler's exception
             sys.exit(128 + told[0])
         raise
 

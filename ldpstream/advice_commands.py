@@ -24,7 +24,7 @@ app = typer.Typer()
 @app.command(name="audit")
 def audit_command(
     mechanism: Annotated[
-        list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all but SW")
+        list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all but SW, PS-GRR, L-PS-GRR")
     ] = None,
     reports: Annotated[int, typer.Option(min=1000, max=10**7, help="number of vectorised reports of each value")] = 500_000,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,

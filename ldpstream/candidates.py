@@ -1,12 +1,12 @@
 """The next survey from a list of candidates: values that an attribute does not list, and that people may report as `other`.
 
-The next survey has all values of the survey, then candidates. A list with more candidates than fit one survey is asked in
-several rounds, one survey after the other. Every round has all people. The noise of an estimate does not depend on the number
-of rounds, but the threshold does depend on the number of all candidates: see `least_found`.
+The next survey has all values of the survey, and candidates. A list with more candidates than fit one survey is asked in
+several rounds, one survey after the other. Every round has all people. The threshold depends on the number of all candidates:
+see `least_found`.
 
-A device draws its memos, phases and reports of two surveys independently, so their losses add up. Spaced levels need nothing
-fresh all the same if a survey begins `spacing` steps after the end of the survey before: then any w consecutive steps hold at
-most one report of a level with `every_steps` = w. `lifetime_reports` are those that the survey before leaves.
+A device draws its memos, phases and reports of two surveys independently, so their losses add up. But spaced levels need no
+fresh budget if a survey begins `spacing` steps after the end of the survey before: any w consecutive steps then hold at most
+one report of a level with `every_steps` = w. `lifetime_reports` are those that the survey before leaves.
 """
 
 import re
@@ -41,7 +41,7 @@ class CandidatesError(UserError):
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """The cost of a survey for a device, beside the survey before.
+    """The cost of a survey for a device that answered the survey before, at one level.
 
     Attributes:
         attribute, level: their names.
@@ -164,7 +164,7 @@ def spacing(survey: Survey) -> int:
 
 
 def next_start(survey: Survey) -> datetime:
-    """The earliest start of the next survey that needs nothing fresh at spaced levels.
+    """The earliest start of the next survey that needs no fresh budget at spaced levels.
 
     Raises:
         CandidatesError: if the survey has no end.

@@ -45,7 +45,9 @@ def candidates_command(
     ] = None,
     start: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ"], help="start, in UTC", show_default="when it costs nothing fresh"),
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%SZ"], help="start, in UTC", show_default="the longest every_steps after the end"
+        ),
     ] = None,
     after: Annotated[
         Path | None, typer.Option(metavar="FILE", help="the survey that devices answer before", show_default="SURVEY")
@@ -130,7 +132,6 @@ def candidates_command(
 
 
 def _document(path: Path, one: "NextSurvey") -> dict[str, Any]:
-    """A next survey for JSON."""
     made = one.survey
     return {
         "file": str(path), "name": made.name, "fingerprint": made.fingerprint.hex(), "start": made.start, "steps": made.n_steps,
@@ -174,7 +175,6 @@ def _lines(survey: Survey, found: "list[NextSurvey]", people: int | None) -> lis
 
 
 def _cost(cost: "Cost") -> str:
-    """Returns what one level costs, in words."""
     if cost.eps_window is None:
         return f"new memos in each survey; while the value stays the same, each survey loses at most {nats(cost.fresh or 0)}."
     steps = f"any {cost.every_steps} consecutive steps" if cost.every_steps > 1 else "each step"

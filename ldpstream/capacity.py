@@ -1,6 +1,6 @@
 """The size of a deployment: what every station needs for a survey and a number of devices.
 
-Costs grow linearly with records, bytes and values. `docs/capacity.md` has the sources of the costs.
+`docs/capacity.md` has the sources of the costs.
 """
 
 import math
@@ -39,7 +39,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         requests, records: requests to the gateways and records in the log, each second, averaged over time.
         gateway_cores, agent_cores, redis_cores: cores in use, averaged over time.
-        gateways, agents, partitions, redis_servers: numbers, at `peak` times the average load.
+        gateways, agents, redis_servers: numbers, at `peak` times the average load.
+        partitions: number of partitions of the reports topic.
         gateway_memory, agent_memory, estimator_memory: bytes of one process.
         redis_memory: bytes, without Redis's own overhead.
         envelope_bytes: mean size of an envelope.
@@ -128,5 +129,5 @@ def plan(
 
 
 def envelope_bytes(survey: Survey, attribute: int, m: Mechanism) -> int:
-    """Returns the size of an envelope of one report, at a step that needs 4 bytes."""
+    """Returns the size in bytes of an envelope of one report at step 100 000."""
     return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.report_dtype.itemsize), 0))

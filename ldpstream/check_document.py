@@ -42,7 +42,7 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
         no_report, one_report: without any report, and from the reports of one step.
         window, window_any_values: from the reports of `window_steps` steps.
         year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
-        for_ever: from all reports that a device may ever make; None if more reports make a guess almost certain.
+        for_ever: from all reports that a device may ever make; None for a one-time level without `lifetime_reports`.
         every_steps: if the value tells nothing about the values outside `every_steps` consecutive steps; None for memoized
             levels, and in `device_chances` if the survey has a memoized level.
     """
@@ -85,7 +85,8 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
         eps_inf: loss of any number of reports, if the value stays the same. `ends` does not lower it.
         eps_sequence: loss of the reports of `window_steps` steps, for any values.
         eps_sequence_exact: false if eps_sequence is an upper bound.
-        eps_window: loss between value sequences that differ only within `every_steps` consecutive steps.
+        eps_window: loss between value sequences that differ only within `every_steps` consecutive steps; null for a memoized
+            level.
         eps_lifetime: loss of all reports, for any values, from `lifetime_reports`; null without this key.
         eps_survey: upper bound of the loss of all reports until the survey ends, for any values; null without `ends`.
         max_memos: largest number of memos of a device.

@@ -1,9 +1,8 @@
 """The effect of one false report on an estimate, for every attribute and level of a survey, in numbers and in words.
 
-`Mechanism.outweighs` has the weight of one report, and its proof. A liar here sends one false report at every step; r reports
-weigh r times as much. An honest device sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps
-is the mean over all reports. Therefore one liar outweighs T / reports_in(T) times as many honest people in a span of T steps as
-in one step.
+`Mechanism.outweighs` has the weight of one report, and its proof. A liar here sends one false report at every step. An honest
+device sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps is the mean over all reports.
+Therefore one liar outweighs T / reports_in(T) times as many honest people in a span of T steps as in one step.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
 """Forecast of accuracy: the precision of a survey's estimates with a number of people, for every attribute and level.
 
 All numbers are for the unbiased estimate (matrix inversion), or for the filter, from the exact variances of the mechanisms. Let
-V_t(f) be the variance of the mean of t reports of one person. With n people, a share f has the variance s(f) / n. s(f) is:
+V_t(f) be the variance of the mean of t reports of one person. With n people, the estimate of a share f has the variance
+s(f) / n. s(f) is:
 
     step      w V_1                               one person in w reports at a step
     window    V_t max(1, t w / W)                 W steps; values do not change, as `matrix_inversion` assumes
@@ -12,8 +13,7 @@ no device has sent its last report yet.
 
 The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.numbers.mean_variance`.
 
-The filter does not assume that shares are constant; U corrects for this. In simulated runs, the half-width that the filter
-states is 0.9 to 1.11 times this forecast.
+The filter does not assume that shares are constant; U corrects for this.
 """
 
 import math

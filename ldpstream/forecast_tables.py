@@ -79,7 +79,7 @@ def growth_table(survey: Survey, people: int) -> Table:
 
 
 def points(share: float | None) -> str:
-    """Formats a share in per cent with two digits; a dash for None, and for a number that no share can have."""
+    """Formats a share in per cent with two digits: a dash for None, "> 100 %" above 1."""
     if share is None:
         return "–"
     return "> 100 %" if share > 1 else f"{float(f'{100 * share:.2g}'):g} %"

@@ -14,10 +14,10 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 @contextmanager
 def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
-    """Yields a `map` that runs in worker processes, or in this process if one process is enough.
+    """Yields a `map` that runs in worker processes; for one process, in this process.
 
     Args:
-        processes: number of processes; one for each core if left out.
+        processes: number of processes; None for one process for each core.
         tasks: expected number of tasks, which sets how many tasks are sent to a process together; 0 to send one task at a time.
     """
     n = processes or cores()
@@ -30,10 +30,10 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Limits numerical libraries to one thread in every process that is started inside the context; each core runs one process.
+    """Limits numerical libraries to one thread in every process that is started inside the context.
 
     The libraries read their number of threads when they are loaded, before a pool's initializer runs. The number must therefore
-    be in the environment that the process inherits. The context manager restores this process's environment afterwards.
+    be in the environment that the process inherits.
     """
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))

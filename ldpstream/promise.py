@@ -177,7 +177,6 @@ def promise(survey: Survey) -> list[str]:
 
 
 def _cohort(cohort: Cohort) -> list[str]:
-    """Returns what a participant must know about the survey's cohorts."""
     return [
         f"A report carries the device's cohort in clear ({cohort.name}: one of {', '.join(cohort.values)}). Everybody who sees "
         "the report learns the cohort; the losses below are losses about the values. The app must never choose the cohort by a "

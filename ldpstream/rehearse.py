@@ -17,8 +17,8 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
 
     The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
     as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it: otherwise agents would keep the
-    earlier rehearsal, which is open. The copy lacks the survey's `replaces`, and the comments, which would describe the
-    survey's steps. If `relay` is false, nothing else changes.
+    earlier rehearsal, which is open. The copy lacks the survey's `replaces`, and the comments. If `relay` is false, nothing
+    else changes.
 
     Args:
         source: the survey file.

@@ -75,4 +75,4 @@ def move(
             f"{one.survey}: {tables}, {keys}, {publications}",
             markup=False,
         )
-    console.print("The data were moved. Start the services where devices report.", markup=False)
+    console.print("The data were moved. Start the services at the address to which devices report.", markup=False)

@@ -111,7 +111,7 @@ def relay_sink(survey: Survey, url: str, gateway: str, settings: Settings) -> Si
 
 
 def relay_of(url: str, gateway: str, settings: Settings) -> "Relay":
-    """Returns a relay and the gateway behind it, with the key that this gateway publishes at present."""
+    """Returns a relay and the gateway behind it, with the present key of the relay keys file."""
     from ldpstream.producers.device.routes import Relay  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_keys import read_keys
 

@@ -174,7 +174,6 @@ def _in_all(survey: Survey) -> float:
 
 
 def _histories(old: Survey, new: Survey) -> dict[str, str]:
-    """Says for each attribute of both surveys how the histories join."""
     if old.fingerprint == new.fingerprint:
         return {attribute.name: "goes on" for attribute in new.attributes}
     said = {}

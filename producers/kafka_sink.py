@@ -22,7 +22,7 @@ CONNECT_MS = 5_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 30_000  # a shorter outage of the broker only causes a delay
 CLOSE_S = 5.0
-BATCH_BYTES = 256 * 1024  # per partition and request; only one request is in flight, so small batches are slow
+BATCH_BYTES = 256 * 1024  # of a partition; only one batch of a partition is in flight, so small batches are slow
 LINGER_MS = 5
 MAX_WAITING_BYTES = 64 * 2**20  # the library's buffer has no limit
 OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
@@ -31,9 +31,8 @@ OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 class KafkaSink:
     """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
 
-    The producer is idempotent and every in-sync replica acknowledges. An acknowledged envelope is in the topic exactly once,
-    even if the broker was unreachable for a short time. After a `SinkError` the topic may have some of the envelopes, and the
-    sink accepts no further envelopes. The sink creates no topic.
+    An acknowledged envelope is in the topic exactly once, even if the broker was unreachable for a short time. After a
+    `SinkError` the topic may have some of the envelopes, and the sink accepts no further envelopes. The sink creates no topic.
 
     The library's log lines are off unless the program has set the level of the logger ``kafka``: the sink raises errors itself.
 
@@ -93,7 +92,6 @@ class KafkaSink:
         self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
 
     def _await_oldest(self, timeout_s: float) -> None:
-        """Waits until the oldest waiting envelope is acknowledged."""
         future, size = self._waiting.popleft()
         self._waiting_bytes -= size
         future.get(timeout=timeout_s)

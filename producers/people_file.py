@@ -5,8 +5,7 @@ column with the attribute's name. A column may give the cohort; others are ignor
 
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
 - The spelling of a number does not matter: 1.0 and 1e0 are 1.
-- A text that differs from one listed value only in case is this value. A device compares texts exactly, so an app must use the
-  listed spelling.
+- A text that differs from one listed value only in case is this value.
 - Any other cell becomes the value that a device reports for it (`Attribute.find`). A number outside the bins or 0 … size-1
   becomes the nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none
   (`unlisted`).

@@ -70,7 +70,6 @@ class Population:
 
 
 def _cohorts(survey: Survey, source: ValueSource, seed: int) -> npt.NDArray[np.uint8]:
-    """Returns everybody's cohort."""
     if survey.cohort is None:
         return np.zeros(source.n_people, np.uint8)
     if isinstance(source, PeopleInCohorts):
@@ -157,7 +156,6 @@ class _Group:
         return due
 
     def _on_turn(self, step: int, devices: IntArray) -> npt.NDArray[np.bool_]:
-        """Returns true for each device whose phase is the step's phase."""
         return np.asarray(self._phases[devices] == step % self._mechanism.every_steps)
 
     def _present(self, step: int) -> tuple[IntArray, IntArray]:

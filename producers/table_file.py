@@ -141,7 +141,6 @@ def require_names(table: TableFile, header: Sequence[str]) -> None:
 
 
 def _numbers(places: Sequence[int]) -> str:
-    """The numbers of columns, counted from 1, as text."""
     return " and ".join(str(i + 1) for i in places)
 
 

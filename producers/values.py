@@ -11,10 +11,10 @@ integer), and each attribute of the survey, except pairs, has a column with the 
 A cell of an attribute with `choices` has the person's values, separated by semicolons: chat;maps. A lone semicolon is a person
 with none of the values.
 
-For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
-survey: one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value
-that a device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that
-step. A column may give the cohort (`producers.cohort_column`); others are ignored. A person has at most one row for a step.
+For a survey with a single attribute, a file of exactly three columns may use any names. A value is written as in the survey:
+one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value that a
+device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that step. A
+column may give the cohort (`producers.cohort_column`); others are ignored. A person has at most one row for a step.
 """
 
 import re
@@ -144,7 +144,7 @@ class MarkovValues:
         return values
 
     def _next_sets(self, attribute: int, step: int, codes: IntArray, most: int) -> IntArray:
-        """Like `_next`, for the codes of sets: draws values without replacement, popular values first."""
+        """Like `_next`, for the codes of sets: draws values without replacement, popular values more often."""
         rng, n = stream(self._seed, Purpose.VALUES, attribute, step), self._sizes[attribute] - most
         redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
         drawn = int(np.count_nonzero(redrawn))
@@ -219,8 +219,6 @@ def load_values(
 
 
 class _Reader:
-    """Reader of one file of values."""
-
     def __init__(self, path: Path, survey: Survey, first_step: int) -> None:
         self._table, self._attributes, self._first_step = TableFile(path), survey.attributes, first_step
         self._person_ids: dict[str, int] = {}

@@ -26,7 +26,7 @@ INVERSION = "mi"  # the raw matrix inversion, which the filter observes and whic
 FILTER = "filter"  # the filtered curve
 MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
 MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
-MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
+MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels; above it, IBU gets fewer iterations
 
 For = Literal["any mechanism", "mechanisms of categories", "mechanisms of numbers"]
 Intervals = Literal["always", "unless biased", "never"]
@@ -131,7 +131,7 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
     PublishedEstimator(
         name="eb",
         label="empirical Bayes (default)",
-        meaning="Empirical Bayes learns from all values how large shares usually are. No share is negative.",
+        meaning="Empirical Bayes moves uncertain shares towards usual sizes. No share is negative.",
         default=True,
         make=_empirical_bayes,
     ),

@@ -134,8 +134,7 @@ def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tu
 def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
 
-    A device reports only at the steps of its phase, one of every w steps, and at most once a step. Steps without reports do
-    not count.
+    A device reports at most once a step, and only at one of every w steps.
     """
     w = m.every_steps
     most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))

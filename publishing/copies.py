@@ -1,7 +1,7 @@
 """Restores the results in Redis from the topic of estimates, and the topic from the results, if one of them lost its copies.
 
-Both hold the publications of the kept steps (`retention_steps`). If somebody deletes the results alone, the progress stays, and
-the schedule itself would never look at these steps again. If somebody deletes the topic, only Redis has the history.
+Both hold the publications of the kept steps (`retention_steps`). If somebody deletes the publications in Redis alone, the
+progress stays, and the schedule itself would never look at these steps again.
 """
 
 from collections.abc import Callable, Iterable
@@ -114,7 +114,7 @@ class Copies:
         return [key for key, found in zip(keys, self._results.get(keys), strict=True) if found is None]
 
     def _restore_filters(self, saved: Progress) -> bool:
-        """Replays the kept final steps for each filter whose state is lost. Returns as `_restore`."""
+        """Replays the kept final steps for each filter whose state is lost; returns as `_restore`."""
         steps = range(self._kept(saved).start, min((saved.next_step, *saved.incomplete)))
         states = self._results.filters()
         for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):

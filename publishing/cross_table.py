@@ -16,11 +16,7 @@ from ldpstream.publishing.thresholds import ALARM_CHANCE
 
 
 class TableShares(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares, and the ends of their 95 % intervals. None: unknown; `low` and `high` are all None if intervals are withheld.
-
-    A share of all people is unbiased and can be negative by chance. If a row or column may have no people, the shares within it
-    are None, and their intervals reach from 0 to 1.
-    """
+    """Shares, and the ends of their 95 % intervals. None: unknown; `low` and `high` are all None if intervals are withheld."""
 
     shares: list[float | None]
     low: list[float | None]
@@ -48,6 +44,9 @@ class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
 
 class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     """The joint shares of two attributes; see `estimators.pairs`.
+
+    A share of all people is unbiased and can be negative by chance. If a row or column may have no people, the shares within it
+    are None, and their intervals reach from 0 to 1.
 
     Attributes:
         first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.

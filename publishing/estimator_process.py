@@ -68,7 +68,7 @@ def serve(
 
 
 def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> Cluster:
-    """Waits for Kafka and Redis. With a single survey file, also checks this survey's topics first."""
+    """Waits for Kafka and Redis. With a single survey file, also checks this survey's topics and our rights in Redis."""
 
     def check() -> None:
         if watch.only_file is None:

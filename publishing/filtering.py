@@ -11,9 +11,9 @@ a step from the topic of estimates, the filter takes the step's raw inversion fr
 the publication lacks the reports of each level, or if its matrix inversion may be post-processed.
 
 The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
-For an attribute with `choices` these are shares of drawn members, and the published shares are them times the largest number of
-choices. The projection never increases the squared error. The filter's state is not projected: a filter needs unbiased
-observations. An interval is the filter's interval within [0, 1], extended to the published share.
+For an attribute with `choices`, these shares of drawn members are multiplied by the largest number of choices, and are at most
+1. The filter's state is not projected: a filter needs unbiased observations. An interval is the filter's interval within
+[0, 1], extended to the published share.
 """
 
 from collections.abc import Sequence
@@ -124,10 +124,7 @@ def _projected(found: Filtered, reports: int) -> Estimate:
 def _numbers(
     found: Filtered, reports: int, edges: Sequence[float] | None, most: int | None, withheld: Withheld | None
 ) -> dict[str, NumberEstimate]:
-    """Returns the mean and percentiles of the filtered shares, after the shares of neighbouring bins are smoothed.
-
-    For sets of at most `most` values, returns the mean number of values.
-    """
+    """Returns the mean and percentiles of the smoothed filtered shares; for sets of at most `most` values, their mean size."""
     if most is not None:
         return of_sets(mean_of_filtered(found.frequencies, found.standard_errors, most), withheld)
     if edges is None:

@@ -80,10 +80,7 @@ def _is_finite_table(table: CrossTable) -> bool:
 
 
 def _finite_shares(found: Frequencies) -> Frequencies:
-    """Returns the same object if it is finite, and a result without numbers if not.
-
-    All frequencies are missing if the counts carry no information. Otherwise no frequency and no end of an interval is missing.
-    """
+    """Returns the same object if its numbers are all finite or all missing; otherwise a result without numbers."""
     parts = (found.frequencies, found.standard_errors, found.low or (), found.high or (), (found.gap or 0.0,))
     if all(_surely_finite(part) for part in parts):
         return found
@@ -95,7 +92,7 @@ def _finite_shares(found: Frequencies) -> Frequencies:
 
 
 def _surely_finite(numbers: Sequence[float | None]) -> bool:
-    """True if no number is missing and their sum is finite, which takes a tenth of the time of a check of each number."""
+    """True if no number is missing and their sum is finite; faster than a check of each number."""
     try:
         return math.isfinite(sum(cast(Sequence[float], numbers)))
     except TypeError:  # a number is None

@@ -22,8 +22,9 @@ Withheld = Literal["bias", "levels"]
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`.
 
-    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None for estimators with normal
-    intervals: such an interval is the frequency ± 1.96 standard errors.
+    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None if intervals are withheld, and for
+    estimators with normal intervals: such an interval is the frequency ± 1.96 standard errors. `gap` is an upper bound of the
+    distance of the log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
 
     `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator never has
     intervals ("ems"), has no standard errors, or differs from the unbiased estimate by more than

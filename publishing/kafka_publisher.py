@@ -16,7 +16,7 @@ from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 
-MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record; a publication has about 140 bytes per value
+MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
@@ -30,8 +30,7 @@ class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `record_key`.
 
     One estimator writes at a time. `take_over` fences all other estimators: all estimators share a transactional id, and the
-    broker refuses transactions of a fenced estimator. If an estimator hangs while another estimator continues, it cannot
-    publish its old estimates afterwards.
+    broker refuses transactions of a fenced estimator.
 
     Args:
         survey: the survey.

@@ -1,4 +1,4 @@
-"""The schedule's position, and the two copies of its publications: the results in Redis and the topic of estimates."""
+"""The schedule's position, and the two copies of its publications: the results and the topic of estimates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol

@@ -84,7 +84,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
             is small, people probably chose a level by their value; estimates over all levels together are then biased.
         failed: names of the parts that could not be calculated from these counts: estimators, levels, diagnostics, "numbers",
-            "table" or "change". The numbers of these parts are missing; all others are as usual.
+            "table" or "change". The numbers of these parts are missing.
     """
 
     mass_below_zero: float | None
@@ -146,19 +146,17 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             which uses the order of bins and other ordered values. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu"
             is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the literature, or
             earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree; otherwise "ibu"
-            is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and "mle" use the
-            likelihood of the support counts; both are missing for more than 10 000 values. The span "filtered" has the
-            estimator "filter" alone, the only one that uses steps before the span. The estimates of the span "step" depend only
-            on the counts of the step. If a level of the attribute has Square Wave, the estimators are "eb"
-            (`estimators.numbers`), "ems" (`estimators.ems`), without intervals, and "mi".
+            is nearer to uniform. "ibu" and "mle" use the likelihood of the support counts; both are missing for more than
+            10 000 values. The span "filtered" has the estimator "filter" alone. Only "filter" uses steps before the span. If a
+            level of the attribute has Square Wave, the estimators are "eb" (`estimators.numbers`), "ems" (`estimators.ems`,
+            without intervals) and "mi". If all estimates would take too long, "eb" and "mi" are published alone.
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
         numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
             attribute with `bins`, or with `size` and `ordered`. For an attribute with `choices`, "mean" is the mean number of
-            values that a person chooses (`estimators.sets`). Empty for other attributes, without reports, and for more than
-            10 000 values. For the span "filtered" they come from the filter's shares; empty for Square Wave.
-            With `choices`, shares do not sum to 1: each is the share of people who chose this value, or chose at most so many
-            values. Only shares of "mi" may be above 1.
+            values that a person chooses (`estimators.sets`), and shares do not sum to 1: each is the share of people who chose
+            this value, or chose at most so many values. `numbers` is empty for other attributes, without reports, and for more
+            than 10 000 values. For the span "filtered" they come from the filter's shares; empty for Square Wave.
         levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels and at
             most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
@@ -166,7 +164,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
         table: the cross table of a pair of attributes, for all people and the spans "step" and "window"; None without reports
-            of the pair, or if it could not be calculated. Otherwise unset: the JSON has no such key.
+            of the pair, or if it could not be calculated. For other publications unset: the JSON has no such key.
     """
 
     survey: str

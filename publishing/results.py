@@ -128,7 +128,7 @@ class KeptResults(Results, ABC):
         return [p for p in found if p is not None]
 
     def _last_jump(self, attribute: str, steps: range) -> Publication | None:
-        """Returns the last publication with a jump. Reads `JUMP_STEPS` steps at a time: all steps may have gigabytes."""
+        """Returns the last publication with a jump; reads `JUMP_STEPS` steps at a time, to save memory."""
         for end in range(len(steps), 0, -JUMP_STEPS):
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
             for key, value in zip(keys, self._raw(keys), strict=True):

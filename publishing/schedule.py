@@ -13,8 +13,8 @@ Records may be lost before they are counted (`Missing`). If lost records may bel
 once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
 span also stays incomplete if some tables of one of the span's steps have already been pruned.
 
-The schedule saves its position with its results (`Progress`) and with the states of the filters, so a restart neither skips nor
-repeats a step. If a step is estimated twice, the second publications have the same keys as the first, and replace them.
+The schedule saves its position with its results (`Progress`) and with the states of the filters, so a restart skips no step. If
+a step is estimated twice, the second publications have the same keys as the first, and replace them.
 
 An estimator may hang at any line while another estimator continues. Meanwhile somebody may restore the store from an older
 copy. Every write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic
@@ -197,8 +197,6 @@ class Schedule:
     def prepare(self) -> bool:
         """Computes one mechanism's privacy loss and chances of a right guess for the next step before this step closes.
 
-        This takes less than a second.
-
         Returns:
             False if nothing was computed: everything is already known, or `due_ms` is None.
         """
@@ -268,10 +266,9 @@ class Schedule:
         return [best[p.key] if quality(best.get(p.key)) > quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """Returns the next step to publish and the progress after its publication.
+        """Returns the next step to publish, true if it has passed (`_passed`), and the progress after its publication.
 
-        Returns None if no step is due, if the next step has neither passed (`_passed`) nor reached its deadline, or after the
-        survey's last step. Steps close in order, so only the first incomplete step is checked.
+        None if no step is due. Steps close in order, so only the first incomplete step is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0], mark_at_ms=now_ms):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -323,8 +320,7 @@ class Schedule:
         """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close.
 
         Raises:
-            LogUnavailable: if the brokers accept no markers before the step's deadline. From the deadline on, the step is
-                published incomplete without markers.
+            LogUnavailable: if the brokers accept no markers before the step's deadline.
         """
         if self._marked_ms <= now_ms < self._mark_again_ms:
             return

@@ -17,8 +17,7 @@ Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "other",
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A warning about a survey or, with an attribute, about this attribute. The page of the survey has the details.
-
+    """A warning about a survey or, with an attribute, about this attribute.
     late: the next estimate is overdue by more than two minutes. silent: no report of the latest step has been counted. fit: the
     counts do not fit the mechanism. incomplete: reports of the latest estimate may be missing. levels: two levels differ. jump:
     a share jumped. other: the value for texts that are not listed has grown. drift: a share moved in the latest step.
@@ -31,9 +30,10 @@ class Alert(msgspec.Struct, frozen=True):
 class SurveySummary(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of a survey: its latest window, over all attributes.
 
-    `latest_step` and `end_ms`, the end of this step in Unix time, are None before the first publication. `people_at_least` is a
-    lower bound of the number of people who reported in the window. `eps_t` and `eps_sequence` are the largest privacy losses of
-    an attribute and level so far, in nats: of an unchanged value, and of any values. The page of the survey is at `path`.
+    `latest_step` and `end_ms`, the end of this step in Unix milliseconds, are None before the first publication.
+    `people_at_least` is a lower bound of the number of people who reported in the window. `eps_t` and `eps_sequence` are the
+    largest privacy losses of an attribute and level so far, in nats: of an unchanged value, and of any values. `due_ms` is as
+    in `Status`. The page of the survey is at `path`.
     """
 
     name: str

@@ -25,7 +25,7 @@ log = structlog.get_logger("ldpstream.estimator")
 
 MAX_PUBLISHED_K = 100_000
 TICK_MS, SHORTEST_TICK_MS = 200, 20
-MOST_TICKS = 10  # a process with many surveys looks at each waiting survey every 2 s
+MOST_TICKS = 10  # a process with many surveys looks at each waiting survey at least every 2 s
 RETRY_MS = 2_000
 REFUSED_MS = 30_000  # pause before the next try, if Kafka, Redis or our limits refuse a survey
 BALANCE_MS = 2_000
@@ -93,7 +93,7 @@ class SurveyEstimator:
 
     @property
     def well(self) -> bool:
-        """True if Kafka and Redis answered in the last turn."""
+        """True if the last turn raised no error."""
         return self._well
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
@@ -169,7 +169,7 @@ class SurveyEstimator:
         self._left_out.set(not self._research)
 
     def _create_topics(self) -> None:
-        """Creates the topic of estimates if somebody deleted it. The schedule then fills it from the results."""
+        """Creates the topic of estimates if somebody deleted it."""
         try:
             self._engine.check(self.survey)
         except Unreachable:
@@ -182,7 +182,7 @@ class SurveyEstimator:
         """Checks topics and rights, and connects.
 
         Raises:
-            UserError: if Kafka, Redis or our limits refuse the survey, or do not answer.
+            Unreachable, UserError: if Kafka, Redis or our limits refuse the survey, or do not answer.
         """
         for attribute in self.survey.attributes:
             if attribute.k > MAX_PUBLISHED_K:
@@ -226,11 +226,7 @@ class SurveyEstimator:
 
 
 class _OneStep:
-    """Ends a run of the schedule after one step.
-
-    Attributes:
-        more: True if the run ended with this limit, so further steps may be due.
-    """
+    """Ends a run of the schedule after one step; `more` is then True, since further steps may be due."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:
         self._stop, self._began, self.more = stop, False, False

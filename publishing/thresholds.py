@@ -1,7 +1,7 @@
 """The thresholds at which the page, the API, the dashboards and the alerts warn.
 
-All Python code takes the numbers from here. The alerts (`deploy/prometheus/alerts.yaml`) and the documents repeat them;
-`tests/deploy/test_thresholds.py` compares these copies. The page gets its numbers from `/api/v1/survey`.
+The alerts (`deploy/prometheus/alerts.yaml`) and the documents repeat them; `tests/deploy/test_thresholds.py` compares these
+copies. The page gets its numbers from `/api/v1/survey`.
 """
 
 from typing import Final

@@ -17,9 +17,7 @@ LAG_EVERY_MS = 5_000
 
 class Vitals:
     """Gauges of one survey: uncounted records, the time of the next estimate, the latest estimates, and the growth of values
-    that are not listed.
-
-    A standby estimator shows the same numbers as the working estimator.
+    that are not listed; also on a standby.
 
     Args:
         survey: the survey.

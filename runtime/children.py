@@ -4,7 +4,7 @@ On Linux the kernel kills a child when its parent ends (`setpriv --pdeathsig` of
 killed when the interpreter exits, but continue after a parent that is killed.
 
 The kernel watches the *thread* that started the child. `start` therefore starts all its children in one thread, which runs as
-long as this process. A child started from an event loop's executor would end with the event loop.
+long as this process.
 """
 
 import atexit
@@ -66,7 +66,7 @@ def process_pool(
 
 
 def _end_with_parent(initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-    """Ends this worker of a pool when the parent ends. Otherwise an idle worker would wait for its next task for ever."""
+    """Ends this worker of a pool when the parent ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -12,8 +12,8 @@ from ldpstream.runtime.settings import Settings
 class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no types
     """A producer whose flush raises no Kafka error. The future of each record has the result of its sending.
 
-    The library's `close` begins with a flush, also when the program ends. If the flush raises an error, `close` does not stop
-    the library's thread. The thread then logs tracebacks, and sends abandoned records once the broker is reachable again.
+    The library's `close` begins with a flush. If the flush raises an error, `close` does not stop the library's thread. The
+    thread then sends abandoned records once the broker is reachable again.
 
     Every producer is idempotent, waits for all in-sync replicas, and creates no topic.
 

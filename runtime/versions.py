@@ -14,8 +14,7 @@ EXTRAS = ("gateway", "service")
 def untested_versions() -> list[str]:
     """One sentence for each installed package whose version is outside its range in `pyproject.toml`.
 
-    Skips a package that is not installed: an installation for the gateway alone needs fewer packages. If a needed package is
-    missing, the error of its import names it.
+    Skips a package that is not installed: an installation for the gateway alone needs fewer packages.
     """
     try:
         needed = [Requirement(line) for line in requires("ldpstream") or ()]

@@ -37,7 +37,7 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The counts of one partition: the sum over all the partition's records below an offset.
+    """The counts of one partition: the sum over the partition's records below an offset, except `missing`.
 
     Attributes:
         next_offset: the first offset that is not counted.

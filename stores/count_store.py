@@ -1,6 +1,6 @@
 """Count stores. A store has the count tables of each partition and the first offset not yet counted.
 
-The tables count all records below the offset, so tables and offset are always written together. Each write names the position
+The tables count the records below the offset, so tables and offset are always written together. Each write names the position
 (offset and log) from which the writer started. The store refuses the write if another agent has written since. Writes are
 idempotent. All methods are synchronous and safe to call from several threads.
 """

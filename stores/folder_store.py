@@ -121,7 +121,6 @@ class FolderCountStore(CountStore):
         return {row[0]: _checkpoint(row[1:]) for row in rows}
 
     def _panes(self, db: Connection, steps: range) -> defaultdict[int, dict[PaneKey, CountTable]]:
-        """Returns the count tables of consecutive steps, by partition."""
         found = defaultdict[int, dict[PaneKey, CountTable]](dict)
         rows = db.execute(
             "SELECT part, attribute, level, step, cohort, counts FROM pane WHERE survey = ? AND step >= ? AND step < ?",

@@ -81,7 +81,6 @@ def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable], **othe
 
 
 def _changed_keys(stored: dict[int, bytes], change: Checkpoint) -> dict[int, bytes]:
-    """Returns the stored report keys after the change."""
     keys = dict(stored)
     for generation, added in change.keys.items():
         if not added:

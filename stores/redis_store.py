@@ -17,8 +17,7 @@
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get a hash
 
-The braces are a hash tag of Redis Cluster: all keys of a partition are on one node. The node keeps or loses all of them, and a
-script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
+The braces are a hash tag of Redis Cluster: all keys of a partition are on one node, so a script remains one atomic step.
 
 This version skips no entry that it cannot read. A hash of another format, and a pane with an unknown field name or table, raise
 an error: agents then do not count the partition, and estimators do not publish the survey. Incomplete report keys raise an

@@ -258,7 +258,6 @@ def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal 
 
 
 def _columns(batches: Sequence[ReadableBatch]) -> Records:
-    """Joins the records of consecutive pieces into one sequence."""
     if len(batches) == 1:
         return Records(*batches[0][:3], batches[0].keys)
     offsets = tuple(chain.from_iterable(batch.offsets for batch in batches))

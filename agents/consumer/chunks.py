@@ -5,9 +5,8 @@ records are read and counted. We therefore switch off Faust's own work on offset
 and commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
-number. Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that
-placement. The consumer's own thread sets both numbers when it reads the chunk. A chunk read before a seek therefore has another
-placement than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
+number. Every chunk carries the number of the partition's last placement, and a sequence number that starts at 0 after that
+placement. If Faust drops a chunk, the gap in the offsets shows the loss.
 
 A read takes about `CHUNK_BYTES` from each of several partitions: those whose last read is longest ago (`ChunkThread._turn`). A
 survey whose waiting chunks have reached a limit gets no further chunk, and the other surveys go on. After an error of one

@@ -4,7 +4,7 @@ A few kilobytes can unpack to gigabytes. Every decoder therefore writes to a buf
 buffer is full. A snappy block that states a larger size is refused at once. A decoder's window needs at most another
 `MAX_UNPACKED_BYTES` of memory.
 
-Java clients send snappy as a frame of blocks (the xerial format); other clients send one raw block. We read both formats.
+Snappy comes as a frame of blocks (the xerial format) or as one raw block. We read both formats.
 """
 
 from collections.abc import Callable, Iterator

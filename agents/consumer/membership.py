@@ -3,8 +3,8 @@
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
 - After an error that is not a Kafka error (for example, no broker is known: an `AssertionError`) the coordinator's task ends
   permanently.
-- After a day without a fetch, the consumer leaves the group. The consumer rejoins only after a fetch. A spare agent has no
-  partitions and fetches nothing, so it could no longer replace a failed agent.
+- After a day without a fetch, the consumer leaves the group until the next fetch. A spare agent has no partitions and fetches
+  nothing, so it could no longer replace a failed agent.
 """
 
 import asyncio

@@ -88,7 +88,7 @@ class Row:
         ours: the value that we compute with the paper's method, in the paper's calibration.
         spread: standard deviation of `published - ours` by chance alone, over the paper's runs and our runs; 0 for a computed
             value.
-        digit: half a unit of the last printed digit.
+        digit: largest rounding error of the printed value.
         best: value of our best method for this purpose, in the same metric; None if we have no such method or the method did
             not run.
         lower_is_better: True if a smaller value is better; `gain` uses this attribute.

@@ -1,8 +1,7 @@
 """The jars of Apache Kafka, fetched once by Maven into a cache outside the source tree.
 
-A broker needs only the published jar of Kafka's server and the jar's dependencies. Maven finds these jars through its own
-settings. A company's mirror therefore works without a change of this module. This module needs only Python's standard library,
-and can therefore run before other packages are installed:
+A broker needs only the published jar of Kafka's server, the jar's dependencies and a log binding. Maven finds these jars
+through its own settings. This module needs only Python's standard library:
 
     PYTHONPATH=.tree python3 -P -m ldpstream.local.kafka_jars      prints the folder, after fetching what is missing
 """
@@ -62,8 +61,8 @@ def cached() -> bool:
 def fetch() -> Path:
     """Returns the folder of the jars. Maven copies missing jars into this folder.
 
-    Maven copies into a temporary sibling folder, which is renamed at the end. An interrupted download therefore leaves no
-    partial cache. If two processes fetch at once, both use the folder of the process that finishes first.
+    Maven copies into a temporary sibling folder, which is renamed at the end. If two processes fetch at once, both use the
+    folder of the process that finishes first.
 
     Returns:
         A folder of `*.jar`: the broker, its runtime dependencies and its log binding.

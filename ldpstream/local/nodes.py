@@ -21,7 +21,7 @@ START_S = 120.0  # longest time until a server answers
 
 
 class NodeError(UserError, RuntimeError):
-    """A node did not start, or died. The message is one line; a note (PEP 678) has the end of the node's log."""
+    """A node did not start, or died. The message is one line; if the node had started, a note has the end of its log."""
 
 
 class Node(ABC):

@@ -131,9 +131,8 @@ class KafkaNode(Node):
     def _wait_until_serving(self, deadline: float) -> None:
         """Returns when the broker has created a topic and shows it to clients. Raises if the broker ends, or at `deadline`.
 
-        After a pause or a restart, the controller may find that the broker's session has expired. Until the next heartbeat,
-        the broker lists no brokers and no leaders. This state can begin some time after the first good answer. The controller
-        handles an expired session before it creates a topic. Clients see the topic only after the session is restored.
+        After a pause or a restart, the controller may find that the broker's session has expired. The broker then lists no
+        brokers and no leaders, even after a first good answer. Clients see a new topic only after the session is restored.
         """
         topic = f"rig-{secrets.token_hex(6)}"
         while True:

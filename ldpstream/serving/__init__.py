@@ -2,5 +2,5 @@
 
 One process has the gateway, the log, the counting, the estimates, the page and the API. Its state is one data folder
 (`stores.data_folder`). Mechanisms, counting, schedule and publications are those of the services; only the log and the stores
-differ. `gateway_logs` writes a report to the log, and `engine` counts the report. `process` runs the gateway and the engine.
+differ.
 """

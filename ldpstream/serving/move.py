@@ -9,8 +9,8 @@ The folder counts its whole log first, so no report depends on the log any more.
   agent finds the keys of counted reports there, and a report that is sent again counts once.
 - **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
   are then published as incomplete, never as complete without their reports.
-- **The clock.** Append times never go back. If the folder's last append time is later than Kafka's clock, move refuses before
-  it begins, and says how long to wait. The folder can be served meanwhile.
+- **The clock.** Append times never go back. If the folder's last append time is later than the clock of Kafka or of this
+  machine, move refuses before it begins, and says how long to wait. The folder can be served meanwhile.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
 Every write can be repeated. The folder stores the topic of each survey before the first write of counts. So a move that was
@@ -51,7 +51,7 @@ AT_ONCE = 200  # publications in one write
 
 
 class MoveRefused(UserError):
-    """Kafka or Redis holds data of the survey that this folder did not write. The message is one line."""
+    """Kafka or Redis holds data that this folder did not write, or a clock is behind. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,6 @@ def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
 
 
 class _Move:
-    """The move of one survey."""
-
     def __init__(
         self, survey: Survey, kept: Kept, folder: DataFolder, engine: FolderEngine, settings: Settings, redis: Client,
         admin: KafkaAdminClient, markers: MarkerProducer,

@@ -246,7 +246,6 @@ class Device:
         return too_old, integer("step", step, 0, MAX_STEP)
 
     def _report(self, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes | None:
-        """Returns the envelope of an attribute's value at a step; see `report`."""
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             enrolment = memory.enrolment(a)
@@ -342,7 +341,6 @@ class Device:
     def _first_report(
         self, memory: Transaction, a: int, randomizer: Randomizer, enrolment: Enrolment, index: int, step: int
     ) -> bytes:
-        """Makes the only report of a step and stores the report."""
         index = index if enrolment.fake < 0 else enrolment.fake
         function = enrolment.function
         key = randomizer.memo_key(index, function)
@@ -373,7 +371,6 @@ class Device:
     # ---- enrolment
 
     def _choices(self, chosen: list[int]) -> list[Enrolment]:
-        """Draws the choices that a device makes at its first use."""
         n = len(self.survey.attributes)
         collection, sampled = self.survey.collection, self._random.below(n)
         choices = []
@@ -387,7 +384,6 @@ class Device:
         return choices
 
     def _level_indices(self, levels: Mapping[str, str]) -> dict[int, int]:
-        """Translates the names of attributes and levels into indices."""
         indices = {}
         for attribute, level in levels.items():
             a = self.survey.index(attribute)
@@ -423,7 +419,6 @@ class Device:
 
 
 def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
-    """True if the device has made all reports of the attribute that its level allows."""
     return p.lifetime_reports is not None and memory.counts(a)[0] >= p.lifetime_reports
 
 
@@ -446,7 +441,6 @@ def index_of(survey: Survey, attribute: str, value: Any) -> int:
 
 
 def _set_code(attribute: Attribute, given: Any) -> int:
-    """Returns the code of a set of values given as a list; see `index_of`."""
     if not isinstance(given, (list, tuple, set, frozenset)):
         raise ValueError(f"{attribute.name} has several answers: its value must be a list of values")
     return attribute.set_code([_find(attribute, value) for value in given])

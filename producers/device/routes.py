@@ -195,7 +195,6 @@ def _retry_after_s(status: int, told: str) -> float:
 
 
 def _problem_type(body: bytes) -> str | None:
-    """Returns the type of a problem document; None if the body is something else."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

@@ -7,8 +7,8 @@ digits 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number 
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
-Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
-computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
+Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. A toss draws at most 1.004 bytes on average. The code
+never computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
 Realised loss. A mechanism states probabilities in pairs: the probabilities of an event and of the opposite event. Each
 probability is a double with relative error at most δ. The coin uses the smaller probability of a pair unchanged. The larger
@@ -22,7 +22,7 @@ up to terms in δ². The third bound holds because the probability of t reports 
 probabilities, all positive. The bound ε∞ + 4δ holds because the reports are drawn from the memo alone. δ is a few units in the
 last place (2^-53) times 1 + ε₂, since ε₂ is rounded before its exponential is taken. δ is below 10^-12 for every ε up to 700.
 (An exception is q₂ below 10^-300: then ε₂ has an error of up to 10^-7, but a report's ε₁ has no such error.) The deviation is
-therefore below 10^-11 nats for a report. The tests compute the deviation with 60 digits over a grid and find at most 4·10^-14.
+therefore below 10^-11 nats for a report. The tests compute it with 60 digits over a grid, where it is below 10^-13.
 
 A draw does not take constant time. Measuring the device's time to a microsecond may reveal something about its draws.
 """

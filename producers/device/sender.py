@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
 
 class Sender:
-    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so the report counts once.
+    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so it counts at most once.
 
     Args:
         device: the device whose reports to send.
@@ -85,10 +85,9 @@ class Sender:
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
 
-        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, it has two parts. The
-        first part is the shortest `Retry-After` of all reports: a report for a future step may have to wait a day, and must not
-        delay the others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes, so that many devices
-        do not return at one moment.
+        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, the pause has two
+        parts. The first part is the shortest `Retry-After` of all reports: a report for a future step must not delay the
+        others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes.
 
         Args:
             pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
@@ -150,7 +149,6 @@ def _outcome(answers: list[Answer], waiting: int, retry_after_s: float) -> Attem
 
 
 def _share() -> float:
-    """A uniformly random number in [0, 1)."""
     return secrets.randbelow(2**32) / 2**32
 
 

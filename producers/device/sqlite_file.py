@@ -82,7 +82,6 @@ class SQLiteFile:
                 connection.close()  # rolls back if not committed
 
     def _explained(self, error: sqlite3.Error) -> DeviceError:
-        """The device's error for an error of SQLite."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
         if code == sqlite3.SQLITE_BUSY:
             return StoreHeld(f"{self.path}: another process holds the file for more than {BUSY_S:g} s")

@@ -7,7 +7,7 @@
 
 The charge of a survey is its claim. When the device leaves the survey, the charge for ever becomes the loss of the reports
 made. The charge per window ends when no window can touch both a step of this survey and a step of a later survey. `until_ms` is
-the end of the survey's last step, or of the last reported step of a survey that the device has left; NULL if there is no end.
+the end of the survey's last step, NULL if there is none. After the device has left, it is the end of the last reported step.
 """
 
 import sqlite3

@@ -41,8 +41,8 @@ class Tokens:
 class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
-    The bucket limits requests, bytes or reports. Bytes and reports are known only after the request was read. The gateway
-    therefore admits a client whose bucket holds at least 1, and charges the client afterwards.
+    Bytes and reports are known only after the request was read. The gateway therefore admits a client whose bucket holds at
+    least 1, and charges the client afterwards.
 
     Args:
         rate: sustained rate of a client, per second.

@@ -19,29 +19,25 @@ be in that file. A plain request for a survey with ``relay = "required"`` gets 4
 cannot be counted, the gateway refuses the batch (`producers.gateway.problems`). A batch of two surveys is refused too
 (``several surveys``). A single envelope may have at most 1 000 000 bytes.
 
-**Checks.** The gateway makes the same checks as the agents: before the append by its own clock, and after it by the append time
-in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log. If no
-report counts at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the records, and
-the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until then in
+**Checks.** The gateway makes the same checks as the agents, before the append by its own clock, and afterwards by the append
+time in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log.
+If no report counts at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the records,
+and the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until then in
 ``Retry-After`` (at most a day).
 
-**Delivery.** A 202 means that the log has the reports, and that they count. If only some envelopes of a batch count at the
-append time, ``accepted`` is the number of their reports. But if all others may count later and the request has a key, the
-answer is 504. After a 4xx, a 501 or a 503 this attempt never counts. After 422 no later attempt with the same body counts
-either; after the others a later attempt may count. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own
-502 or 504, and a missing answer.
+**Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. If some envelopes of a batch count,
+all others may count later, and the request has a key, the answer is 504. After a 4xx, a 501 or a 503 this attempt never counts.
+After 422 no later attempt with the same body counts either; after the others a later attempt may count. The outcome is unknown
+after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing answer.
 
-An ``Idempotency-Key``, the same in every attempt, makes the reports count exactly once, whichever gateways get the attempts and
-whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step
-closes. Another body with the same key is another request, and both count. Without a key, every attempt that reaches the log
-counts.
+With an ``Idempotency-Key``, the same in every attempt, the reports count at most once, whichever gateways get the attempts and
+whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step closes.
+Without a key, every attempt that reaches the log counts.
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``. It must have at least 128 random bits, which need 22 characters. The
-client draws a new key for every body and keeps the key until a 202 or a 422. The key never reaches the log and links no two
-reports of a device. The log gets a hash of key and body (`producers.gateway.report_keys`), all attempts go to one partition
-(`producers.gateway.partitions`), and the agents count each hash once. A gateway remembers no accepted request.
-
-In a new topic the gateways answer 503 until the topic is 8 seconds old: they must first agree on its partitions.
+client draws a new key for every body and keeps the key until a 202 or a 422. The log gets a hash of key and body
+(`producers.gateway.report_keys`), all attempts go to one partition (`producers.gateway.partitions`), and the agents count each
+hash once.
 
 **Limits.** A client (one token at one address, or in one IPv6 /64) has a limit on the rates of its requests, bytes and reports.
 Above any of these limits the gateway answers 429 ``too many requests``. Without trusted proxies, the gateway also limits the

@@ -105,7 +105,6 @@ class GatewaySink:
 
 
 def _problem(said: bytes) -> dict[str, Any]:
-    """Returns the problem document; empty if the answer has none."""
     with suppress(ValueError):
         problem = json.loads(said)
         if isinstance(problem, dict):
@@ -121,7 +120,6 @@ def _reason(status: int, said: bytes, problem: dict[str, Any]) -> str:
 
 
 def _places(problem: dict[str, Any]) -> str:
-    """Returns a text with the number of refused envelopes and the first refused envelope; "" if the problem lists none."""
     if "elements" not in problem:
         return ""
     first = problem["elements"][0]

@@ -350,7 +350,6 @@ class Intake:
             self._expire_later()
 
     def _expire_later(self) -> None:
-        """Sets the timer to the oldest request's time limit."""
         self._timer = None
         while self._waiting and self._waiting[0].answer is None:
             self._waiting.popleft()
@@ -363,7 +362,6 @@ class Intake:
         return STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S
 
     def _expire(self) -> None:
-        """Answers the requests that have waited too long."""
         latest_s = time.monotonic() - self._limit_s
         while self._waiting and (self._waiting[0].answer is None or self._waiting[0].since_s <= latest_s):
             self._waiting.popleft().give(_unacknowledged())

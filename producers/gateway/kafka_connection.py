@@ -2,8 +2,7 @@
 
 **One survey does not disturb the others.** Each survey has its own `TopicLog`, with its own record batches and its own look at
 its partitions. If an append to a topic fails, or gets no acknowledgement for `GIVE_UP_S`, the gateway connects a second pair of
-clients, and all topics use the new pair. The old pair ends once it has answers for the other topics' appends, after
-`REQUEST_MS` at the latest.
+clients for all topics. The old pair ends once it has answers for the other topics' appends, after `REQUEST_MS` at the latest.
 """
 
 import asyncio
@@ -100,7 +99,6 @@ class KafkaConnection:
         await self._look(clients, topic_log.ANSWER_S)
 
     async def _dispose(self) -> None:
-        """Closes the clients, and ends all appends."""
         self.answers = False
         clients, self._clients = self._clients, None
         for topic in self._topics:

@@ -135,7 +135,6 @@ def _answer(text: str, **properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
-    """Returns the problem responses of these statuses."""
     described: dict[str, dict[str, Any]] = {}
     for status in statuses:
         causes = [cause for cause, of in STATUS.items() if of == status and cause != "unknown key configuration"]  # of a relay

@@ -1,9 +1,8 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
 **The direct path.** A `POST /v1/reports` or `POST /ohttp` that arrives in one piece goes straight from the parser to the
-intake, without an ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application. Examples are a
-long body, a body in several pieces or chunks, an `Expect` header, a second request before the answer to the first one, and a
-client that closes after the answer.
+intake, without an ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application: for example a
+long body, a body in several pieces or chunks, an `Expect` header, or a second request before the first answer.
 
 **An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one. The parser ends a request with an upgrade at its
 head. The protocol then gives a new parser the head without the upgrade, and the rest of the input.

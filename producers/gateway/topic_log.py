@@ -2,9 +2,9 @@
 
 Each append has one of three outcomes: acknowledged (in the log once), not appended, or unknown.
 
-The gateway collects the envelopes of `LINGER_S` into one record batch for each partition (`producers.gateway.record_batches`).
-It gives the producer at most one record batch of a partition at a time. `ready` turns false as soon as the topic is known not
-to answer, and the gateway refuses new envelopes before they are queued.
+The gateway collects the envelopes of `LINGER_S` into record batches for each partition (`producers.gateway.record_batches`). It
+gives the producer at most one record batch of a partition at a time. `ready` turns false as soon as the topic is known not to
+answer, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio

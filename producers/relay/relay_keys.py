@@ -2,9 +2,9 @@
 
 The file is one JSON document, `RelayKeyFile`. It holds a new key and at most one former key, and the gateway opens requests of
 both. All gateways get the same file, but not at the same second. So a gateway publishes a key that has a former key only
-`LEAD_S` after its creation: by then every gateway can open its requests. The former key stays in the file until the next
-rotation, for devices that still use it. `rotate` refuses a second rotation within `PAUSE_S`: it would remove a key that devices
-may still use.
+`LEAD_S` after its creation: by then every gateway must have the file. The former key stays in the file until the next rotation,
+for devices that still use it. `rotate` refuses a second rotation within `PAUSE_S`: it would remove a key that devices may still
+use.
 """
 
 import os

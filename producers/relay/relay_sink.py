@@ -59,7 +59,6 @@ class RelaySink:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _deliver(self, report: Waiting) -> Answer:
-        """Returns the last answer."""
         end = time.monotonic() + self._patience_s
         while True:
             answer = self._way.post(report)

@@ -1,6 +1,5 @@
 """The HTTP API of the published estimates, and the live page that shows them.
 
-The API reads the results that the schedule saved, so any number of servers may run beside any number of estimators.
 The API serves only published aggregates of randomized reports, and in a simulation the true frequencies. The page contacts no
 other host.
 

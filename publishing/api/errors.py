@@ -66,7 +66,7 @@ _PROBLEM: dict[str, Any] = {
     }
 }
 FAILURES: dict[int | str, dict[str, Any]] = {
-    404: {"description": "There is no such attribute, or no such estimate yet.", **_PROBLEM},
+    404: {"description": "Something does not exist, or does not exist yet.", **_PROBLEM},
     422: {"description": "A parameter is not allowed.", **_PROBLEM},
     503: {"description": "The store of results does not answer, or is damaged.", **_PROBLEM},
 }

@@ -51,7 +51,7 @@ Truths = Callable[[Publication], list[float] | None]
 
 
 class NotFound(Exception):
-    """The attribute is unknown, or the estimate does not exist yet."""
+    """Something does not exist, or does not exist yet."""
 
 
 class NotAllowed(Exception):
@@ -68,7 +68,7 @@ class ApiResponses:
         replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
 
     Raises (all methods):
-        NotFound: if the attribute is unknown, or the estimate does not exist yet.
+        NotFound: if something does not exist, or does not exist yet.
         NotAllowed: if an argument is not allowed.
         StoreUnavailable: if the source raises this error.
     """
@@ -87,7 +87,7 @@ class ApiResponses:
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
     def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
-        """Returns the summary. `outlook` adds the losses now and in a year, which takes up to 0.1 s for a level."""
+        """Returns the summary. `outlook` adds the losses now and in a year, which takes time."""
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
         return Status(
@@ -408,10 +408,7 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 
 def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
-    """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate.
-
-    With `choices`, the small numbers of choices are no values.
-    """
+    """Returns the n most frequent values, without the dummies of `choices`, and their frequencies; none without an estimate."""
     if p.below_least:
         return []
     frequencies = p.estimators[p.main].estimate().frequencies[: attribute.k - (attribute.most or 0)]

@@ -107,8 +107,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of all attributes. `rejected` counts envelopes by reason.
 
     `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
-    next step is published at `due_ms` or soon after (None after the last step, and in a simulation, whose clock is virtual).
-    `now_ms` is the server's time. Times are Unix times in milliseconds.
+    next step closes at `due_ms`, and is published after that (None after the last step, and in a simulation, whose clock is
+    virtual). `now_ms` is the server's time. Times are Unix times in milliseconds.
     """
 
     attributes: list[Overview]
@@ -132,9 +132,9 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     the share is scaled as for a normal distribution, which is an approximation. The intervals of `numbers` always have a
     confidence of 0.95.
 
-    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span: at
-    least this number of people reported. `others` is the sum of the frequencies of the values that are not shown; None if all
-    values are shown or there is no estimate.
+    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span.
+    `others` is the sum of the frequencies of the values that are not shown; None if all values are shown, for an attribute with
+    `choices`, or without an estimate.
 
     `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its least size:
     then only the number of reports is known, and all numbers of the estimate are None.
@@ -199,14 +199,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     time.
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
-    step, since a device reports in one of them. The other formulas are upper bounds. "inversion": for the raw inversion of one
-    level; it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two
-    estimates. `low` and `high` are the ends of each value's own interval. `clear` marks the differences that are more than
-    chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference (Benjamini and
-    Hochberg over all k values). With `top`, the values with the largest differences in standard errors come first. If an
-    estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, `clear` is false, and
-    `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is below the least size, all differences are
-    None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
+    step, since a device reports in one of them. The other formulas are upper bounds. "inversion": for the raw inversion of an
+    attribute with one level; it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any
+    dependence between the two estimates. `low` and `high` are the ends of each value's interval. `clear` marks the differences
+    that are more than chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference
+    (Benjamini and Hochberg over all k values). With `top`, the values with the largest differences in standard errors come
+    first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, `clear` is
+    false, and `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is below the least size, all
+    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str

@@ -31,7 +31,7 @@ from ldpstream.surveys.errors import UserError
 STATE = "export.json"
 FORMAT = 2  # format of `export.json` and of the files; raise it if a field, a column or a path changes
 LOCK = "export.lock"
-CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written; about 200 MB
+CHUNK_NUMBERS = 2_000_000  # frequencies in memory before their rows are written
 REQUEST_MS = 10_000
 
 
@@ -141,7 +141,7 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
 
 
 def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[int, bytes | None, int]]:
-    """Yields offset and value of each committed record from `start` to the topic's present end, and this end."""
+    """Yields offset and value of each committed record from `start` on, and the topic's present end."""
     try:
         with closing(TopicReader(settings, survey.estimates_topic, REQUEST_MS)) as reader:
             end = reader.end()

@@ -146,7 +146,7 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
 
 
 def _privacy(survey: Survey, a: Attribute, outlook: dict[str, Outlook]) -> str:
-    """The privacy of all levels in one line, as on the live page, and below it the chances of each level."""
+    """The privacy of all levels in one line, and below it the chances of each level."""
     relayed = "" if survey.crowd is None else f"<p>{BEHIND_RELAY.format(crowd=survey.crowd)}</p>\n"
 
     def both(name: str) -> str:
@@ -210,10 +210,7 @@ def _crowd(h: Histogram) -> str:
 
 
 def _numbers(h: Histogram, several: bool) -> str:
-    """The mean and the percentiles with their 95 % intervals; "" for an attribute without numbers.
-
-    With `several` answers of a person, the mean number of answers.
-    """
+    """The mean and percentiles, or with `several` answers their mean number, with 95 % intervals; "" without numbers."""
     shown = []
     for name, number in h.numbers.items():
         interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
@@ -221,7 +218,7 @@ def _numbers(h: Histogram, several: bool) -> str:
     if several:
         means = ", ".join(text.removeprefix(f"{NUMBERS['mean']} ") for text in shown)
         return f"<p>People choose on average {means} values.</p>\n" if shown else ""
-    source = "the filter's shares" if h.span == "filtered" else "the smooth part of the default estimate"
+    source = "the filter's shares" if h.span == "filtered" else "the default estimate"
     return f"<p>In the attribute's unit, from {source}: {', '.join(shown)}.</p>\n" if shown else ""
 
 

@@ -1,6 +1,8 @@
 """The estimate of numbers from Square Wave reports: its models against dense references, its intervals, and its accuracy."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -157,8 +159,21 @@ def test_the_unbiased_errors_are_those_of_the_channel(reports: int) -> None:
 
     assert found.unshrunk.error_of_mean(numbers) == pytest.approx(error(numbers), rel=1e-3)
     assert mean_variance(m, f, numbers, reports) * reports / n == pytest.approx(error(numbers) ** 2, rel=1e-3)
-    expected = [0.0, *(error((np.arange(6) < v).astype(float)) for v in range(1, 6)), 0.0]
-    np.testing.assert_allclose(found.unshrunk.errors, expected, rtol=1e-3)
+    reached, edge = np.concatenate([[0.0], np.cumsum(f)]), np.arange(7)
+    for reach in (1.0, 30.0, 300.0):  # wider spans are better for a larger reach
+        low, high = found.unshrunk.bounds(reach)
+        for place in range(1, 6):
+            below, above = [], []
+            for span in (1, 2, 4):
+                under, over = (
+                    np.array([[float(e > v) for e in ends] for v in range(6)]).mean(axis=1)
+                    for ends in (range(place - span + 1, place + 1), range(place, place + span))
+                )
+                below.append(f @ under - reach * error(under))
+                above.append(f @ over + reach * error(over))
+            assert low[place] == pytest.approx(max(0.0, *below), abs=2e-3 * (reached[place] - low[place]))
+            assert high[place] == pytest.approx(min(above), abs=2e-3 * (high[place] - reached[place]))
+        assert (low[edge[[0, -1]]].tolist(), high[edge[[0, -1]]].tolist()) == ([0.0, 1.0], [0.0, 1.0])
 
 
 @pytest.mark.parametrize("reports", [1, 4])
@@ -168,7 +183,8 @@ def test_fake_data_and_repeated_reports_have_the_variance_of_a_share(reports: in
     np.testing.assert_allclose(found, m.inversion_variances(f, 1, reports), rtol=1e-9)
     counts = np.round(3_000_000 * (f @ m.channel())).astype(int)
     unbiased = unbiased_of(estimate(m, m.table(int(counts.sum()), counts), steps=reports))
-    np.testing.assert_allclose(unbiased.errors[1] ** 2 * 3e6 / reports, found[0], rtol=1e-3)
+    error = unbiased.bounds(1.0)[1][1] - unbiased.shares[0]  # of the first share: a wider span would lie higher
+    assert error**2 * 3e6 / reports == pytest.approx(found[0], rel=1e-3)
 
 
 def test_the_mean_of_two_levels_includes_the_choice_of_people_once() -> None:
@@ -250,6 +266,55 @@ def test_percentiles_cover_and_end_at_edges_of_bins() -> None:
         assert all(x.low in edges and x.high in edges and x.low <= x.value <= x.high for x in found)
         hits += [x.low <= t <= x.high for x, t in zip(found, truth, strict=True)]
     assert hits.min() >= 15  # chance below 1e-3 for a coverage of 95 %: three times 3.3e-4
+
+
+def far(k: int) -> FloatArray:
+    return np.asarray(0.985 * np.eye(k)[0] + 0.015 * np.eye(k)[-1])
+
+
+def halves(k: int) -> FloatArray:
+    return np.asarray(0.499 * np.eye(k)[1] + 0.501 * np.eye(k)[-2])
+
+
+@pytest.mark.parametrize(("shape", "q", "runs"), [(far, 0.99, 60), (halves, 0.5, 150)])
+def test_percentiles_cover_people_far_from_all_others(shape: Callable[[int], FloatArray], q: float, runs: int) -> None:
+    """False alarm below 1e-4: independent runs, each with a chance of 0.95. The controls miss more often.
+
+    The control of the few people are the draws of the models, which nearly ignore them. The control of the two halves are
+    intervals of a lower level.
+    """
+    m, f, rng, edges = SquareWave(32, 0.5), shape(32), np.random.default_rng(11), np.linspace(0, 1, 33)
+    truth, hits, control = float(np.interp(q, np.concatenate([[0.0], np.cumsum(f)]), edges)), 0, 0
+    for _ in range(runs):
+        found = estimate(m, drawn(m, f, 1000, rng))
+        posterior = found.posterior
+        assert isinstance(posterior, Draws)
+        other = (replace(found, posterior=replace(posterior, unshrunk=None)), 0.95) if shape is far else (found, 0.6)
+        for which, (one, level) in enumerate([(found, 0.95), other]):
+            numbers = quantiles(one, edges, [q], level)
+            assert numbers is not None
+            assert numbers[0].low <= numbers[0].value <= numbers[0].high
+            hit = numbers[0].low <= truth <= numbers[0].high
+            hits, control = hits + (hit and not which), control + (hit and which)
+    least = stats.binom.ppf(1e-4, runs, 0.95)
+    assert hits >= least
+    assert control < least
+
+
+@pytest.mark.parametrize("reports", [1, 5])
+def test_percentiles_of_several_levels_and_repeated_reports_cover(reports: int) -> None:
+    """False alarm below 1e-4: 60 runs for each of three percentiles, each with a chance of 0.95."""
+    rng, f, edges = np.random.default_rng(12), spikes(12), np.linspace(0, 1, 13)
+    wave, sharp, bits = SquareWave(12, 0.5).with_fake_data(2), SquareWave(12, 2.0), mechanism("OUE", k=12, eps=1.0)
+    truth = np.interp((0.5, 0.9, 0.99), np.concatenate([[0.0], np.cumsum(f)]), edges)
+    hits = np.zeros(3)
+    for _ in range(60):
+        counts = [(m, m.draw_counts(rng.multinomial(800, f), reports, rng)) for m in (wave, sharp, bits)]
+        groups = [(m, m.table(800 * reports, c)) for m, c in counts if c is not None]
+        found = quantiles(estimate(groups, steps=reports), edges)
+        assert found is not None
+        hits += [x.low <= t <= x.high for x, t in zip(found, truth, strict=True)]
+    assert hits.min() >= stats.binom.ppf(3e-5, 60, 0.95)
 
 
 def test_several_levels_are_better_than_one() -> None:

@@ -81,7 +81,7 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
         for words in (
             "after 2 reports",
             "a chance of 35.2 % (1 nat)",
-            "All reports of a device together lose at most 365 nats, whatever the values.",
+            "All reports of this attribute together lose at most 365 nats, whatever the values.",
             "A device reports once in 25 steps: at most 1 nat within any 25 steps, whatever the values.",
         ):
             assert words in said, said

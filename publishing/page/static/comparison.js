@@ -9,7 +9,7 @@ import { periodOf, withZone } from "./times.js";
 const BASIS = {
   inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
   separate: "A device reports in one cohort at a step, so the two estimates are independent of each other.",
-  any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors. It is wide enough for any dependence, and often wider than necessary. Matrix inversion of an attribute with one level has a shorter interval.",
+  any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors. It is wide enough for any dependence, and often wider than necessary. Matrix inversion of an attribute with one level often has a shorter interval.",
 };
 const WINDOWS = "The interval adds both standard errors. It is wide enough even if people move between the cohorts within the window, and often wider than necessary. A single step has shorter intervals.";
 const MOST_LISTED = 8;

@@ -69,7 +69,7 @@ export function drawTable(t) {
   else {
     const own = t.rows.kind === "cohort" ? plural(t.reports, "report")
       : `${plural(t.reports, "report")} of both together, ${grouped(t.rows.reports)} of ${t.rows.name} and ${grouped(t.columns.reports)} of ${t.columns.name}`;
-    box.replaceChildren(`Shares ${PARTS[state.table].words(t)}, from `, explained(own, "together"), ". Under each share its ", explained("95 % interval", "cell"), ". The colour grows with the share.");
+    box.replaceChildren(`Shares ${PARTS[state.table].words(t)}, from `, explained(own, t.rows.kind === "cohort" ? "reports" : "together"), ". Under each share its ", explained("95 % interval", "cell"), ". The colour grows with the share.");
     if (t.truth) box.append(" The ", explained("truth", "truth"), " is below.");
   }
   if (!t.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));

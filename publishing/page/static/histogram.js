@@ -7,7 +7,7 @@ import { about, asked, fileName, histogramQuery, order, path, shownValues, state
 import { periodOf, withZone } from "./times.js";
 
 const WITHHELD = {
-  bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
+  bias: "Intervals would not cover the truth: this estimate is biased. Matrix inversion has intervals.",
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
 export const MOST_ROWS = 250; // largest number of rows of a table

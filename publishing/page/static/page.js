@@ -165,7 +165,7 @@ const kept = (step) => step >= state.first && step <= state.latest;
 // The reason why a step has no estimate, or null.
 function missing(step) {
   if (step === null || state.latest === null || kept(step)) return null;
-  return `There is no estimate of step ${step}${step > state.latest ? " yet" : `: steps before ${moment(opens(state.first))} are no longer kept`}.`;
+  return `There is no estimate of step ${step}${step > state.latest ? " yet" : `: the estimates begin at ${moment(opens(state.first))}`}.`;
 }
 
 async function update() {
