@@ -2,7 +2,7 @@
 
 A mechanism of sets of at most m of n values estimates the shares of n + m symbols among drawn members of padded sets: the n
 values and m dummies. A set with c values has c values and m - c dummies among its m members. So the mean number of values is m
-times the sum of the values' shares. `SetMechanism.values_variance` gives the variance of this sum. Several levels are weighted
+times the sum of the values' shares. `Mechanism.values_variance` gives the variance of this sum. Several levels are weighted
 by the inverses of their variances.
 """
 
@@ -14,7 +14,6 @@ import numpy as np
 from ldpstream.estimators.estimate import NORMAL, Group
 from ldpstream.estimators.quantiles import Number
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.padded_sampling import SetMechanism
 
 
 def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None:
@@ -35,7 +34,6 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
     n, parts = known[0][0].k - most, []
     for m, table, t in known:
         shares = m.inversion(table)
-        assert isinstance(m, SetMechanism)
         of_sum = max(m.values_variance(shares, t), 0.0)
         parts.append((float(shares[:n].sum()), of_sum / (table.n / t * (t * (m.p - m.q)) ** 2)))
     weights = [1 / max(variance, 1e-300) for _, variance in parts]

@@ -273,6 +273,18 @@ class Inference(ABC):
         scale = people * (steps * (self.p - self.q)) ** 2
         return np.asarray(np.maximum((own + (x**2).sum(axis=0)) / scale - f / everyone, SMALLEST / people))
 
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
+        """For sets, the variance of the number of one random person's reports that name a value, not a dummy.
+
+        Args:
+            shares: (k,) shares of the drawn members, as the inversion estimates them.
+            steps: number of reports of the person, with an unchanged set.
+
+        Raises:
+            ValueError: for mechanisms that are not of sets.
+        """
+        raise ValueError(f"{self.signature} is no mechanism of sets")
+
     def concentration(self, steps: int) -> float:
         """E[u²] / E[u], if u is the share of one person's reports that encode v, of `steps` reports with an unchanged value.
 

@@ -205,15 +205,6 @@ class SetMechanism(Symbols):
         first = [(1 << size) - 1 for size in range(self.choices + 1)]
         return [*first, first[-1] << self._n - self.choices]
 
-    @abstractmethod
-    def values_variance(self, shares: FloatArray, steps: int) -> float:
-        """The variance of the number of one random person's reports, of `steps` reports of a set, that name a value.
-
-        Args:
-            shares: (k,) shares of the drawn members, as the inversion estimates them.
-            steps: number of reports of the set.
-        """
-
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> None:
         return None  # the numbers of people with each value do not tell their sets
 
