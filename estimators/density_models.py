@@ -4,11 +4,11 @@
     f_v = w_v e^{η_v} / Σ w e^η               shares of the cells; w: their widths
     ln p(counts | f) ≈ b·f - fᵀ G f / 2       the counts are nearly normal
 
-Each model is a prior of the steps u, which are normal with the precision Q:
+Each model is a prior of the steps u, which are normal with the precision Q, except for jumps:
 
     flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
     smooth      the differences of u have the variance 1/τ, so neighbouring steps are similar (`estimators.smooth_prior`)
-    irregular   smooth with a small τ, and each η_v has an independent part with the standard deviation σ: round numbers
+    irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
 
 A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, every step has a

@@ -6,9 +6,9 @@ smallest p-value times the number of tests, at most 1.
     ones        unary encodings: the number of ones per report has the mean p + (k-1) q. The mean and the variance do not depend
                 on the values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty
                 reports)
-    floor       every pure mechanism: apart from random error, each value is supported by at least a share q of the reports.
-                Forged reports that support only a few values lower the counts of all others. The test sums the squares of
-                standardised support counts below q
+    floor       every pure mechanism, but not local hashing with too few reports: apart from random error, each value is
+                supported by at least a share q of the reports. Forged reports that support only a few values lower the counts
+                of all others. The test sums the squares of standardised support counts below q
     least       the floor test for only the value with the least support
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely. (Every linear form

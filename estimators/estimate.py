@@ -38,7 +38,8 @@ class Estimate:
         standard_errors: (k,) standard error of each share, if the participants are a random sample of the population; NaN if
             the counts carry no information or do not distinguish all values, and for estimators without standard errors.
         n: number of reports in the tables.
-        iterations: number of iterations; 0 for an estimator without iterations.
+        iterations: number of iterations (IBU, MLE, EMS, and empirical Bayes of more than nine values without order; otherwise
+            0).
         converged: true if an estimate exists and the iteration met the tolerance.
         log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN).
         gap: a bound proven by duality, in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood

@@ -33,7 +33,7 @@ from ldpstream.estimators.draws import Draws, Unbiased
 from ldpstream.estimators.estimate import NORMAL, Estimate, Group, Steps
 from ldpstream.estimators.likelihood import em, likelihood_terms
 from ldpstream.estimators.matrix_inversion import inversion_weight, matrix_inversion
-from ldpstream.estimators.smooth_prior import BIAS, DRAWS, SHARP, TINY, normal_numbers
+from ldpstream.estimators.smooth_prior import BIAS, DRAWS, SHARP, TINY, checked_widths, normal_numbers
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -66,10 +66,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
         ValueError: if the widths are not k positive finite numbers.
     """
     raw = matrix_inversion(groups, steps=steps)
-    k = raw.frequencies.size
-    w = np.ones(k) if widths is None else np.asarray(widths, np.float64)
-    if w.shape != (k,) or not (np.isfinite(w) & (w > 0)).all():
-        raise ValueError(f"widths must be {k} positive finite numbers, got {w.size} numbers of shape {w.shape}")
+    w = checked_widths(widths, raw.frequencies.size)
     if np.isnan(raw.frequencies).any():
         return raw
     cells = _Cells(w)
@@ -82,7 +79,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps)[0])
     rough = sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind in ROUGH)
     bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
-    least = SHARP * np.minimum(drawn.std(axis=0), 1 / k)
+    least = SHARP * np.minimum(drawn.std(axis=0), 1 / w.size)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="weibull")
     reach = NORMAL * raw.standard_errors  # the ends move for the published level, and by the same numbers for others
     below = least + np.maximum(bias, 0) + rough * np.maximum(low - np.maximum(raw.frequencies - reach, 0), 0)

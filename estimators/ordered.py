@@ -43,7 +43,7 @@ from scipy.special import expit
 from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.plateaus import Plateaus, plateaus, shares_with_plateaus
-from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, normal_numbers, smooth_posterior
+from ldpstream.estimators.smooth_prior import TINY, SmoothPosterior, checked_widths, normal_numbers, smooth_posterior
 from ldpstream.estimators.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.mechanisms.arguments import FloatArray
@@ -64,9 +64,12 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
     Args:
         groups: checked groups.
         widths, steps: as in `empirical_bayes`.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
-    unordered = unordered_posterior(groups, steps)
+    widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
     if np.isnan(unordered.frequencies).any() or k > MAX_ORDERED:
         return unordered
     z, variances, noise_at = _inversion(groups, steps)

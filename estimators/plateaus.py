@@ -3,9 +3,9 @@
     f_1 ~ G;   f_v = f_{v-1} with chance 1 - ρ, or else f_v ~ G
 
 This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances. So the
-posterior of every share is exact on the grid, in O(k · points). Expectation maximisation (EM, Baum and others 1970) fits G and
-ρ. A prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M
-further levels:
+posterior of every share given G and ρ is exact on the grid. Expectation maximisation (EM, Baum and others 1970) fits G and ρ. A
+prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M further
+levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 

@@ -97,9 +97,9 @@ def norm_cut(x: FloatArray) -> FloatArray:
 def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means of the true frequencies, if these follow a power law and the noise is normal with known variance.
 
-    The power law has a density proportional to t^-a on (1 / 100 k, 1). The exponent a in [0, 6] maximises the likelihood of the
-    estimates. Small estimates shrink towards zero, as far as noise may explain them. All results are between 1 / 100 k and 1.
-    The method needs O(k) memory and O(k log k) time.
+    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] maximises the likelihood of
+    the estimates. Small estimates shrink towards zero, as far as noise may explain them. All results are between 1 / (100 k)
+    and 1.
 
     Args:
         x: (k,) estimates.

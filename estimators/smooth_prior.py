@@ -192,6 +192,14 @@ class _Mode:
         return _Mode(self.prior, eta, chances, level, m, gamma, mean_precision, self.log_evidence)
 
 
+def checked_widths(widths: npt.ArrayLike | None, k: int) -> FloatArray:
+    """Returns the widths of k bins, (k,), by default equal; raises ValueError unless they are k positive finite numbers."""
+    w = np.ones(k) if widths is None else np.asarray(widths, np.float64)
+    if w.shape != (k,) or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError(f"widths must be {k} positive finite numbers, got {w.size} numbers of shape {w.shape}")
+    return w
+
+
 def smooth_posterior(
     observed: FloatArray,
     variance: Callable[[FloatArray], FloatArray],
@@ -211,10 +219,7 @@ def smooth_posterior(
     Raises:
         ValueError: if the widths are not k positive finite numbers.
     """
-    k = observed.size
-    w = np.ones(k) if widths is None else np.asarray(widths, np.float64)
-    if w.shape != (k,) or not (np.isfinite(w) & (w > 0)).all():
-        raise ValueError(f"widths must be {k} positive finite numbers, got {w.size} numbers of shape {w.shape}")
+    k, w = observed.size, checked_widths(widths, observed.size)
     first = variance(np.full(k, 1 / k))
     slabs = np.sqrt(np.median(first)) * SLABS
     slabs = np.concatenate([[0.0], slabs[slabs <= WIDEST]])

@@ -1,7 +1,7 @@
 """Reads the people's cohorts from a column of their file of values.
 
 The column has the name of the survey's cohort. A cell is one of the cohorts. Any other cell becomes "other" if the survey lists
-"other". A simulated person keeps one cohort: in a file with steps, all rows of a person have the same cohort.
+"other". In a file with steps, all rows of a person must have the same cohort.
 """
 
 from collections.abc import Callable

@@ -50,8 +50,8 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.
-        first_reports, second_reports: number of reports of these attributes, which also count for the margins. 0 if they
-            clearly disagree with the pair's reports, so that only the pair's reports count.
+        first_reports, second_reports: number of reports of these attributes that also count for the margins: not those of
+            levels with Square Wave. 0 if they clearly disagree with the pair's reports, so that only the pair's reports count.
         cells: of all people, the shares with both values.
         rows, columns: the shares of the values of each attribute: the sums of the cells.
         within_rows: of the people with the row's value, the shares with the column's value.
@@ -119,4 +119,4 @@ def _published(
 
 
 def _reports(counted: Counted) -> int:
-    return sum(table.n for _, table in counted.groups)
+    return sum(table.n for (_, table), _ in counted.informative())

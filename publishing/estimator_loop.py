@@ -70,7 +70,7 @@ class EstimatorLoop:
 
     @property
     def well(self) -> bool:
-        """True if the last turn of at least one survey got all its answers, or if there is no survey at present."""
+        """True if the last turn of at least one survey raised no error, or if there is no survey at present."""
         estimators = list(self._estimators.values())
         return not estimators or any(estimator.well for estimator in estimators)
 

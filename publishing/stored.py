@@ -36,7 +36,7 @@ class StoredReader:
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
         """Returns the decoded value. None if nothing is stored, or if the value cannot be decoded. An undecodable value is
-        logged and counted once for each key.
+        logged and counted once for each of the first `MOST_KEYS` keys.
 
         Args:
             decode: decodes the bytes. If it raises `OtherFormat`, so does this method: another format is never skipped.

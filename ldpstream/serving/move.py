@@ -126,8 +126,7 @@ class _Move:
     def check(self) -> None:
         """Checks the clocks, and that Kafka and Redis hold nothing of the survey except what an earlier call of ours wrote.
 
-        The kept survey is the first record in Kafka; its append time shows Kafka's clock. If the move is then refused, this
-        record does no harm.
+        The kept survey is the first record that the move writes to Kafka; its append time shows Kafka's clock.
         """
         where, name = f"Redis at {self._settings.redis_url()}", self._survey.name
         if any((head.writer, head.log_id) != (self._writer, self._topic_id) for head in self._store.heads().values()):

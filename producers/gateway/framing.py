@@ -48,7 +48,7 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: Pairs) -> 
 
 
 def chunk_fault(read: bytes) -> Problem | None:
-    """Returns the problem of a chunk that is too large; None for any other chunk, and for a trailer.
+    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer.
 
     Args:
         read: the input up to the chunk's data, at least the last `CHUNK_LINE_BYTES` of it.

@@ -26,8 +26,8 @@ between clocks, the delay of replication and the delay of metadata together. Two
 **Not covered.** After a topic is deleted and recreated, a gateway may use its last look at the old topic for some seconds.
 Attempts for one body may then reach two partitions of the new topic. Do not delete the topic of a running survey.
 
-Retention must keep the first record of partition p until all steps that open before T_p + margin have closed. If this record is
-deleted earlier, T_p changes from a time to `-infinity` too early. The topics that we create keep a record for at least a week.
+Retention must keep the first record of partition p until all steps that open before T_p + margin have closed. Otherwise these
+steps can change their partition. The topics that we create keep a record for at least a week.
 """
 
 from collections.abc import Sequence

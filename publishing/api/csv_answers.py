@@ -43,7 +43,7 @@ class Csv(Response):
 
 
 def file_name(of: Estimates, kind: str) -> str:
-    """Returns a name with survey, attribute, cohort, span, estimator, post-processing and steps, in ASCII."""
+    """Returns the name of a file with these estimates, in ASCII."""
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
     subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
     own = None if isinstance(of, Table) else of.cohort

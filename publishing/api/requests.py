@@ -27,7 +27,7 @@ def known_parameters(request: Request) -> None:
     the query.
 
     Raises:
-        NotAllowed: if a parameter is unknown, or is given twice.
+        NotAllowed: if a parameter is unknown, or is given more than once.
     """
     route = request.scope["route"]
     if not isinstance(route, APIRoute) or not route.include_in_schema:

@@ -331,7 +331,7 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
 class TableSide(msgspec.Struct, frozen=True, kw_only=True):
     """The rows or the columns of a cross table: an attribute or the survey's cohort, its values, and their shares.
 
-    `reports`: number of reports of this attribute alone, which count for its shares; 0 for cohorts and for the attribute of a
+    `reports`: number of reports of this attribute alone that count for its shares; 0 for cohorts and for the attribute of a
     table by cohort. The share of a cohort is its share of the reports, without an interval. A cohort below its least size has
     no other numbers.
     """

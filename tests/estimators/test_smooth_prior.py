@@ -283,6 +283,8 @@ def test_wrong_widths_are_refused(widths: list[float]) -> None:
     m = mechanism("GRR", 3, eps=1.0)
     with pytest.raises(ValueError, match="widths must be 3 positive finite numbers"):
         empirical_bayes(m, m.table(3, np.ones(3, np.int64)), widths=widths, ordered=True)
+    with pytest.raises(ValueError, match="widths must be 3 positive finite numbers"):
+        empirical_bayes(m, m.empty_table(), widths=widths, ordered=True)
 
 
 def test_a_filter_s_shares_are_smoothed() -> None:

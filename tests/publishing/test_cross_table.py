@@ -16,6 +16,7 @@ from polars import DataFrame
 from ldpstream.demo import Demo
 from ldpstream.embedded import EmbeddedService, MemoryLog
 from ldpstream.estimators.pairs import Counted, independence, pair_estimate
+from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
@@ -180,6 +181,25 @@ def test_if_people_with_one_value_differ_only_the_reports_of_the_pair_count() ->
     agree = cross_table(("mode", "zone"), [together, counted(mode, [0.0, 1.0, 1.0]), counted(zone, even)], (3, 3), False)
     assert agree is not None
     assert (agree.first_reports, agree.second_reports) == (20_000, 20_000)
+
+
+def test_reports_with_square_wave_count_neither_for_the_margins_nor_in_their_number() -> None:
+    """Control: reports of the same question with GRR count."""
+    draw = np.random.default_rng(20261128)
+
+    def counted(m: Mechanism) -> Counted:
+        return Counted([(m, m.tabulate(m.simulate(draw.integers(0, m.k, 900), draw)))])
+
+    wave, first = counted(mechanism("SW", 3, eps=1.0)), counted(mechanism("GRR", 3, eps=1.0))
+    second, both = counted(mechanism("GRR", 2, eps=1.0)), counted(mechanism("GRR", 6, eps=1.0))
+    with_wave = cross_table(("age", "mode"), [both, wave, second], (3, 2), False)
+    assert with_wave == cross_table(("age", "mode"), [both, Counted([]), second], (3, 2), False)
+    assert with_wave is not None
+    assert (with_wave.first_reports, with_wave.second_reports) == (0, 900)
+    control = cross_table(("age", "mode"), [both, first, second], (3, 2), False)
+    assert control is not None
+    assert (control.first_reports, control.second_reports) == (900, 900)
+    assert control.rows != with_wave.rows
 
 
 def test_levels_that_differ_take_the_intervals_and_the_test_away() -> None:
