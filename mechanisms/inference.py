@@ -255,8 +255,8 @@ class Inference(ABC):
             variance: (k,) variances of the inversion at its own shares, for random people.
             n: number of reports.
             steps: number of reports of each person.
-            everyone: number of people of all groups, each group's divided by its `concentration`. The shares are those of all
-                these people's reports. The random choice of the people of this group therefore adds noise.
+            everyone: number of people of all groups, whose shares are estimated; each group's number is divided by its
+                `concentration`. The random choice of the people of this group adds noise.
 
         Returns:
             A function of the shares, or (k,) fixed variances, which include the random choice of the people.
