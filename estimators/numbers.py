@@ -76,7 +76,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     shares = cells.spread(np.maximum(weights @ np.array([fit.shares for fit in found]), TINY))
     drawn_weights = _weights(found, [DRAWN_ODDS[fit.kind] for fit in found])
     drawn = cells.spread(np.maximum(_drawn(likelihood, found, drawn_weights), TINY))
-    drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps))
+    drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps)[0])
     rough = sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind in ROUGH)
     bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
     least = SHARP * np.minimum(drawn.std(axis=0), 1 / w.size)

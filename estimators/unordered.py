@@ -78,12 +78,12 @@ def unordered_posterior(groups: list[Group], steps: Steps = 1) -> Estimate:
         return Estimate.of_nothing(k, n)
     if k <= FEW_VALUES:
         few = FewValues.of(seen, k)
-        exact = few.posterior(people_of(groups, steps))
+        exact = few.posterior(*people_of(groups, steps))
         return Estimate(few.mean, exact.standard_errors, n, posterior=exact)
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
-    posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps), every=k <= NOT_MANY)
+    posterior = Posterior.of(values, mean, on_grid, *people_of(groups, steps), every=k <= NOT_MANY)
     return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
 
 
