@@ -251,8 +251,8 @@ class Inference(ABC):
             variance: (k,) variances of the inversion at its own shares, for random people.
             n: number of reports.
             steps: number of reports of each person.
-            everyone: number of people of all groups. The shares are those of all these people. The random choice of the people
-                of this group therefore adds noise.
+            everyone: number of people of all groups, whose shares are estimated. The random choice of the people of this group
+                adds noise.
 
         Returns:
             A function of the shares, or (k,) fixed variances, which include the random choice of the people.

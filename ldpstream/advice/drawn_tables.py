@@ -1,4 +1,4 @@
-"""Draws count tables of a population directly, with the same distribution as tables counted from drawn reports."""
+"""Draws count tables of a population, directly if the mechanism can (`Mechanism.draw_counts`)."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ldpstream.mechanisms.arguments import IntArray
 
 
 def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator, steps: int = 1) -> CountTable:
-    """Count table of `steps` reports of each value; made in parts, so that the bits of a large domain fit into memory."""
+    """Count table of `steps` drawn reports of each value, made in parts that fit into memory."""
     table = m.empty_table()
     for part in np.array_split(values, max(1, len(values) * steps * m.report_dtype.itemsize // 2**23)):
         table += m.tabulate(m.simulate(part, rng, steps))
@@ -16,8 +16,6 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator, steps: in
 
 def drawn_table(m: Mechanism, people: IntArray, rng: np.random.Generator, steps: int = 1) -> CountTable:
     """A count table of `steps` reports of each person, who keeps the value. A memoized mechanism keeps each person's memo.
-
-    `Mechanism.draw_counts` draws the counts directly if it can. Otherwise the function draws every report.
 
     Args:
         m: the mechanism.

@@ -1,7 +1,4 @@
-"""Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
-
-A sampler draws t reports of each of n devices that hold the same value.
-"""
+"""Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
