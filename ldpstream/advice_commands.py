@@ -16,6 +16,7 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
 from ldpstream.plots import draw_panels
 from ldpstream.producers.table_file import attribute_name
+from ldpstream.surveys.questions import ANY
 from ldpstream.terminal import activity, console, job_bar, tell
 
 app = typer.Typer()
@@ -56,7 +57,10 @@ def audit_command(
 @app.command(name="advise")
 def advise_command(
     n: Annotated[int, typer.Option(help="number of people who report at a step")],
-    k: Annotated[int | None, typer.Option(help="domain size", show_default="the sample's")] = None,
+    k: Annotated[int | None, typer.Option(help="number of values", show_default="the sample's")] = None,
+    choices: Annotated[
+        str | None, typer.Option(metavar="M|any", help="several answers: the largest number of values of a person")
+    ] = None,
     eps: Annotated[float | None, typer.Option(help="loss of each report, in nats (one-time mechanisms)")] = None,
     eps_inf: Annotated[float | None, typer.Option(help="loss of any number of reports, in nats (memoized)")] = None,
     eps_1: Annotated[float | None, typer.Option(help="loss of one report, in nats", show_default="half of eps_inf")] = None,
@@ -80,22 +84,25 @@ def advise_command(
     from ldpstream.advice import advice_tables
     from ldpstream.advice.advise import advise, check_attribute
     from ldpstream.advice.question import AdviceError, Question
-    from ldpstream.advice.sample_file import read_sample
+    from ldpstream.advice.sample_file import read_sample, read_sets
 
-    counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
+    most = _choices(choices)
+    counts, labels = None, None
+    if sample is not None:
+        counts, labels = read_sample(sample, column, k) if choices is None else read_sets(sample, column, k, most)
     if labels is not None and metric == "emd":
         raise AdviceError("emd needs values on a line: use numbers in the sample, because labels have no order")
-    size = k if counts is None else counts.size
+    size = k if counts is None else k or len(labels or counts)
     if size is None:
         raise AdviceError("give --k, or a --sample that determines it")
     if column is not None and sample is None:
         raise AdviceError("--column needs --sample")
     question = Question(k=size, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, metric=metric,
-                        max_bytes=max_bytes)  # fmt: skip
+                        max_bytes=max_bytes, choices=size if choices == ANY else most)  # fmt: skip
     known = labels if labels is not None and len(labels) == size else None
-    check_attribute(size, name, known)
+    check_attribute(question, name, known)
     with job_bar() as progress:
-        advice = advise(question, counts, repeats=repeats, seed=seed, seen=progress)
+        advice = advise(question, counts, labels=known, repeats=repeats, seed=seed, seen=progress)
     survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
     for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
         console.print(table)
@@ -107,6 +114,15 @@ def advise_command(
     if picture is not None:
         draw_panels(advice_tables.picture(advice), advice_tables.title(advice), picture)
     write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
+
+
+def _choices(text: str | None) -> int | None:
+    """The number of `--choices`; None for any number, and without the option."""
+    if text is None or text == ANY:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise typer.BadParameter(f'must be a whole number or "{ANY}", got {text!r}', param_hint="--choices")
+    return int(text)
 
 
 def _names(text: str | None) -> list[str]:
@@ -127,6 +143,9 @@ def init_command(
     drop: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="do not ask for these columns", show_default="none")
     ] = None,
+    sets: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="columns with several answers (a;b)", show_default="recognised")
+    ] = None,
     eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
     least: Annotated[
         int, typer.Option(min=2, help="list only values that at least this number of people in the sample share")
@@ -142,7 +161,7 @@ def init_command(
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name = attribute_name(sample.stem)
-    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop))
+    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop), several=_names(sets))
     with job_bar() as progress:
         found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
     with out.open("x", encoding="utf-8") as file:

@@ -70,7 +70,8 @@ def growth_table(survey: Survey, people: int) -> Table:
     """Table of the half-width of one step, for the number of people and for 10 and 100 times as many."""
     counts, d = [people * factor for factor in GROWTH], len(survey.attributes)
     each = f", each answers one of {d} attributes" if survey.collection == "smp" and d > 1 else ""
-    title = f"± of a share of 1/k in one step, by the number of devices{each}"
+    several = " (several answers: m/(n + m))" if any(a.most is not None for a in survey.attributes) else ""
+    title = f"± of a share of 1/k{several} in one step, by the number of devices{each}"
     shown = table(title, "attribute, level", *(f"{count:,}" for count in counts), "people for ± 1 %")
     for rows in zip(*(forecast(survey, count) for count in counts), strict=True):
         widths = (points(row.spans["step"].half_width) for row in rows)

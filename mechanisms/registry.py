@@ -58,6 +58,21 @@ def one_time(name: str) -> bool:
     return name in ONE_TIME or name in NUMERIC or name == PaddedSampling.name
 
 
+def answering(*, once: bool, sets: bool = False, numbers: bool = False) -> tuple[str, ...]:
+    """The names of the one-time or the memoized mechanisms for a kind of question.
+
+    Args:
+        once: True for one-time mechanisms.
+        sets: True for a question with several answers.
+        numbers: True for numbers in bins, for which mechanisms of categories exist, too.
+
+    >>> answering(once=False, sets=True), "SW" in answering(once=True, numbers=True), "SW" in answering(once=True)
+    (('L-PS-GRR',), True, False)
+    """
+    names = SETS if sets else {**ONE_TIME, **LONGITUDINAL, **(NUMERIC if numbers else {})}
+    return tuple(name for name in names if one_time(name) == once)
+
+
 def mechanism(
     name: str,
     k: int,

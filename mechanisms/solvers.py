@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from ldpstream.mechanisms.arguments import MIN_EPS, epsilon, integer, one_of
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.registry import LONGITUDINAL, mechanism
+from ldpstream.mechanisms.registry import answering, mechanism
 from ldpstream.mechanisms.wording import plural
 
 _HALVINGS = 80
 _GRID = 90_000  # numbers of four significant digits from 1e-6 to 9999
 
 
-def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
+def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float, choices: int | None = None) -> Mechanism:
     """The longitudinal mechanism with the largest eps_1 for which the loss over a horizon stays within a budget.
 
     Args:
@@ -20,6 +20,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
         eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
         horizon: number of reports t, in [1, 2^50].
         budget: the largest eps_t(horizon) allowed, in [1e-9, 700] nats.
+        choices: the largest number of values of a person, for a mechanism of sets.
 
     Raises:
         ValueError: if an argument is invalid, or if even eps_1 = 10⁻⁹ exceeds the budget.
@@ -28,12 +29,12 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
     >>> round(m.eps_1, 4), round(m.eps_t(30), 6)
     (0.0639, 2.0)
     """
-    one_of("name", name, tuple(LONGITUDINAL))
+    one_of("name", name, answering(once=False, sets=choices is not None))
     horizon, budget, eps_inf = integer("horizon", horizon, 1, 2**50), epsilon("budget", budget), epsilon("eps_inf", eps_inf)
 
     def within(eps_1: float) -> Mechanism | None:
         try:
-            m = mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1)
+            m = mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1, choices=choices)
         except ValueError:
             if eps_1 <= MIN_EPS:
                 raise

@@ -301,8 +301,17 @@ def find_cell(attribute: Attribute, cell: str) -> tuple[int, bool]:
         return attribute.find(cell)
     if not cell.strip():
         raise ValueError(f"not a value of the attribute {attribute.name} ({attribute.domain})")
-    found = [attribute.find(part) for part in (text.strip() for text in cell.split(SEPARATOR)) if part]
+    found = [attribute.find(part) for part in split_cell(cell)]
     return attribute.set_code(found), all(inside for _, inside in found)
+
+
+def split_cell(cell: str) -> list[str]:
+    """The values of a set in a file's cell; a lone separator is the empty set.
+
+    >>> split_cell("chat; maps"), split_cell(";")
+    (['chat', 'maps'], [])
+    """
+    return [part for part in (text.strip() for text in cell.split(SEPARATOR)) if part]
 
 
 def int64(numbers: "array[int]") -> IntArray:

@@ -7,6 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from ldpstream.advice.advise import Advice, Candidate, Ranked, document
+from ldpstream.advice.combinations import as_single, combination_labels
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.mechanisms.registry import LIKE_VARIANCE
@@ -22,7 +23,7 @@ SHOWN = 15
 def candidate_table(advice: Advice) -> Table:
     """Table of all mechanisms, the simulated mechanisms first; the caption states why the others were not simulated."""
     t = advice.question.horizon
-    shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
+    shown = table(f"Mechanisms by exact variance, {_size(advice)}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "weight", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
     for c in advice.candidates:
         losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
@@ -71,7 +72,25 @@ def reasons(advice: Advice) -> list[str]:
     first, c = advice.first, advice.candidate(advice.first.mechanism)
     honest = plural(f"{c.weight:.3g}", "honest person who has", "honest people who have")
     weight = f"One false report moves a share as much as {honest} this value."
-    return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c), weight]
+    several = [] if advice.question.choices is None else [_why_sets(advice, c)]
+    return [_why_mechanism(advice, c), *several, _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c), weight]
+
+
+def _why_sets(advice: Advice, c: Candidate) -> str:
+    """Compares several answers with one answer that is a combination of values."""
+    one, several = advice.combinations, f"choices = {advice.question.choices}"
+    if one is None:
+        return (
+            f"Use {several}: there are too many combinations of values to ask for one of them, "
+            "or their texts or reports are too long."
+        )
+    people = f"{(one.deviation / c.deviation) ** 2:.2g} times the people"
+    if advice.combined is None:
+        return f"Use {several}: asking for one of the {one.k:,} combinations ({one.mechanism}) needs {people}."
+    return (
+        f"Ask for one of the {one.k:,} combinations instead ({one.mechanism}): this needs {people} of {several}, and tells "
+        "which values people choose together. The share of a value is the sum over its combinations."
+    )
 
 
 def _why_mechanism(advice: Advice, c: Candidate) -> str:
@@ -82,6 +101,8 @@ def _why_mechanism(advice: Advice, c: Candidate) -> str:
         if o.dropped and o.deviation < c.deviation:
             dropped.setdefault(o.dropped, []).append(o.mechanism)
     lost = "".join(f" Smaller variance, but not simulated: {', '.join(names)} ({why})." for why, names in dropped.items())
+    if len(advice.candidates) == 1:
+        return f"{c.mechanism}: the only mechanism for this question."
     if all(o.deviation >= c.deviation for o in others):
         return (
             f"{c.mechanism}: the smallest exact variance of the simulated mechanisms{f' ({ratios})' if ratios else ''}.{lost}"
@@ -136,18 +157,26 @@ def _horizon(advice: Advice, c: Candidate) -> str:
     )
 
 
+def _size(advice: Advice) -> str:
+    most = advice.question.choices
+    return f"k = {advice.question.k:,}" + ("" if most is None else f", at most {most} of them")
+
+
 def _people(advice: Advice) -> str:
     n = plural(advice.question.n, "person", "people")
     return f"{n} for each of five shapes" if advice.sample is None else f"{n} like the {advice.sample:,} of the sample"
 
 
 def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
-    """An attribute to paste into a survey; a comment names the estimate to use and the estimator's setting."""
-    domain = {"size": advice.question.k} if labels is None else {"values": list(labels)}
-    asked = document(advice.question.build(advice.first.mechanism), name, domain)
+    """An attribute to paste into a survey; a comment names the estimate to use."""
+    domain, m, estimate = advice.question.domain(labels), advice.question.build(advice.first.mechanism), use(advice)
+    if (one := advice.combined) is not None:
+        m, estimate = as_single(advice.question).build(one.mechanism), f"{INVERSION}, summed over a value's combinations"
+        domain = {"values": combination_labels(domain["values"], domain["choices"])}
+    asked = document(m, name, domain)
     (level,) = asked.pop("level")
     keys = "[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)
-    return "\n".join([f"# use this published estimate: {use(advice)}", *keys])
+    return "\n".join([f"# use this published estimate: {estimate}", *keys])
 
 
 def use(advice: Advice) -> str:
@@ -180,7 +209,7 @@ def picture(advice: Advice) -> list[Panel]:
 def title(advice: Advice) -> str:
     """Title of the picture: the question's size and the advice."""
     first = advice.first
-    return f"k = {advice.question.k:,}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
+    return f"{_size(advice)}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
 
 
 def _estimate(row: Ranked) -> str:

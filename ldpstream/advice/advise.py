@@ -14,14 +14,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ldpstream.advice.combinations import Combinations, best_combinations
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.populations import SHAPES
 from ldpstream.advice.question import AdviceError, Question
-from ldpstream.advice.runs import Combination, Source, inversion_variances, people, simulate
+from ldpstream.advice.runs import Combination, Source, inversion_variances, people, shares_of, simulate
 from ldpstream.advice.windows import EqualPromise, equal_promises
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
-from ldpstream.mechanisms.registry import LIKE_VARIANCE, lightest
+from ldpstream.mechanisms.registry import LIKE_VARIANCE, answering, lightest
+from ldpstream.mechanisms.sets import checked_codes
 from ldpstream.surveys import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
@@ -84,8 +86,9 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """The adviser's answer: the inputs, `candidates` in the order of `rank_by_variance`, and `ranking` sorted by simulated
     error.
 
-    `first` is the advised combination: see `lightest_row`.
-    `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
+    `first` is the advised combination: see `lightest_row`. `combinations` is the best question for one of all combinations, in
+    place of several answers: see `best_combinations`; None for one answer. `promises` compares the advised memoized mechanism
+    with reports every 24 steps; it is empty for a one-time mechanism.
     """
 
     question: Question
@@ -96,25 +99,32 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     candidates: list[Candidate]
     ranking: list[Ranked]
     first: Ranked
+    combinations: Combinations | None
     promises: list[EqualPromise]
 
     def candidate(self, name: str) -> Candidate:
         """The candidate whose mechanism has this name."""
         return next(c for c in self.candidates if c.mechanism == name)
 
+    @property
+    def combined(self) -> Combinations | None:
+        """The question for combinations, if its error is smaller."""
+        best, own = self.combinations, self.candidate(self.first.mechanism).deviation
+        return best if best is not None and best.deviation < own else None
+
 
 def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
-    """A survey's attribute with this mechanism, as parsed from TOML; `domain` has its key `values`, `size` or `bins`."""
+    """A survey's attribute with this mechanism, as parsed from TOML; `domain` has the keys of its values, such as `size`."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
     level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
     return {"name": name, **domain, "level": [level]}
 
 
-def check_attribute(k: int, name: str, labels: Sequence[str] | None) -> None:
-    """Raises AdviceError if a survey cannot have an attribute with this name and k values, or with these labels."""
+def check_attribute(question: Question, name: str, labels: Sequence[str] | None) -> None:
+    """Raises AdviceError if a survey cannot have an attribute with this name and the question's values or these labels."""
+    level = mechanism(answering(once=True, sets=question.choices is not None)[0], question.k, eps=1.0, choices=question.choices)
     try:
-        domain = {"size": k} if labels is None else {"values": list(labels)}
-        parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, domain)]})
+        parse_survey(SURVEY | {"attribute": [document(level, name, question.domain(labels))]})
     except SurveyError as error:
         raise AdviceError(f"not a valid survey attribute: {error}") from None
 
@@ -129,6 +139,7 @@ def advise(
     question: Question,
     sample: IntArray | None = None,
     *,
+    labels: Sequence[str] | None = None,
     repeats: int = 100,
     seed: int = 1,
     seen: Callable[[int, int, str], None] = lambda *_: None,
@@ -138,8 +149,10 @@ def advise(
 
     Args:
         question: the question to answer.
-        sample: (k,) counts of a sample of people. If the counts sum to n, they are the population. Otherwise the simulation
-            draws n people from the sample's distribution. Without a sample, it draws people from each of five shapes.
+        sample: (k,) counts of a sample of people; with several answers of a person, (n,) codes of their sets. A sample of n
+            people is the population. Otherwise the simulation draws n people from the sample's distribution. Without a
+            sample, it draws people from each of five shapes.
+        labels: texts of the values, if known, for several answers.
         repeats: repetitions for each distribution, at least 10.
         seed: seed of all randomness; the answer does not depend on the number of cores.
         seen: called with the number of repetitions done, the total number of repetitions, and the current task.
@@ -153,10 +166,13 @@ def advise(
         integer("seed", seed, 0, 2**63)
     except ValueError as error:
         raise AdviceError(str(error)) from None
-    if sample is not None and (sample.shape != (question.k,) or sample.min() < 0 or not sample.any()):
+    if sample is not None and question.choices is not None:
+        sample = _sets(sample, question.k, question.choices)
+    elif sample is not None and (sample.shape != (question.k,) or sample.min() < 0 or not sample.any()):
         raise AdviceError(f"sample must be {question.k} counts of at least one person")
     sources: list[Source] = list(SHAPES) if sample is None else [sample]
-    shares = [people(source, question, np.random.default_rng([seed, i])) / question.n for i, source in enumerate(sources)]
+    asked = [people(source, question, np.random.default_rng([seed, i])) for i, source in enumerate(sources)]
+    shares = [shares_of(each, question) for each in asked]
     candidates = rank_by_variance(question, shares)
     simulated = [c.mechanism for c in candidates if not c.dropped]
     if not simulated:
@@ -173,13 +189,24 @@ def advise(
         question=question,
         seed=seed,
         repeats=repeats,
-        sample=None if sample is None else int(sample.sum()),
+        sample=None if sample is None else int(sample.sum() if question.choices is None else sample.size),
         rare=float(np.mean([(f < noise).mean() for f in shares])),
         candidates=candidates,
         ranking=ranking,
         first=first,
+        combinations=None if question.choices is None else best_combinations(question, asked, labels),
         promises=promises,
     )
+
+
+def _sets(sample: IntArray, k: int, choices: int) -> IntArray:
+    try:
+        found = checked_codes(sample, k, choices)
+    except ValueError as error:
+        raise AdviceError(f"sample: {error}") from None
+    if not found.size:
+        raise AdviceError("sample must have at least one person")
+    return found
 
 
 def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
@@ -247,7 +274,7 @@ def _refused(question: Question, m: Mechanism) -> str:
     if m.report_dtype.shape and not m.independent_bits and question.n * question.k > MAX_BITS:
         return f"its reports are too long to simulate: {question.n:,} people, {question.k:,} bits each"
     try:
-        parse_survey(SURVEY | {"attribute": [document(m, "value", {"size": m.k})]})
+        parse_survey(SURVEY | {"attribute": [document(m, "value", question.domain())]})
     except SurveyError as error:
         return str(error).rpartition("standard): ")[2]
     return ""

@@ -1,9 +1,12 @@
-"""Proposes how a survey asks for a column of a sample: as a list of values, as integers from 0, as bins, or not at all.
+"""Proposes how a survey asks for a column of a sample: as values, several values, integers from 0, bins, or not at all.
 
 A survey is public, so it may contain no value of fewer than `least` people:
 
 - A text or number is listed only if at least `least` people have it; the value "other" stands for the rest.
+- `choices` is the largest number of listed values that at least `least` people have.
 - The range of the bins begins and ends at round numbers. At least `least` people are at or beyond each end before rounding.
+
+A column has several answers if a tenth of its cells, and at least `least`, have a semicolon; or if the user says so.
 
 The least count is a rule of disclosure control, without a formal guarantee.
 """
@@ -11,13 +14,14 @@ The least count is a rule of disclosure control, without a formal guarantee.
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ldpstream.mechanisms.sets import MAX_SET_VALUES
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.table_file import (
     DataError,
@@ -28,10 +32,12 @@ from ldpstream.producers.table_file import (
     number_text,
     require_names,
 )
-from ldpstream.surveys.questions import OTHER
+from ldpstream.producers.values import split_cell
+from ldpstream.surveys.questions import OTHER, SEPARATOR
 
 LEAST = 10  # default of the least count; a usual threshold of disclosure control
 MAX_LISTED, MAX_NUMBERS = 500, 24  # largest number of values in a list of texts, and in a list of numbers
+SEVERAL = 0.1  # least share of cells with a separator in a column with several answers
 RARE_NUMBERS = 0.05  # largest share of people with rare numbers, if numbers are listed
 MOSTLY_NUMBERS = 0.8
 ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
@@ -78,7 +84,7 @@ class Domain:
     """The domain of an attribute, as a survey states it.
 
     Attributes:
-        keys: the attribute's key `values`, `size` or `bins` with its value, as in TOML.
+        keys: the attribute's keys of its values, such as `size`, as in TOML.
         words: the domain in words that may be public.
     """
 
@@ -144,8 +150,14 @@ def _add(column: Column, cell: str, line: int) -> None:
     column.cells[number or cell] += 1
 
 
-def propose(column: Column, least: int) -> Domain | Dropped:
-    """Returns the domain of a column's attribute, or the reason to drop the column."""
+def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain | Dropped:
+    """Returns the domain of a column's attribute, or the reason to drop the column.
+
+    Args:
+        column: the column.
+        least: least number of people who share a listed value.
+        several: names of columns with several answers, beside those that are recognised.
+    """
     n = column.cells.total()
     words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name).lower()))
     if n == 0:
@@ -156,6 +168,9 @@ def propose(column: Column, least: int) -> Domain | Dropped:
         return Dropped("its name says that it identifies people")
     if n < 2 * least:
         return Dropped(f"only {plural(n, 'person has', 'people have')} a value, fewer than twice the least count {least}")
+    separated = sum(count for text, count in column.cells.items() if SEPARATOR in text)
+    if column.name in several or separated >= max(least, SEVERAL * n):
+        return _sets(column, least)
     if column.n_texts == 0 and not words & CODES:
         return _numbers(column, least)
     return _texts(column, least)
@@ -188,6 +203,28 @@ def _texts(column: Column, least: int) -> Domain | Dropped:
     if len(cells) < len(column.cells):
         merged = "; texts that differ only in case are one value, which the app must write as here"
     return _listed(kept, rare, least, merged)
+
+
+def _sets(column: Column, least: int) -> Domain | Dropped:
+    """The domain of a column whose cells are sets of texts."""
+    people = Counter[str]()
+    for cell, count in column.cells.items():
+        people.update(dict.fromkeys(split_cell(cell), count))
+    kept = sorted(text for text, count in people.items() if count >= least and len(text) <= MAX_LABEL)
+    if len(kept) < 2:
+        return Dropped(f"several answers, but at least {least} people share only {plural(len(kept), 'value')}")
+    values = kept if len(kept) == len(people) or OTHER in kept else [*kept, OTHER]
+    if len(values) > MAX_SET_VALUES:
+        return Dropped(f"more than {MAX_SET_VALUES} values of several answers; ask for groups of values")
+    sizes = Counter[int]()
+    for cell, count in column.cells.items():
+        sizes[len({text if text in kept else OTHER for text in split_cell(cell)})] += count
+    most = max((m for m in sizes if sum(sizes[size] for size in sizes if size >= m) >= least), default=0)
+    if most == 0:
+        return Dropped(f"several answers, but fewer than {least} people have any")
+    said = f"up to {most} of {plural(len(values), 'value')}, each of at least {least} people of the sample"
+    rest = f'; "{OTHER}" stands for all others' if OTHER in values else "; a device makes no report of any other text"
+    return Domain({"values": values, "choices": most}, f"{said}{rest}; a device makes no report of more than {most}")
 
 
 def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: bool = False) -> Domain | Dropped:

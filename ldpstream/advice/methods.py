@@ -20,20 +20,20 @@ POSTS = [method for method in METHODS if method != "none"]
 def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
     """Yields the name and (k,) frequencies of the published estimators and of fast post-processings, from one count table.
 
-    Everyone made `steps` reports.
+    Everyone made `steps` reports. For a mechanism of sets, the frequencies are shares of people.
     """
     counts = AttributeCounts([(m, table)], [steps])
     for row in estimators([m]):
-        frequencies = row.estimate(counts).frequencies
-        yield row.name, frequencies
+        estimate = row.estimate(counts)
+        yield row.name, row.of_people(estimate, m.choices).frequencies
         if row.name == INVERSION:
             for method in POSTS:
-                yield f"{row.name} {method}", post_process(frequencies, method)
+                yield f"{row.name} {method}", (m.choices or 1) * post_process(estimate.frequencies, method)
 
 
 def powered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
     """Like `estimates` for power and power-ns, which are slow for many values."""
     raw = matrix_inversion(m, table, steps=steps)
     powered = power(raw.frequencies, raw.standard_errors**2)
-    yield f"{INVERSION} power", powered
-    yield f"{INVERSION} power-ns", norm_sub(powered)
+    yield f"{INVERSION} power", (m.choices or 1) * powered
+    yield f"{INVERSION} power-ns", (m.choices or 1) * norm_sub(powered)

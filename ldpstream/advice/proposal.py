@@ -4,6 +4,7 @@ The survey's text has a comment for each choice. The comments contain nothing ab
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,11 +18,11 @@ from ldpstream.advice.advise import SURVEY, Advice, advise, document
 from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns
 from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.question import MAX_N, AdviceError, Question
-from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.registry import lightest
 from ldpstream.producers.people_file import value_of
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.producers.table_file import attribute_name
+from ldpstream.surveys import Attribute, Survey, parse_survey
 from ldpstream.toml_text import toml_lines
 
 HEADER = """\
@@ -48,7 +49,8 @@ class Plan:
 
     Attributes:
         n_people: number of people in the sample.
-        kept: the attributes, in the order of the columns: column, domain, counts (k,) of the values, question for the adviser.
+        kept: the attributes, in the order of the columns: column, domain, the sample as `advise` takes it, question for the
+            adviser.
         dropped: the other columns, each with its reason.
     """
 
@@ -76,7 +78,14 @@ class Proposal:
 
 
 def plan_survey(
-    path: Path, *, eps_inf: float, least: int, n: int | None = None, only: Sequence[str] = (), drop: Sequence[str] = ()
+    path: Path,
+    *,
+    eps_inf: float,
+    least: int,
+    n: int | None = None,
+    only: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    several: Sequence[str] = (),
 ) -> Plan:
     """Decides what a survey asks for, from a CSV file with one row for each person.
 
@@ -86,13 +95,17 @@ def plan_survey(
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
         only, drop: as in `read_columns`.
+        several: names of columns with several answers, separated by semicolons, beside those that `propose` recognises.
 
     Raises:
         DataError: if the file cannot be used.
         AdviceError: if the survey can ask for no column, or a number is outside its range.
     """
     n_people, columns = read_columns(path, only, drop)
-    proposals = [(column, propose(column, least)) for column in columns]
+    sets = {attribute_name(name) for name in several}
+    if not sets <= {column.name for column in columns}:
+        raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for")
+    proposals = [(column, propose(column, least, sets)) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
     if not domains:
@@ -101,8 +114,9 @@ def plan_survey(
     devices = max(2, min(n or n_people, MAX_N) // len(domains))  # every device answers one attribute
     kept = []
     for column, domain in domains:
-        counts = _counts(column, domain)
-        kept.append((column, domain, counts, Question(k=counts.size, n=devices, eps_inf=eps_inf)))
+        attribute = _attribute_of(column, domain)
+        question = Question(k=attribute.k - (attribute.most or 0), n=devices, eps_inf=eps_inf, choices=attribute.most)
+        kept.append((column, domain, _people(column, attribute), question))
     return Plan(n_people, kept, dropped)
 
 
@@ -132,7 +146,8 @@ def propose_survey(
             seen(i * total + done, len(plan.kept) * total, name)
 
         seen(i * repeats, len(plan.kept) * repeats, column.name)  # shown during the first repetition, which compiles
-        advice = advise(question, counts, repeats=repeats, seed=seed, seen=advised, processes=1)
+        labels = domain.keys.get("values")
+        advice = advise(question, counts, labels=labels, repeats=repeats, seed=seed, seen=advised, processes=1)
         asked.append(Asked(column, domain, _smallest_variance(advice)))
     text = _text(name, start, least, asked)
     return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
@@ -149,16 +164,21 @@ def _smallest_variance(advice: Advice) -> Advice:
     return msgspec.structs.replace(advice, first=of_default[lightest(built).name])
 
 
-def _counts(column: Column, domain: Domain) -> IntArray:
-    """(k,) number of people of the sample with each value."""
-    asked = document(mechanism("GRR", 2, eps=1.0), column.name, domain.keys)
-    attribute = parse_survey(SURVEY | {"attribute": [asked]}).attributes[0]
-    counts = np.zeros(attribute.k, np.int64)
+def _attribute_of(column: Column, domain: Domain) -> Attribute:
+    level = {"name": "standard", "mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0}
+    return parse_survey(SURVEY | {"attribute": [{"name": column.name, **domain.keys, "level": [level]}]}).attributes[0]
+
+
+def _people(column: Column, attribute: Attribute) -> IntArray:
+    """(k,) number of people of the sample with each value; with several answers, (n,) codes of people's sets."""
+    found = Counter[int]()
     for cell, people in column.cells.items():
         value, _ = value_of(attribute, cell)
         if value is not None:
-            counts[value] += people
-    return counts
+            found[value] += people
+    if attribute.most is not None:
+        return np.repeat(np.array(list(found), np.int64), list(found.values()))
+    return np.array([found[value] for value in range(attribute.k)], np.int64)
 
 
 def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
@@ -176,7 +196,7 @@ def _attribute(asked: Asked) -> str:
         f"# {asked.domain.words}",
         *toml_lines(keys),
         "[[attribute.level]]",
-        f"# {reasons(advice)[0]}",
+        *(f"# {line}" for line in reasons(advice)[: 1 if advice.question.choices is None else 2]),
         f"# use this published estimate: {use(advice)}",
         *toml_lines(level),
     ]

@@ -1,13 +1,16 @@
-"""A question for the adviser: domain size, number of people, privacy losses, metric, and longest report."""
+"""A question for the adviser: domain size, answers of a person, number of people, privacy losses, metric, longest report."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from ldpstream.advice import error_measures
-from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Mechanism, mechanism
+from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, chain_epsilons, epsilon, integer, one_of
+from ldpstream.mechanisms.registry import answering
+from ldpstream.mechanisms.sets import MAX_SET_VALUES
 from ldpstream.mechanisms.solvers import largest_eps_1
 from ldpstream.surveys.errors import UserError
 
@@ -30,6 +33,7 @@ METRICS: dict[str, Callable[[FloatArray, FloatArray], float]] = {
     "kl": kl_of_distributions,
     "emd": error_measures.emd_line,
 }
+OF_SETS = ("mse", "mae", "l1", "l2")  # the shares of several answers do not sum to 1, and have no order
 MAX_K, MAX_N = 100_000, 10_000_000
 
 
@@ -41,7 +45,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question for the adviser.
 
     Attributes:
-        k: domain size, in [2, 100 000].
+        k: number of values, in [2, 100 000]; with `choices` at most 30.
+        choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
         n: people who report at a step, in [2, 10 000 000].
         eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
@@ -65,6 +70,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     budget: float | None = None
     metric: str = "mse"
     max_bytes: int | None = None
+    choices: int | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -74,9 +80,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check(self) -> None:
         integer("k", self.k, 2, MAX_K)
+        if self.choices is not None:
+            integer("k with choices", self.k, 2, MAX_SET_VALUES)
+            integer("choices", self.choices, 1, self.k)
         integer("n", self.n, 2, MAX_N)
         integer("horizon", self.horizon, 1, MAX_COUNT)
         one_of("metric", self.metric, tuple(METRICS))
+        if self.choices is not None:
+            one_of("metric with choices", self.metric, OF_SETS)
         if self.max_bytes is not None:
             integer("max_bytes", self.max_bytes, 1, MAX_COUNT)
         if (self.eps is None) == (self.eps_inf is None):
@@ -101,13 +112,21 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the mechanisms that can answer the question."""
-        return tuple(ONE_TIME if self.eps is not None else LONGITUDINAL)
+        return answering(once=self.eps is not None, sets=self.choices is not None)
+
+    def domain(self, labels: Sequence[str] | None = None) -> Mapping[str, Any]:
+        """The domain of the attribute, as keys of a survey; without labels, the values are the numbers 0 … k-1."""
+        if self.choices is None:
+            return {"size": self.k} if labels is None else {"values": list(labels)}
+        return {"values": list(labels or map(str, range(self.k))), "choices": self.choices}
 
     def build(self, name: str) -> Mechanism:
         """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
-            return mechanism(name, self.k, eps=self.eps)
+            return mechanism(name, self.k, eps=self.eps, choices=self.choices)
         assert self.eps_inf is not None
         if self.budget is not None:
-            return largest_eps_1(name, self.k, eps_inf=self.eps_inf, horizon=self.horizon, budget=self.budget)
-        return mechanism(name, self.k, eps_inf=self.eps_inf, eps_1=self.single)
+            return largest_eps_1(
+                name, self.k, eps_inf=self.eps_inf, horizon=self.horizon, budget=self.budget, choices=self.choices
+            )
+        return mechanism(name, self.k, eps_inf=self.eps_inf, eps_1=self.single, choices=self.choices)

@@ -8,6 +8,7 @@ to chance and is called `luck`. A regression on `luck` (control variates) reduce
 The mean squared error (mse) of the raw inversion becomes exact.
 
 An error compares the estimate of one time step with the histogram of the people who report. Each person sends one report.
+With several answers of a person, people are (n,) codes of sets in place of (k,) counts, and shares are shares of people.
 """
 
 import math
@@ -18,38 +19,54 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.advice.drawn_tables import drawn_table, tabulate
 from ldpstream.advice.methods import estimates, powered_estimates
-from ldpstream.advice.populations import population
+from ldpstream.advice.populations import population, population_of_sets
 from ldpstream.advice.question import METRICS, Question
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.sets import members
 from ldpstream.processes import worker_pool
 from ldpstream.publishing.catalogue import INVERSION
 
 UNLIKELY = 6.0  # limit on a mean luck that chance can explain, in standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
-"""A shape's name, or (k,) counts. Counts that sum to n are the population. Other counts are a sample, from whose distribution n
-people are drawn."""
+"""A shape's name, or people: n of them are the population. Others are a sample, from whose distribution n people are drawn."""
 
 
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
     """(k,) exact mean squared error of each value's raw inversion, against the histogram of the n people who report.
 
-        (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)²)
+        m² (f a (1 - a) + (1 - f) q (1 - q)) / (n (p - q)²)        a = (p + (m - 1) q) / m
 
-    `Mechanism.variance` is larger by f (1 - f) / n, the variance of the histogram of n people drawn at random.
+    m is the largest number of values of a person. With m = 1, a is p, and `Mechanism.variance` is larger by f (1 - f) / n, the
+    variance of the histogram of n people drawn at random.
     """
-    return np.asarray((shares * m.p * (1 - m.p) + (1 - shares) * m.q * (1 - m.q)) / (n * (m.p - m.q) ** 2))
+    most = m.choices or 1
+    chosen = (m.p + (most - 1) * m.q) / most
+    noise = shares * chosen * (1 - chosen) + (1 - shares) * m.q * (1 - m.q)
+    return np.asarray(most**2 * noise / (n * (m.p - m.q) ** 2))
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
-    """(k,) number of people with each value, n people in all."""
+    """(k,) number of people with each value, n people in all; with several answers, (n,) codes of sets."""
+    if question.choices is not None:
+        if isinstance(source, str):
+            return population_of_sets(source, question.k, question.choices, question.n, rng)
+        return source if len(source) == question.n else rng.choice(source, question.n)
     if isinstance(source, str):
         return np.bincount(population(source, question.k, question.n, rng), minlength=question.k)
     total = int(source.sum())
     return source if total == question.n else rng.multinomial(question.n, source / total)
+
+
+def shares_of(people: IntArray, question: Question) -> FloatArray:
+    """(k,) share of people with each value."""
+    if question.choices is None:
+        return np.asarray(people / question.n)
+    codes, numbers = np.unique(people, return_counts=True)
+    return np.asarray(numbers @ members(codes, question.k, question.choices)[:, : question.k] / people.size)
 
 
 def simulate(
@@ -89,12 +106,14 @@ def repetition(
 
     A mechanism's noise depends only on the seed, the task and the mechanism's name, not on the other mechanisms.
     """
-    counts = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
-    truth, metric = counts / question.n, METRICS[question.metric]
+    asked = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
+    truth, metric = shares_of(asked, question), METRICS[question.metric]
     run = Run({}, {})
     for m in built:
-        table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
-        for name, frequencies in (*estimates(m, table), *powered_estimates(m, table)):
+        rng = np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())])
+        table = drawn_table(m, asked, rng) if question.choices is None else tabulate(m, asked, rng)
+        for name, of_all in (*estimates(m, table), *powered_estimates(m, table)):
+            frequencies = of_all[: question.k]  # without the numbers of answers
             estimator, _, post = name.partition(" ")
             known = np.isfinite(frequencies).all()  # the likelihood of bit reports gives no estimate if all bits are 0
             run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf
@@ -110,7 +129,7 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
     0 over many repetitions.
     """
     expected = inversion_variances(m, truth, n)
-    excess, rare = ((inverted - truth) ** 2 - expected) / m.k, truth**2 < expected
+    excess, rare = ((inverted - truth) ** 2 - expected) / truth.size, truth**2 < expected
     return float(excess[rare].sum()), float(excess[~rare].sum())
 
 

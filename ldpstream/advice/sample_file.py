@@ -13,8 +13,10 @@ import numpy as np
 
 from ldpstream.advice.question import MAX_K, AdviceError
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.sets import MAX_SET_VALUES, code_of
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.table_file import TableFile
+from ldpstream.producers.table_file import TableFile, is_missing
+from ldpstream.producers.values import split_cell
 
 DELIMITERS = ",;\t|"
 NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
@@ -43,8 +45,7 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         if column is not None:
             found = Counter(value for value in _column(path, column) if value)
         else:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                found = Counter(value for line in file if (value := line.strip()))
+            found = Counter(value for value in _lines(path) if value)
             _require_no_table(path, found)
     except OSError as error:
         raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
@@ -77,6 +78,59 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     counts = np.zeros(size, np.int64)
     counts[: len(labels)] = [found[label] for label in labels]
     return counts, labels
+
+
+def read_sets(path: Path, column: str | None, k: int | None, choices: int | None) -> tuple[IntArray, list[str]]:
+    """The codes of a sample's sets, and the values in alphabetical order.
+
+    Args:
+        path: a text file with a set on each line, or a CSV file with a header; semicolons separate the values of a set. A lone
+            semicolon is the empty set, and an empty cell is a person without an answer.
+        column: the column of a CSV file; without a column, every line is a set.
+        k: number of values; if left out, that of the sample.
+        choices: the largest number of values of a person; None for any number.
+
+    Returns:
+        (n,) codes and the values. There are fewer than k values if the sample lacks some values.
+
+    Raises:
+        DataError, AdviceError: as in `read_sample`, and if a person has a value twice or more than `choices` values.
+    """
+    try:
+        cells = Counter(
+            cell for cell in (_column(path, column) if column is not None else _lines(path)) if not is_missing(cell)
+        )
+    except OSError as error:
+        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
+    sets = {cell: split_cell(cell) for cell in cells}
+    labels = sorted({text for texts in sets.values() for text in texts})
+    people = cells.total()
+    if len(labels) < 2:
+        raise AdviceError(f"{path}: needs at least two different values, got {len(labels)}")
+    if 2 * len(labels) > people:
+        raise AdviceError(
+            f"{path}: {plural(len(labels), 'value', 'different values')} of {plural(people, 'person', 'people')}; "
+            "values are published in the survey, so there may be at most half as many values as people"
+        )
+    if not len(labels) <= (k or len(labels)) <= MAX_SET_VALUES:
+        raise AdviceError(
+            f"{path}: k must be in [{len(labels)}, {MAX_SET_VALUES}] with choices, since the sample has {len(labels)} values, "
+            f"got {k or len(labels)}"
+        )
+    if twice := sum(n for cell, n in cells.items() if len(set(sets[cell])) < len(sets[cell])):
+        raise AdviceError(f"{path}: {plural(twice, 'person has', 'people have')} a value twice")
+    if choices is not None and (more := sum(n for cell, n in cells.items() if len(sets[cell]) > choices)):
+        raise AdviceError(f"{path}: {plural(more, 'person has', 'people have')} more than choices = {choices} values")
+    place = {label: i for i, label in enumerate(labels)}
+    codes = np.array([code_of(place[text] for text in sets[cell]) for cell in cells], np.int64)
+    return np.repeat(codes, list(cells.values())), labels
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from (line.strip() for line in file)
 
 
 def _column(path: Path, column: str) -> Iterator[str]:

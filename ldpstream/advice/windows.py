@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ldpstream.mechanisms import ONE_TIME, Mechanism
+from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import MAX_EPS, MIN_EPS, FloatArray
+from ldpstream.mechanisms.registry import answering
 from ldpstream.mechanisms.wording import plural
 
 EVERY_STEPS = 24  # w, and the length of the window that the errors are for
@@ -47,7 +48,7 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
         memoized: the memoized mechanism.
         n: number of people.
         horizon: number of steps, at least 1.
-        shares: (k,) true distributions; the errors are means over these.
+        shares: (k,) true shares of people with each value; the errors are means over these.
 
     Returns:
         A row for each promise that some ε in [1e-9, 700] meets.
@@ -62,7 +63,8 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
     for promise, loss, eps in promises:
         if not MIN_EPS <= eps <= MAX_EPS:
             continue
-        spaced = [build(k=memoized.k, eps=eps) for build in ONE_TIME.values()]
+        k, names = memoized.k - (memoized.choices or 0), answering(once=True, sets=memoized.choices is not None)
+        spaced = [mechanism(name, k, eps=eps, choices=memoized.choices) for name in names]
         best = min(spaced, key=lambda m: _error(m, n, shares))
         rows.append(EqualPromise(
             promise=promise, loss=loss, mechanism=best.name, eps=eps,
@@ -74,4 +76,5 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
 
 def _error(m: Mechanism, n: int, shares: Sequence[FloatArray], reports: int = 1) -> float:
     """Root mean squared error of the inversion, if each of n people sends this number of reports of an unchanged value."""
-    return math.sqrt(np.mean([m.inversion_variances(f, n, reports) for f in shares]))
+    most = m.choices or 1
+    return most * math.sqrt(np.mean([m.inversion_variances(f / most, n, reports) for f in shares]))
