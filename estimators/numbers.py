@@ -18,8 +18,7 @@ outwards, towards the ends of the intervals from the unbiased shares alone. They
 the irregular models and of those with jumps (`rough`). If people report repeatedly, all draws get the variance of the choice of
 fewer people.
 
-The intervals of the mean and of percentiles hold for any distribution (`Unbiased`). The models alone would miss people far from
-all others whom the counts do not show: 1.5 % of the people, for example.
+The intervals of the mean and of percentiles hold for any distribution (`Unbiased`).
 """
 
 from collections.abc import Sequence
@@ -44,7 +43,7 @@ STEEPER = -0.5  # prior log-odds of a ten times smaller τ
 FLATTEST = -1.5  # prior log-odds of the flattest model to all others together
 DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "bell": -np.inf, "irregular": 1.0, "jumps": 0.0}  # the same for intervals
 ROUGH = ("irregular", "jumps")
-SPANS = (1, 2, 4, 8, 16, 32)  # a bound of the distribution function is its mean over so many neighbouring edges
+SPANS = (1, 2, 4, 8, 16, 32)  # numbers of neighbouring edges; the mean over them bounds the distribution function
 PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
 MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
