@@ -4,8 +4,9 @@ Faust manages the consumer group, the partitions and the process. `agents.consum
 `agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
 run. Counts stay exact even if two agents believe that they own a partition.
 
-An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). All agents of a deployment
-are in one consumer group. If the surveys change, each agent changes its subscription, which makes the group rebalance.
+An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). The agents of one survey file
+are one consumer group, the agents of a folder another one. If the surveys change, each agent changes its subscription, which
+makes the group rebalance.
 """
 
 import asyncio

@@ -114,8 +114,7 @@ class PartitionFold:
     def stored_newest_ms(self) -> int:
         """The newest append time among the records below `stored_position`; 0 if nothing is stored.
 
-        No record below `stored_position` may be newer. Otherwise the broker has lost these records, and the log has other
-        records in their place.
+        If the log has a newer record below `stored_position`, other records have replaced these records.
         """
         return self._stored_ms
 

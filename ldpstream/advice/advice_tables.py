@@ -79,7 +79,10 @@ def _why_sets(advice: Advice, c: Candidate) -> str:
     """Compares several answers with one answer that is a combination of values."""
     one, several = advice.combinations, f"choices = {advice.question.choices}"
     if one is None:
-        return f"Use {several}: there are too many combinations of values to ask for one of them."
+        return (
+            f"Use {several}: there are too many combinations of values to ask for one of them, "
+            "or their texts or reports are too long."
+        )
     people = f"{(one.deviation / c.deviation) ** 2:.2g} times the people"
     if advice.combined is None:
         return f"Use {several}: asking for one of the {one.k:,} combinations ({one.mechanism}) needs {people}."
@@ -170,7 +173,7 @@ def _people(advice: Advice) -> str:
 
 
 def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
-    """An attribute to paste into a survey; a comment names the estimate to use and the estimator's setting."""
+    """An attribute to paste into a survey; a comment names the estimate to use."""
     domain, m, estimate = advice.question.domain(labels), advice.question.build(advice.first.mechanism), use(advice)
     if (one := advice.combined) is not None:
         m, estimate = as_single(advice.question).build(one.mechanism), f"{INVERSION}, summed over a value's combinations"

@@ -86,9 +86,9 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """The adviser's answer: the inputs, `candidates` in the order of `rank_by_variance`, and `ranking` sorted by simulated
     error.
 
-    `first` is the advised combination: see `lightest_row`.
-    `combinations` is the best question for one of all combinations, in place of several answers; None for one answer.
-    `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
+    `first` is the advised combination: see `lightest_row`. `combinations` is the best question for one of all combinations, in
+    place of several answers: see `best_combinations`; None for one answer. `promises` compares the advised memoized mechanism
+    with reports every 24 steps; it is empty for a one-time mechanism.
     """
 
     question: Question

@@ -61,9 +61,8 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
     """max_x ln P(y|x) - min_x' ln P(y|x') of an output y.
 
-    `own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols. The loop adds one value at
-    a time. For every part of the counts, `least` and `most` are the extremes over all ways to divide this part among the values
-    added so far.
+    `own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols. For every part of the
+    counts, `least` and `most` are the extremes over all ways to divide this part among the values added so far.
     """
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

@@ -14,6 +14,7 @@ from ldpstream.estimators import numbers as module
 from ldpstream.estimators.density_models import (
     IRREGULAR_TAU,
     Likelihood,
+    _bell,
     _factor,
     _gaussian,
     _irregular,
@@ -106,6 +107,15 @@ def test_the_irregular_prior_adds_independent_parts() -> None:
     steps = np.diff(np.eye(8), axis=0)
     smooth = np.linalg.inv(_precision(7, 2, IRREGULAR_TAU + 3 * math.log10(8 / 100))[0])
     np.testing.assert_allclose(np.linalg.inv(q), smooth + 0.25 * steps @ steps.T, atol=1e-8)
+
+
+def test_the_bell_prior_is_nearly_flat_for_parabolas() -> None:
+    """A parabola of any width has a small penalty; a kink has a large one."""
+    q, log_det = _bell(40)
+    assert log_det == pytest.approx(np.linalg.slogdet(q)[1])
+    parabola = np.linspace(-2, 2, 40)
+    kink = np.where(np.arange(40) < 20, -1.0, 1.0)
+    assert parabola @ q @ parabola < 1 < 100 < kink @ q @ kink
 
 
 # ---- the likelihood
@@ -238,7 +248,12 @@ def test_the_mean_covers_the_truth_in_95_of_100_cases(shape: object) -> None:
 # ---- the estimate
 
 
-@pytest.mark.parametrize(("shape", "at_most"), [(bell, 0.6), (spikes, 0.3), (lambda k: np.full(k, 1 / k), 0.1)])
+def narrow(k: int) -> FloatArray:
+    f = np.exp(-((np.arange(k) / k - 0.4) ** 2) / 0.003)
+    return np.asarray(f / f.sum())
+
+
+@pytest.mark.parametrize(("shape", "at_most"), [(bell, 0.6), (narrow, 0.6), (spikes, 0.3), (lambda k: np.full(k, 1 / k), 0.1)])
 def test_the_estimate_has_a_smaller_error_than_ems(shape: object, at_most: float) -> None:
     """The bound is about twice the ratio of the mean squared errors in larger trials."""
     m, rng = SquareWave(48, 2.0), np.random.default_rng(3)
@@ -374,7 +389,12 @@ def test_a_search_that_ends_by_its_limit_is_not_converged(monkeypatch: pytest.Mo
 def test_models_start_with_the_flattest() -> None:
     found = fits(random_likelihood(10, 100.0))
     assert found[0].kind == "flat"
-    assert {fit.kind for fit in found} == {"flat", "smooth", "irregular", "jumps"} == set(module.ODDS) == set(module.DRAWN_ODDS)
+    assert (
+        {fit.kind for fit in found}
+        == {"flat", "smooth", "bell", "irregular", "jumps"}
+        == set(module.ODDS)
+        == set(module.DRAWN_ODDS)
+    )
     spread = float(np.ptp(np.log(found[0].shares / random_likelihood(10, 100.0).widths)))
     assert spread < 1.0
 
