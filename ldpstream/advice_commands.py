@@ -69,7 +69,9 @@ def advise_command(
     limits: Annotated[
         tuple[float, float] | None, typer.Option("--range", metavar="LOW HIGH", help="numbers: the ends of the bins")
     ] = None,
-    target: Annotated[str, typer.Option("--for", metavar="WHAT", help="numbers: mean, percentiles or histogram")] = "histogram",
+    target: Annotated[
+        str | None, typer.Option("--for", help="numbers: mean, percentiles or histogram", show_default="histogram")
+    ] = None,
     eps: Annotated[float | None, typer.Option(help="loss of each report, in nats (one-time mechanisms)")] = None,
     eps_inf: Annotated[float | None, typer.Option(help="loss of any number of reports, in nats (memoized)")] = None,
     eps_1: Annotated[float | None, typer.Option(help="loss of one report, in nats", show_default="half of eps_inf")] = None,
