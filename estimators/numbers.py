@@ -1,9 +1,9 @@
 """Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
 
 The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
-counts under each model. The prior log-odds (`ODDS`, by simulation) prefer smooth models and models with jumps. Draws for
-intervals use other odds (`DRAWN_ODDS`): the flattest model counts less, and irregular models more, since the counts often
-cannot show an irregular density. The bell model is left out, since its draws differ too little from a normal density.
+counts under each model. By the prior log-odds (`ODDS`, by simulation), flat and irregular models count less. Draws for
+intervals use other odds (`DRAWN_ODDS`): irregular models count more, since the counts often cannot show an irregular density.
+The bell model is left out, since its draws differ too little from a normal density.
 
 The models have at most 96 cells of neighbouring bins. Within a cell, the density per unit of width is interpolated. The counts
 are nearly normal with the variances n m, where m are the probabilities of the reports after `PILOT_STEPS` steps of EM:
