@@ -119,6 +119,11 @@ class PartitionFold:
         return self._stored_ms
 
     @property
+    def first_open_step(self) -> int:
+        """The earliest step whose reports still count."""
+        return first_open_step(self._survey, self._newest_ms)
+
+    @property
     def loss_is_open(self) -> bool:
         """True if the fold has noted missing records, but has neither written the note nor read a later record."""
         missing = self._missing
@@ -225,7 +230,7 @@ class PartitionFold:
             begin: the new log's first offset.
             until_ms: as for `lose`.
         """
-        first = first_open_step(self._survey, self._newest_ms)
+        first = self.first_open_step
         mechanisms, kept = self._survey.mechanisms, [key for key in self._panes if key.step >= first]
         self._panes = {key: mechanisms[key.attribute][key.level].empty_table() for key in kept}
         self._dirty, self._dirty_bytes = set(), 0
@@ -266,7 +271,7 @@ class PartitionFold:
                 self._dirty.discard(key)
                 self._dirty_bytes -= table.counts.nbytes
         self._keys.committed(change)
-        first = first_open_step(self._survey, self._newest_ms)
+        first = self.first_open_step
         for key in [key for key in self._panes if key not in self._dirty and (key.step < first or not self._panes[key].n)]:
             del self._panes[key]
 

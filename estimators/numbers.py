@@ -1,9 +1,9 @@
 """Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
 
 The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
-counts under each model. The prior log-odds (`ODDS`, by simulation) prefer smooth models and models with jumps. Draws for
-intervals use other odds (`DRAWN_ODDS`): the flattest model counts less, and irregular models more, since the counts often
-cannot show an irregular density. The bell model is left out, since its draws differ too little from a normal density.
+counts under each model. By the prior log-odds (`ODDS`, by simulation), flat and irregular models count less. Draws for
+intervals use other odds (`DRAWN_ODDS`): irregular models count more, since the counts often cannot show an irregular density.
+The bell model is left out, since its draws differ too little from a normal density.
 
 The models have at most 96 cells of neighbouring bins. Within a cell, the density per unit of width is interpolated. The counts
 are nearly normal with the variances n m, where m are the probabilities of the reports after `PILOT_STEPS` steps of EM:
@@ -18,8 +18,7 @@ outwards, towards the ends of the intervals from the unbiased shares alone. They
 the irregular models and of those with jumps (`rough`). If people report repeatedly, all draws get the variance of the choice of
 fewer people.
 
-The intervals of the mean and of percentiles hold for any distribution (`Unbiased`). The models alone would miss people far from
-all others whom the counts do not show: 1.5 % of the people, for example.
+The intervals of the mean and of percentiles hold for any distribution (`Unbiased`).
 """
 
 from collections.abc import Sequence
@@ -44,7 +43,7 @@ STEEPER = -0.5  # prior log-odds of a ten times smaller τ
 FLATTEST = -1.5  # prior log-odds of the flattest model to all others together
 DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "bell": -np.inf, "irregular": 1.0, "jumps": 0.0}  # the same for intervals
 ROUGH = ("irregular", "jumps")
-SPANS = (1, 2, 4, 8, 16, 32)  # a bound of the distribution function is its mean over so many neighbouring edges
+SPANS = (1, 2, 4, 8, 16, 32)  # numbers of neighbouring edges; the mean over them bounds the distribution function
 PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
 MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
@@ -76,7 +75,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     shares = cells.spread(np.maximum(weights @ np.array([fit.shares for fit in found]), TINY))
     drawn_weights = _weights(found, [DRAWN_ODDS[fit.kind] for fit in found])
     drawn = cells.spread(np.maximum(_drawn(likelihood, found, drawn_weights), TINY))
-    drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps))
+    drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps)[0])
     rough = sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind in ROUGH)
     bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
     least = SHARP * np.minimum(drawn.std(axis=0), 1 / w.size)
