@@ -277,9 +277,9 @@ class UnaryEncoding(_IndependentBits, OneTime):
     def __init__(self, name: str, k: int, eps: float) -> None:
         self.name = one_of("name", name, tuple(ROUNDS))
         self._set_domain(k)
-        self.eps_1 = epsilon("eps", eps)
-        self.signature = f"{name}(k={self.k}, eps={self.eps_1!r})"
-        self._set_report_round(ROUNDS[name](self.eps_1))
+        self.eps = self.eps_1 = epsilon("eps", eps)
+        self.signature = f"{name}(k={self.k}, eps={self.eps!r})"
+        self._set_report_round(ROUNDS[name](self.eps))
         if name == "THE":
             self.eps_1 = self.report_round.eps()
 

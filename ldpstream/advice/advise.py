@@ -25,6 +25,7 @@ from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.mechanisms.registry import LIKE_VARIANCE, answering, lightest
 from ldpstream.mechanisms.sets import checked_codes
+from ldpstream.mechanisms.unary import UnaryEncoding
 from ldpstream.surveys import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
@@ -117,18 +118,23 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
     """A survey's attribute with this mechanism, as parsed from TOML; `domain` has the keys of its values, such as `size`."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
-    level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
+    eps = m.eps if isinstance(m, UnaryEncoding) else m.eps_1  # with THE, a report loses less than eps
+    level |= {"eps": eps} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
     level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
     return {"name": name, **domain, "level": [level]}
 
 
 def check_attribute(question: Question, name: str, labels: Sequence[str] | None) -> None:
-    """Raises AdviceError if a survey cannot have an attribute with this name and the question's values or these labels."""
+    """Raises AdviceError if a survey cannot have an attribute with this name and the question's values or these labels.
+
+    The message never shows a label.
+    """
     level = mechanism(answering(once=True, sets=question.choices is not None)[0], question.k, eps=1.0, choices=question.choices)
     try:
         parse_survey(SURVEY | {"attribute": [document(level, name, question.domain(labels))]})
     except SurveyError as error:
-        raise AdviceError(f"not a valid survey attribute: {error}") from None
+        said = str(error) if labels is None else str(error).split(", got ")[0]
+        raise AdviceError(f"not a valid survey attribute: {said}") from None
 
 
 SURVEY = {

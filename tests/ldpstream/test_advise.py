@@ -421,3 +421,14 @@ def test_a_lighter_mechanism_replaces_an_equally_good_one() -> None:
     ]
     for shares, expected in ((np.zeros(10), "L-OLH"), (np.full(10, 0.1), "L-GRR")):  # the second variances differ by 7 %
         assert lightest_row(rows, rank_by_variance(question, [shares]), question).mechanism == expected
+
+
+def test_the_survey_of_a_mechanism_builds_the_same_mechanism() -> None:
+    """THE: its report loses less than the ε of the noise, which the survey has."""
+    for losses in ({"eps": 2.0}, {"eps_inf": 2.0}):
+        question = Question(k=5, n=100, **losses)  # type: ignore[arg-type]
+        for name in question.names:
+            m = question.build(name)
+            survey = parse_survey(SURVEY | {"attribute": [document(m, "value", question.domain())]})
+            assert survey.mechanisms[0][0].signature == m.signature
+    assert mechanism("THE", 5, eps=2.0).eps_1 < 2
