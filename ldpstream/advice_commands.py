@@ -95,19 +95,19 @@ def advise_command(
 ) -> None:
     """Find the best mechanism, and the estimator or the number of bins: by exact variance, then by simulation."""
     from ldpstream.advice import advice_tables
-    from ldpstream.advice.advise import advise, check_attribute
+    from ldpstream.advice.advise import advise, check_attribute, check_runs
     from ldpstream.advice.question import AdviceError, Question
     from ldpstream.advice.sample_file import read_sample, read_sets
 
     if column is not None and sample is None:
         raise AdviceError("--column needs --sample")
+    runs = (100 if limits is None else 20) if repeats is None else repeats
+    check_runs(runs, seed)
     asked = partial(Question, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, max_bytes=max_bytes)
     if limits is not None:
         if k is not None or choices is not None or metric != "mse" or picture is not None:
             raise AdviceError("--range is for numbers, which have no --k, --choices, --metric and --picture")
-        _advise_numbers(
-            asked, limits, target or "histogram", sample, column, name, 20 if repeats is None else repeats, seed, json
-        )
+        _advise_numbers(asked, limits, "histogram" if target is None else target, sample, column, name, runs, seed, json)
         return
     if target is not None:
         raise AdviceError("--for is for numbers: give --range LOW HIGH")
@@ -124,7 +124,7 @@ def advise_command(
     known = labels if labels is not None and len(labels) == size else None
     check_attribute(question, name, known)
     with job_bar() as progress:
-        advice = advise(question, counts, labels=known, repeats=100 if repeats is None else repeats, seed=seed, seen=progress)
+        advice = advise(question, counts, labels=known, repeats=runs, seed=seed, seen=progress)
     survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
     for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
         console.print(table)
@@ -151,9 +151,10 @@ def _advise_numbers(
 ) -> None:
     from ldpstream.advice import number_tables
     from ldpstream.advice.advise import check_attribute
-    from ldpstream.advice.numbers import BINS, advise_numbers, even_bins
+    from ldpstream.advice.numbers import BINS, advise_numbers, check_target, even_bins
     from ldpstream.advice.sample_file import read_numbers
 
+    check_target(target)
     edges = even_bins(*limits)
     question = asked(k=BINS[0], numbers=True)
     check_attribute(question, name, None)

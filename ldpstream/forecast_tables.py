@@ -71,11 +71,17 @@ def growth_table(survey: Survey, people: int) -> Table:
     counts, d = [people * factor for factor in GROWTH], len(survey.attributes)
     each = f", each answers one of {d} attributes" if survey.collection == "smp" and d > 1 else ""
     several = " (several answers: m/(n + m))" if any(a.most is not None for a in survey.attributes) else ""
-    title = f"± of a share of 1/k{several} in one step, by the number of devices{each}"
+    mean = ", and of the unbiased mean," if any(a.bins is not None for a in survey.attributes) else ""
+    title = f"± of a share of 1/k{several}{mean} in one step, by the number of devices{each}"
     shown = table(title, "attribute, level", *(f"{count:,}" for count in counts), "people for ± 1 %")
     for rows in zip(*(forecast(survey, count) for count in counts), strict=True):
         widths = (points(row.spans["step"].half_width) for row in rows)
         shown.add_row(f"{rows[0].attribute}, {rows[0].level}", *widths, f"{rows[0].spans['step'].people:,}")
+        if rows[0].means:
+            means = [row.means["step"] for row in rows]
+            shown.add_row("  mean", *(f"{mean.half_width:.3g}" for mean in means), f"{means[0].people:,}")
+    if mean:
+        shown.caption = "mean: in the unit of the number; ± 1 % is then a hundredth of the range"
     return shown
 
 

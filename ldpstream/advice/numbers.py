@@ -34,6 +34,7 @@ from ldpstream.publishing.catalogue import AttributeCounts
 from ldpstream.publishing.frequencies import numbers_of
 
 BINS = (10, 20, 50, 100, 200)
+MAX_END = 1e100  # largest end of a range: the squares of numbers must stay finite
 TARGETS = ("mean", "percentiles", "histogram")
 MIDDLES = (np.arange(1000) + 0.5) / 1000  # probabilities for the Wasserstein distance
 Source = str | FloatArray  # a shape's name, or a sample's numbers
@@ -81,10 +82,12 @@ def even_bins(low: float, high: float) -> list[list[float]]:
     """The edges of each number of bins in `BINS`, of equal width.
 
     Raises:
-        AdviceError: if the range is not two finite numbers in ascending order, or too narrow for 200 bins.
+        AdviceError: if the range is not two finite numbers in ascending order, or too wide, or too narrow for 200 bins.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise AdviceError(f"range must be two finite numbers in ascending order, got {low:g} and {high:g}")
+    if max(-low, high) > MAX_END:
+        raise AdviceError(f"range must be in [-{MAX_END:g}, {MAX_END:g}], got {low:g} and {high:g}")
     found = [[float(f"{low + (high - low) * i / bins:.12g}") for i in range(bins + 1)] for bins in BINS]
     if any(len(set(edges)) < len(edges) for edges in found):
         raise AdviceError(f"range is too narrow for {BINS[-1]} bins, got {low!r} and {high!r}")
@@ -114,9 +117,8 @@ def advise_numbers(
     Raises:
         AdviceError: if an argument is outside its range, or no mechanism is left.
     """
+    check_target(target)
     check_runs(repeats, seed)
-    if target not in TARGETS:
-        raise AdviceError(f"the wanted numbers must be one of {', '.join(TARGETS)}, got {target!r}")
     sources: list[Source] = list(SHAPES) if sample is None else [sample]
     limits = float(edges[0][0]), float(edges[0][-1])
     drawn = [people(source, question.n, limits, np.random.default_rng([seed, i])) for i, source in enumerate(sources)]
@@ -166,6 +168,12 @@ def advise_numbers(
         question=question, target=target, seed=seed, repeats=repeats, sample=None if sample is None else sample.size,
         ranking=ranking,
     )  # fmt: skip
+
+
+def check_target(target: str) -> None:
+    """Raises AdviceError if the target is none of `TARGETS`."""
+    if target not in TARGETS:
+        raise AdviceError(f"the wanted numbers must be one of {', '.join(TARGETS)}, got {target!r}")
 
 
 def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.Generator) -> FloatArray:

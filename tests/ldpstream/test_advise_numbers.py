@@ -127,6 +127,9 @@ def test_the_stanza_is_a_survey_and_the_reasons_name_the_forecast(advices: list[
         ("--range 0 nan", "in ascending order, got 0 and nan"),
         ("--range 0 inf", "in ascending order, got 0 and inf"),
         ("--range 1e15 1000000000000001", "range is too narrow for 200 bins"),
+        ("--range -1e308 1e308", "range must be in [-1e+100, 1e+100], got -1e+308 and 1e+308"),
+        ("--range 1e300 2e300", "range must be in [-1e+100, 1e+100], got 1e+300 and 2e+300"),
+        ("--range 0 9 --for=", "must be one of mean, percentiles, histogram, got ''"),
         ("--range 0 9 --choices 2", "--range is for numbers, which have no --k, --choices"),
         ("--range 0 9 --for mode", "must be one of mean, percentiles, histogram, got 'mode'"),
         ("--range 0 9 --repeats 0", "repeats must be an integer in [10, 1000000], got 0"),
@@ -178,6 +181,9 @@ def test_init_proposes_one_time_levels_for_values_that_change(tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     assert "All levels are one-time" in done.output
     survey = load_survey(out)
+    means = [f"{forecast(survey, count)[0].means['step'].half_width:.3g}" for count in (600, 6000, 60_000)]
+    [shown] = [line for line in done.output.splitlines() if line.split()[1:2] == ["mean"]]
+    assert [word for word in shown.split() if word != "│"][1:4] == means
     assert [level.mechanism for a in survey.attributes for level in a.levels] == ["SW", "GRR", "PS-GRR"]
     assert all((level.eps, level.every_steps) == (2.0, 24) for a in survey.attributes for level in a.levels)
     assert "SW with" in out.read_text()
