@@ -222,9 +222,11 @@ def _sets(column: Column, least: int) -> Domain | Dropped:
     most = max((m for m in sizes if sum(sizes[size] for size in sizes if size >= m) >= least), default=0)
     if most == 0:
         return Dropped(f"several answers, but fewer than {least} people have any")
-    said = f"up to {most} of {plural(len(values), 'value')}, each of at least {least} people of the sample"
+    said = f"{plural(len(kept), 'value')}, each of at least {least} people of the sample"
     rest = f'; "{OTHER}" stands for all others' if OTHER in values else "; a device makes no report of any other text"
-    return Domain({"values": values, "choices": most}, f"{said}{rest}; a device makes no report of more than {most}")
+    no_more = "; a device makes no report" if OTHER in values else ", nor"
+    more = "" if most == len(values) else f"{no_more} of more than {plural(most, 'answer')}"
+    return Domain({"values": values, "choices": most}, f"{said}{rest}{more}")
 
 
 def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: bool = False) -> Domain | Dropped:

@@ -117,8 +117,10 @@ def plan_survey(
     """
     n_people, columns = read_columns(path, only, drop)
     sets = {attribute_name(name) for name in several}
-    if not sets <= {column.name for column in columns}:
-        raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for")
+    if unknown := sorted(sets - {column.name for column in columns}):
+        raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
+    if not columns:
+        raise AdviceError(f"{path}: no column is left to ask for")
     proposals = [(column, propose(column, least, sets)) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
@@ -227,7 +229,8 @@ def _people(column: Column, attribute: Attribute) -> IntArray:
     """(k,) number of people of the sample with each value; with several answers, (n,) codes of people's sets."""
     found = Counter[int]()
     for cell, people in column.cells.items():
-        value, _ = value_of(attribute, cell)
+        # `value_of` refuses a number of more than 15 digits, as `column.cells` writes 1e20
+        value, _ = value_of(attribute, cell) if attribute.values is not None else attribute.find(cell)
         if value is not None:
             found[value] += people
     if attribute.most is not None:

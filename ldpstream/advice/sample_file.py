@@ -107,10 +107,12 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
             f"{path}: {plural(len(labels), 'value', 'different values')} of {plural(people, 'person', 'people')}; "
             "values are published in the survey, so there may be at most half as many values as people"
         )
+    if len(labels) > MAX_SET_VALUES:
+        raise AdviceError(f"{path}: {len(labels)} different values, more than {MAX_SET_VALUES} of several answers")
     if not len(labels) <= (k or len(labels)) <= MAX_SET_VALUES:
         raise AdviceError(
             f"{path}: k must be in [{len(labels)}, {MAX_SET_VALUES}] with choices, since the sample has {len(labels)} values, "
-            f"got {k or len(labels)}"
+            f"got {k}"
         )
     if twice := sum(n for cell, n in cells.items() if len(set(sets[cell])) < len(sets[cell])):
         raise AdviceError(f"{path}: {plural(twice, 'person has', 'people have')} a value twice")

@@ -187,6 +187,8 @@ def test_a_budget_sets_eps_1_for_sets() -> None:
         ("--sample few.txt --choices 2", "few.txt: 4 different values of 2 people"),
         ("--sample one.txt --choices any", "one.txt: needs at least two different values, got 1"),
         ("--sample none.txt --choices any", "none.txt: cannot be read"),
+        ("--sample many.txt --choices any", "many.txt: 31 different values, more than 30 of several answers"),
+        ("--sample bad.txt --choices any", "attribute[0].values[0]: must not contain control characters"),
     ],
 )
 def test_bad_questions_get_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, said: str) -> None:
@@ -195,6 +197,8 @@ def test_bad_questions_get_one_clear_error(tmp_path: Path, monkeypatch: pytest.M
     Path("twice.txt").write_text("chat;mail\nmaps\n;\n" * 40 + "chat;chat\n" * 2)
     Path("few.txt").write_text("a;b\nc;8x7secret\n")
     Path("one.txt").write_text("chat\n;\n" * 9)
+    Path("many.txt").write_text("".join(f"v{i};v{i + 1}\n" * 3 for i in range(30)))
+    Path("bad.txt").write_text("chat;8x7\asecret\n" * 9)
     done = CliRunner().invoke(app, ["advise", "--n", "100", "--eps", "1", *options.split()])
     assert isinstance(done.exception, AdviceError)
     assert said in str(done.exception)
@@ -255,6 +259,30 @@ def test_a_column_with_several_answers_is_recognised(tmp_path: Path, cells: list
         assert "8x7secret" not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (COMMON, "3 values, each of at least 10 people of the sample; a device makes no report of any other text"),
+        (
+            ["a;b", "b;c"] * 50,
+            "3 values, each of at least 10 people of the sample; a device makes no report of any other text, "
+            "nor of more than 2 answers",
+        ),
+        (
+            ["a;b", "b"] * 50 + ["8x7secret"],
+            '2 values, each of at least 10 people of the sample; "other" stands for all others; '
+            "a device makes no report of more than 2 answers",
+        ),
+    ],
+    ids=["any number", "at most two", "other"],
+)
+def test_the_words_count_the_listed_values(tmp_path: Path, cells: list[str], said: str) -> None:
+    _, (column, _) = read_columns(table(tmp_path, cells))
+    found = propose(column, least=10)
+    assert isinstance(found, Domain)
+    assert found.words == said
+
+
 def test_the_user_may_name_a_column_with_several_answers(tmp_path: Path) -> None:
     path = table(tmp_path, ["chat", "mail"] * 90 + ["chat;mail"] * 9, name="My apps")
     out = tmp_path / "s.toml"
@@ -263,6 +291,7 @@ def test_the_user_may_name_a_column_with_several_answers(tmp_path: Path) -> None
     assert load_survey(out).attributes[0].choices == 1
     again = CliRunner().invoke(app, ["init", "--from", str(path), "-o", str(tmp_path / "t.toml"), "--sets", "apps"])
     assert isinstance(again.exception, AdviceError)
+    assert str(again.exception).endswith("got 'apps'")
     assert not (tmp_path / "t.toml").exists()
 
 

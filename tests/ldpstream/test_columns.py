@@ -122,6 +122,19 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         read_columns(path, ["B"])
 
 
+def test_numbers_of_many_digits_are_in_the_bins(tmp_path: Path) -> None:
+    numbers = [f"{1 + i / N:.4f}e{20 + i % 3}" for i in range(N)]
+    plan = plan_survey(table(tmp_path, {"mass": numbers}), eps_inf=2.0, least=10)
+    [(_, domain, counts, _)] = plan.kept
+    assert counts.sum() == N
+    assert counts.tolist() == np.histogram([float(text) for text in numbers], domain.keys["bins"])[0].tolist()
+
+
+def test_a_survey_needs_a_column(tmp_path: Path) -> None:
+    with pytest.raises(AdviceError, match="no column is left to ask for"):
+        plan_survey(table(tmp_path, {"b": some("x", "y")}), eps_inf=2.0, least=10, drop=["b"])
+
+
 def test_the_progress_begins_before_the_first_repetition(tmp_path: Path) -> None:
     path, told = table(tmp_path, {"a": some("x", "y"), "b": some("x", "y")}), list[tuple[int, int, str]]()
     plan = plan_survey(path, eps_inf=2.0, least=10)
