@@ -1,9 +1,9 @@
 """Feeds chunks to the folds, each of which counts one partition, and commits the folds' changes to the count store.
 
 After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
-checkpoint's offset. Then the agent counts chunks and commits the changes at intervals. When the partition is *revoked*, the
-agent commits the last changes and forgets the partition. Recovery from a fault uses the same two steps, load and place. These
-steps lose no record that the log still has, and count no record twice:
+checkpoint's offset. Then the agent counts chunks and commits the changes: at intervals, and at once when a step closes. When
+the partition is *revoked*, the agent commits the last changes and forgets the partition. Recovery from a fault uses the same
+two steps, load and place. These steps lose no record that the log still has, and count no record twice:
 
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
@@ -60,7 +60,7 @@ class Counting:
         survey: the survey to count.
         store: holds count tables and offsets; its methods run in threads.
         source: the log.
-        commit_interval_s: time between commits, in seconds.
+        commit_interval_s: longest time between commits, in seconds.
         clock: monotonic time in seconds.
     """
 
@@ -171,7 +171,7 @@ class Counting:
             self.displace([partition.number])
 
     def _feed(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> FoldResult:
-        before, each = fold.next_offset, 1
+        before, open_before, each = fold.next_offset, fold.first_open_step, 1
         if chunk.markers:
             result = fold.skip(chunk.records[0], chunk.markers)
         elif chunk.refusal is None:
@@ -181,6 +181,8 @@ class Counting:
             each = result.records
         if fold.next_offset > before:
             partition.moved_s = self._clock()
+        if fold.first_open_step > open_before:
+            self._wake.set()  # an estimator waits for the commit that shows that a step is complete
         metrics.count(result, each)
         for record, reason in result.rejected:
             partition.letters.append(DeadLetter(partition.number, record, reason, each))

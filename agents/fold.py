@@ -114,10 +114,14 @@ class PartitionFold:
     def stored_newest_ms(self) -> int:
         """The newest append time among the records below `stored_position`; 0 if nothing is stored.
 
-        No record below `stored_position` may be newer. Otherwise the broker has lost these records, and the log has other
-        records in their place.
+        If the log has a newer record below `stored_position`, other records have replaced these records.
         """
         return self._stored_ms
+
+    @property
+    def first_open_step(self) -> int:
+        """The earliest step whose reports still count."""
+        return first_open_step(self._survey, self._newest_ms)
 
     @property
     def loss_is_open(self) -> bool:
@@ -226,7 +230,7 @@ class PartitionFold:
             begin: the new log's first offset.
             until_ms: as for `lose`.
         """
-        first = first_open_step(self._survey, self._newest_ms)
+        first = self.first_open_step
         mechanisms, kept = self._survey.mechanisms, [key for key in self._panes if key.step >= first]
         self._panes = {key: mechanisms[key.attribute][key.level].empty_table() for key in kept}
         self._dirty, self._dirty_bytes = set(), 0
@@ -267,7 +271,7 @@ class PartitionFold:
                 self._dirty.discard(key)
                 self._dirty_bytes -= table.counts.nbytes
         self._keys.committed(change)
-        first = first_open_step(self._survey, self._newest_ms)
+        first = self.first_open_step
         for key in [key for key in self._panes if key not in self._dirty and (key.step < first or not self._panes[key].n)]:
             del self._panes[key]
 

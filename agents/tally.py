@@ -136,8 +136,7 @@ class _Pane:
 def tally(survey: Survey, records: Sequence[Record]) -> Tally:
     """Counts the reports of the records.
 
-    All payloads of a pane are read, checked and counted together, with one NumPy call for each task. Report keys are ignored:
-    `agents.remembered_keys.tally_once` counts each key once.
+    Report keys are ignored: `agents.remembered_keys.tally_once` counts each key once.
 
     Args:
         survey: the survey to count.

@@ -14,8 +14,7 @@ STALLED = 3  # exit code
 class Watchdog(threading.Thread):
     """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
 
-    The watchdog ends an agent that never joins its group, and an agent whose event loop hangs. Another agent counts the records
-    again whose counts were not committed.
+    The watchdog ends an agent that never joins its group, and an agent whose event loop hangs.
     """
 
     TICK_S = 5.0

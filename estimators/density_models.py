@@ -8,6 +8,7 @@ Each model is a prior of the steps u, which are normal with the precision Q, exc
 
     flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
     smooth      the differences of u have the variance 1/τ, so neighbouring steps are similar (`estimators.smooth_prior`)
+    bell        the second differences of u have the variance 1/τ, τ large: η is nearly a parabola, as in a normal density
     irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
 
@@ -29,6 +30,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 DECADES = 0.75  # distance of two τ, in powers of ten
 LARGEST, SMALLEST = 5.0, -1.0  # exponents of the largest τ for 100 cells, and of the smallest τ
+BELL_TAU, BELL_SLOPE = 4.0, 100.0  # exponent of τ for 100 cells, and the prior standard deviation of the range of η
 IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, and the σ, of the irregular models
 SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
 DEGREES = 0.5  # half of the degrees of freedom of t
@@ -67,7 +69,7 @@ class ModelFit:
     """A fitted model.
 
     Attributes:
-        kind: "flat", "smooth", "irregular" or "jumps".
+        kind: "flat", "smooth", "bell", "irregular" or "jumps".
         steps: (K - 1,) u at the mode.
         shares: (K,) shares at the mode.
         factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
@@ -93,6 +95,7 @@ def fits(likelihood: Likelihood) -> list[ModelFit]:
     """Returns all fitted models; the first is the flattest."""
     found = [*_family(likelihood, "flat", 1), *_family(likelihood, "smooth", 2)]
     start = max(found, key=lambda fit: fit.log_evidence).steps
+    found.append(_gaussian(likelihood, "bell", start, *_bell(start.size)))
     u = start
     for sigma in SIGMAS:
         found.append(_gaussian(likelihood, "irregular", u, *_irregular(u.size, sigma)))
@@ -216,6 +219,15 @@ def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, floa
     q[i + 1, i + 1] += firm
     q[i, i + 1] -= firm
     q[i + 1, i] -= firm
+    return q, float(np.linalg.slogdet(q)[1])
+
+
+@lru_cache(maxsize=16)
+def _bell(size: int) -> tuple[FloatArray, float]:
+    """Returns Q of the bell model, and its log-determinant."""
+    bends = np.diff(np.eye(size), n=2, axis=0)
+    tau = 10.0 ** (BELL_TAU + 5 * math.log10((size + 1) / 100))
+    q = np.asarray(size / BELL_SLOPE**2 * np.eye(size) + tau * bends.T @ bends)
     return q, float(np.linalg.slogdet(q)[1])
 
 

@@ -16,8 +16,7 @@ law of total covariance splits the covariance in two parts:
   function is also the same at both times: its collisions of v with two other values are independent or identical. A report
   that lies in both windows adds its variance.
 - The values. Let u and w be the shares of the person's reports in each span that encode v, with the means F₁ and F₂. As
-  u w >= max(0, u + w - 1), their covariance is at least -min(F₁F₂, (1-F₁)(1-F₂)). It is lowest if the people with v at one
-  time are never the people with v at the other time.
+  u w >= max(0, u + w - 1), their covariance is at least -min(F₁F₂, (1-F₁)(1-F₂)).
 
 A person makes at most `each` reports in a span of n reports. The contributions therefore carry weights whose products sum to
 at most 1 / max(n₁/each₁, n₂/each₂), and

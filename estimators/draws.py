@@ -45,8 +45,8 @@ class Unbiased:
     Attributes:
         shares: (k,) unbiased shares with sum 1; may be negative.
         places: (K + 1,) some of the edges of the bins, by their index, from 0 to k.
-        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each. Each bound lies
-            this number of standard errors below or above its unbiased estimate.
+        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each. Its argument is
+            the number of standard errors between a bound and the bound's unbiased estimate.
         error_of_mean: returns the standard error of a person's mean number, for the number that each value stands for, (k,).
     """
 

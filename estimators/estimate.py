@@ -35,7 +35,7 @@ class Estimate:
 
     Attributes:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
-        standard_errors: (k,) standard error of each share, if the participants are a random sample of the population; NaN if
+        standard_errors: (k,) standard error of each share, if the participants are a random sample of the population. NaN if
             the counts carry no information or do not distinguish all values, and for estimators without standard errors.
         n: number of reports in the tables.
         iterations: number of iterations (IBU, MLE, EMS, and empirical Bayes of more than nine values without order; otherwise

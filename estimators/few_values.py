@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from ldpstream.estimators.posterior import SHARP, Posterior
+from ldpstream.estimators.posterior import SHARP, Posterior, chosen_variance
 from ldpstream.estimators.value_likelihood import Observation, integrals
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
@@ -146,18 +146,23 @@ class FewValues:
         mean = (1 - equal) * (mixed * lattice.shares).sum(axis=1) + equal / k
         return cls(lattice, mean / mean.sum(), mixed)
 
-    def posterior(self, people: float) -> Posterior:
-        """Returns the posterior of the population's shares. All intervals contain the unshrunk intervals."""
+    def posterior(self, people: float, concentration: float) -> Posterior:
+        """Returns the posterior of the population's shares. All intervals contain the unshrunk intervals.
+
+        Args:
+            people, concentration: as for `Posterior`.
+        """
         lattice, k = self.lattice, self.mean.size
         own = np.arange(lattice.like.shape[1]) < lattice.size[:, None]
         ends = np.minimum(lattice.shares + lattice.step / 2, 1)
         variance = (self.chances * (lattice.shares - self.mean[:, None]) ** 2).sum(axis=1)
-        chosen = self.mean * (1 - self.mean) / people
+        chosen = chosen_variance(self.mean, people, concentration)
         total = lattice.noise.sum()
         unshrunk = lattice.unbiased - lattice.noise * (lattice.unbiased.sum() - 1) / total
-        unshrunk_variance = lattice.noise * (1 - lattice.noise / total) + np.clip(unshrunk * (1 - unshrunk), 0, None) / people
+        unshrunk_variance = lattice.noise * (1 - lattice.noise / total) + chosen_variance(unshrunk, people, concentration)
         return Posterior(
             people=people,
+            concentration=concentration,
             mean=self.mean,
             standard_errors=np.sqrt(variance + chosen),
             widening=np.ones(k),
@@ -190,8 +195,8 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
 def components(k: int, points: IntArray, step: float) -> FloatArray:
     """Returns the prior probability of each lattice point under each component, (components, *points.shape).
 
-    Leaves out the component of equal shares. A point stands for the shares around it, weighted by 1 - |distance| / step. This
-    keeps the mean of the distribution.
+    Leaves out the component of equal shares. Of a gamma distribution, each of the first `NEAR_ZERO` points stands for the
+    shares around it, weighted by 1 - |distance| / step. Each later point has the density at the point times the step.
     """
     found = [_gamma(shape, 1 / k, points, step) for shape in SHAPES]
     if k > 2:  # with two values, one share determines the other

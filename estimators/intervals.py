@@ -53,8 +53,8 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
         free: (k,) the `free_maximum` of the same counts.
 
     Returns:
-        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors, over
-        the most frequent value and all values at least 2 standard errors above zero. NaN if the counts carry no information.
+        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors. Only the
+        most frequent value and values at least 2 standard errors above zero count. NaN if the counts carry no information.
     """
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")

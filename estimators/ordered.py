@@ -180,7 +180,7 @@ def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance,
 
     The first variance is for random people, the second (the noise) for given people.
     """
-    seen, people = observations(groups, steps), people_of(groups, steps)
+    seen, people = observations(groups, steps), people_of(groups, steps)[0]
     k = seen[0].z.size
     weights = np.array([each.precision(np.full(k, 1 / k)) for each in seen])
     weights /= weights.sum(axis=0)

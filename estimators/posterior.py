@@ -1,8 +1,9 @@
 """Posterior of the shares: means and intervals.
 
 The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
-add the variance f (1 - f) / people of the choice of the people. A prior that is fitted to k values adds an uncertainty, most of
-all for values with little evidence in the counts. For such a prior, all distances from the value's mean are multiplied by
+add the variance f (c - f) / people of the choice of the people. c is 1, or less for several reports of a set
+(`Inference.concentration`). A prior that is fitted to k values adds an uncertainty, most of all for values with little evidence
+in the counts. For such a prior, all distances from the value's mean are multiplied by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
@@ -46,6 +47,7 @@ class Posterior:
 
     Attributes:
         people: number of people who reported; infinite to leave out their random choice.
+        concentration: c, as `value_likelihood.people_of` returns it.
         mean: (k,) estimated shares.
         standard_errors: (k,) posterior standard deviations, including the random choice of the people.
         widening: (k,) factors for the uncertainty of a fitted prior; 1 for a fixed prior.
@@ -62,6 +64,7 @@ class Posterior:
     """
 
     people: float
+    concentration: float
     mean: FloatArray
     standard_errors: FloatArray
     widening: FloatArray
@@ -77,15 +80,16 @@ class Posterior:
 
     @classmethod
     def of(
-        cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float, every: bool = False
-    ) -> "Posterior":
+        cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float, concentration: float = 1.0,
+        every: bool = False,
+    ) -> "Posterior":  # fmt: skip
         """Returns the posterior on a grid.
 
         Args:
             values: the grid.
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
-            people: number of people.
+            people, concentration: as for `Posterior`.
             every: true if all intervals contain the unshrunk intervals; false if only those of values far above the noise do.
         """
         below = np.cumsum(posterior)
@@ -95,32 +99,32 @@ class Posterior:
         variance = values.moments(posterior)[1]
         unsure = 1 - np.minimum(variance / (values.noise * (1 - values.noise / total)), 1)
         widening = np.sqrt(1 + UNSURE * unsure * FEW / (FEW + f.size))[values.kind]
-        error = np.sqrt(widening**2 * variance[values.kind] + f * (1 - f) / people)
+        error = np.sqrt(widening**2 * variance[values.kind] + chosen_variance(f, people, concentration))
         low, high = values.edges
         resolution = SHARP * min(values.error, 1 / f.size)
         unshrunk = (values.unbiased - values.noise * excess / total)[values.kind]
         large = np.flatnonzero(every | (unshrunk > LARGE * values.error))
         unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
-        chosen = np.clip(unshrunk * (1 - unshrunk), 0, None) / people
+        chosen = chosen_variance(unshrunk, people, concentration)
         return cls(
-            people, f, error, widening, values.kind, high[values.cells], below, values.start, low[values.first], resolution,
-            large, unshrunk, np.sqrt(noise * (1 - noise / total) + chosen),
+            people, concentration, f, error, widening, values.kind, high[values.cells], below, values.start, low[values.first],
+            resolution, large, unshrunk, np.sqrt(noise * (1 - noise / total) + chosen),
         )  # fmt: skip
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population.
 
-        For the choice of the people, the upper end also includes the distance z²/people, as Wilson's interval does near zero;
+        For the choice of the people, the upper end also includes the distance c z²/people, as Wilson's interval does near zero;
         z is the normal quantile.
         """
         below = (1 - level) * self._part_below
         low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]
         z = ndtri(0.5 + level / 2)
-        chosen = z * np.sqrt(self.mean * (1 - self.mean) / self.people)
+        chosen = z * np.sqrt(chosen_variance(self.mean, self.people, self.concentration))
         low, high = self.mean + self.widening * (low - self.mean), self.mean + self.widening * (high - self.mean)
         below, above = np.abs(self.mean - low), np.abs(high - self.mean)
         low = low + below - np.hypot(below, chosen)
-        high = high - above + np.hypot(above, np.hypot(chosen, z**2 / self.people))
+        high = high - above + np.hypot(above, np.hypot(chosen, z**2 * self.concentration / self.people))
         low, high = low - self.resolution, high + self.resolution
         low[self.large] = np.minimum(low[self.large], self.unshrunk - z * self.unshrunk_errors)
         high[self.large] = np.maximum(high[self.large], self.unshrunk + z * self.unshrunk_errors)
@@ -142,3 +146,8 @@ class Posterior:
         found = np.empty(chances.shape)
         quantiles(self.below, self.ends, self.lowest, self.start, chances, found)
         return found
+
+
+def chosen_variance(f: FloatArray, people: float, concentration: float) -> FloatArray:
+    """Returns the variance of the shares of randomly chosen people at the shares f: f (c - f) / people, at least 0."""
+    return np.asarray(np.maximum(f * (concentration - f), 0) / people)

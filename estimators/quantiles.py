@@ -6,8 +6,8 @@ is therefore an interpolation. For the same reason the mean uses the bins' middl
 
 Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). The value is the quantile of the
 mean of the draws. Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles.
-Smoothing adds a bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, on
-average about 95 % of the 95 % intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`; other
+Smoothing adds a bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, about
+95 % of the 95 % intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`, on average. Other
 shapes can have another coverage.
 
 The smooth model can be wrong. For example, people round their numbers, so multiples of five are too frequent. The estimate then
@@ -15,7 +15,7 @@ gives the smooth model a small weight. The ends of an interval move outwards, to
 shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the weight of the smooth model.
 
 Mechanisms that are not pure, such as Square Wave, have an unbiased mean whose error is known (`Unbiased`). `mean` returns its
-interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean, but not beyond the
+interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean. It stays between the
 middles of the first and the last bin. The intervals of quantiles come from bounds of F that hold for any distribution
 (`Unbiased.bounds`), without the draws. They end at edges of bins, since no report says where in a bin a number lies.
 

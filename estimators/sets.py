@@ -2,8 +2,8 @@
 
 A mechanism of sets of at most m of n values estimates the shares of n + m symbols among drawn members of padded sets: the n
 values and m dummies. A set with c values has c values and m - c dummies among its m members. So the mean number of values is m
-times the sum of the values' shares. The variance of this sum follows from the covariance of one person's reports
-(`Mechanism.support_covariance`). Several levels are weighted by the inverses of their variances.
+times the sum of the values' shares. `Mechanism.values_variance` gives the variance of this sum. Several levels are weighted
+by the inverses of their variances.
 """
 
 import math
@@ -34,9 +34,8 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
     n, parts = known[0][0].k - most, []
     for m, table, t in known:
         shares = m.inversion(table)
-        own, x = m.support_covariance(m.possible(shares), t)
-        of_sum = float(own[:n].sum() + (x[:, :n] ** 2).sum() - (x[:, :n].sum(axis=1) ** 2).sum())
-        parts.append((float(shares[:n].sum()), max(of_sum, 0.0) / (table.n / t * (t * (m.p - m.q)) ** 2)))
+        of_sum = max(m.values_variance(shares, t), 0.0)
+        parts.append((float(shares[:n].sum()), of_sum / (table.n / t * (t * (m.p - m.q)) ** 2)))
     weights = [1 / max(variance, 1e-300) for _, variance in parts]
     total = sum(weight * share for weight, (share, _) in zip(weights, parts, strict=True)) / sum(weights)
     return _number(most * total, most / math.sqrt(sum(weights)), most)

@@ -23,8 +23,8 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     ignores the dependence among three values. For the estimate from the true likelihood of local hashing, these errors are too
     large.
 
-    The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for Square Wave and
-    location mechanisms on more than 128 values.
+    The errors are NaN without reports, if p = q, or if the reports do not distinguish all values. They are also NaN for Square
+    Wave and location mechanisms on more than 128 values.
 
     Args:
         groups: mechanisms with their tables.

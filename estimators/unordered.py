@@ -14,10 +14,8 @@ likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterio
    H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
    shares) and of power laws. EM fits the weights of the mixture, given that the shares sum to 1 (step 3). EM starts with a
    large weight of nearly equal shares. This weight stays if the noise is much larger than the shares. If a few values have
-   most of the people, the gamma distributions have the mean of the other values. With the mean 1/k, the noise could hide that
-   the other shares are small, and they would add up to nearly 1. The noise can also hide some shares of medium size. The
-   smallest shares are then below the mean of the other values. So further gamma distributions have 0.5, 0.2 and 0.05 times
-   the mean.
+   most of the people, the gamma distributions have the mean of the other values. Further gamma distributions have 0.5, 0.2 and
+   0.05 times this mean, since the noise can hide shares of medium size among the other values.
 3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
    (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
    for λ.
@@ -78,12 +76,12 @@ def unordered_posterior(groups: list[Group], steps: Steps = 1) -> Estimate:
         return Estimate.of_nothing(k, n)
     if k <= FEW_VALUES:
         few = FewValues.of(seen, k)
-        exact = few.posterior(people_of(groups, steps))
+        exact = few.posterior(*people_of(groups, steps))
         return Estimate(few.mean, exact.standard_errors, n, posterior=exact)
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
-    posterior = Posterior.of(values, mean, on_grid, people_of(groups, steps), every=k <= NOT_MANY)
+    posterior = Posterior.of(values, mean, on_grid, *people_of(groups, steps), every=k <= NOT_MANY)
     return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
 
 

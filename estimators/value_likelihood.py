@@ -61,12 +61,12 @@ class Observation:
 
 def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
     """Returns the inversion of each group with information. The arguments are as for `matrix_inversion`."""
-    found, everyone = [], people_of(groups, steps)
+    found, (people, concentration) = [], people_of(groups, steps)
     k = groups[0][0].k
     for m, table, each in informative(groups, steps):
         raw = matrix_inversion(m, table, steps=each)
         z = raw.frequencies[:k]
-        noise = m.noise(raw.standard_errors[:k] ** 2, table.n, each, everyone)
+        noise = m.noise(raw.standard_errors[:k] ** 2, table.n, each, people / concentration)
         found.append(Observation(_with_possible_sum(z, noise) if callable(noise) else z, noise))
     return found
 
@@ -86,10 +86,13 @@ def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechani
             yield m, table, each
 
 
-def people_of(groups: list[Group], steps: Steps = 1) -> float:
-    """Returns the number of people over the groups with p ≠ q, if each makes its group's `steps` reports."""
+def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
+    """Returns the number of people over the groups with p ≠ q, if each makes its group's `steps` reports; and their
+    concentration c in (0, 1]: people / c is the sum of each group's people / `Mechanism.concentration`."""
     pairs = zip(groups, of_each_group(groups, steps), strict=True)
-    return sum(table.n / each for (m, table), each in pairs if m.p != m.q)
+    told = [(table.n / each, m.concentration(each)) for (m, table), each in pairs if m.p != m.q]
+    people = sum(number for number, _ in told)
+    return people, people / max(sum(number / c for number, c in told), 1e-300)
 
 
 @dataclass(frozen=True, slots=True)

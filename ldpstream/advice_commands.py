@@ -1,9 +1,11 @@
 """The commands `audit`, `advise` and `init`. They import the code behind them late, for a fast `--help`."""
 
 import shlex
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -18,6 +20,9 @@ from ldpstream.plots import draw_panels
 from ldpstream.producers.table_file import attribute_name
 from ldpstream.surveys.questions import ANY
 from ldpstream.terminal import activity, console, job_bar, tell
+
+if TYPE_CHECKING:
+    from ldpstream.advice.question import Question
 
 app = typer.Typer()
 
@@ -61,6 +66,12 @@ def advise_command(
     choices: Annotated[
         str | None, typer.Option(metavar="M|any", help="several answers: the largest number of values of a person")
     ] = None,
+    limits: Annotated[
+        tuple[float, float] | None, typer.Option("--range", metavar="LOW HIGH", help="numbers: the ends of the bins")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--for", help="numbers: mean, percentiles or histogram", show_default="histogram")
+    ] = None,
     eps: Annotated[float | None, typer.Option(help="loss of each report, in nats (one-time mechanisms)")] = None,
     eps_inf: Annotated[float | None, typer.Option(help="loss of any number of reports, in nats (memoized)")] = None,
     eps_1: Annotated[float | None, typer.Option(help="loss of one report, in nats", show_default="half of eps_inf")] = None,
@@ -73,19 +84,33 @@ def advise_command(
     ] = None,
     column: Annotated[str | None, typer.Option(help="column of the values, if the sample is a CSV file")] = None,
     name: Annotated[str, typer.Option(help="name of the attribute in the survey")] = "value",
-    repeats: Annotated[int, typer.Option(help="repetitions for each distribution")] = 100,
+    repeats: Annotated[
+        int | None, typer.Option(help="repetitions for each distribution", show_default="100, for numbers 20")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw errors and losses (PNG, SVG or PDF)")
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Find the best mechanism, estimator and post-processing: by exact variance, then by simulation."""
+    """Find the best mechanism, and the estimator or the number of bins: by exact variance, then by simulation."""
     from ldpstream.advice import advice_tables
     from ldpstream.advice.advise import advise, check_attribute
     from ldpstream.advice.question import AdviceError, Question
     from ldpstream.advice.sample_file import read_sample, read_sets
 
+    if column is not None and sample is None:
+        raise AdviceError("--column needs --sample")
+    asked = partial(Question, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, max_bytes=max_bytes)
+    if limits is not None:
+        if k is not None or choices is not None or metric != "mse" or picture is not None:
+            raise AdviceError("--range is for numbers, which have no --k, --choices, --metric and --picture")
+        _advise_numbers(
+            asked, limits, target or "histogram", sample, column, name, 20 if repeats is None else repeats, seed, json
+        )
+        return
+    if target is not None:
+        raise AdviceError("--for is for numbers: give --range LOW HIGH")
     most = _choices(choices)
     counts, labels = None, None
     if sample is not None:
@@ -95,14 +120,11 @@ def advise_command(
     size = k if counts is None else k or len(labels or counts)
     if size is None:
         raise AdviceError("give --k, or a --sample that determines it")
-    if column is not None and sample is None:
-        raise AdviceError("--column needs --sample")
-    question = Question(k=size, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, metric=metric,
-                        max_bytes=max_bytes, choices=size if choices == ANY else most)  # fmt: skip
+    question = asked(k=size, metric=metric, choices=size if choices == ANY else most)
     known = labels if labels is not None and len(labels) == size else None
     check_attribute(question, name, known)
     with job_bar() as progress:
-        advice = advise(question, counts, labels=known, repeats=repeats, seed=seed, seen=progress)
+        advice = advise(question, counts, labels=known, repeats=100 if repeats is None else repeats, seed=seed, seen=progress)
     survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
     for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
         console.print(table)
@@ -113,6 +135,36 @@ def advise_command(
     console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
     if picture is not None:
         draw_panels(advice_tables.picture(advice), advice_tables.title(advice), picture)
+    write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
+
+
+def _advise_numbers(
+    asked: Callable[..., "Question"],
+    limits: tuple[float, float],
+    target: str,
+    sample: Path | None,
+    column: str | None,
+    name: str,
+    repeats: int,
+    seed: int,
+    json: Path | None,
+) -> None:
+    from ldpstream.advice import number_tables
+    from ldpstream.advice.advise import check_attribute
+    from ldpstream.advice.numbers import BINS, advise_numbers, even_bins
+    from ldpstream.advice.sample_file import read_numbers
+
+    edges = even_bins(*limits)
+    question = asked(k=BINS[0], numbers=True)
+    check_attribute(question, name, None)
+    numbers = None if sample is None else read_numbers(sample, column)
+    with job_bar() as progress:
+        advice = advise_numbers(question, edges, target, numbers, repeats=repeats, seed=seed, seen=progress)
+    survey, why = number_tables.stanza(advice, name), number_tables.reasons(advice)
+    console.print(number_tables.ranking_table(advice))
+    for line in why:
+        console.print(line, markup=False, highlight=False)
+    console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
     write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
 
 
@@ -146,7 +198,12 @@ def init_command(
     sets: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="columns with several answers (a;b)", show_default="recognised")
     ] = None,
-    eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
+    eps_inf: Annotated[
+        float | None, typer.Option(help="loss of any number of reports of an unchanged value, in nats", show_default="2")
+    ] = None,
+    eps: Annotated[
+        float | None, typer.Option(help="for values that change: loss of a report, one in 24 steps, in nats")
+    ] = None,
     least: Annotated[
         int, typer.Option(min=2, help="list only values that at least this number of people in the sample share")
     ] = LEAST,
@@ -154,14 +211,18 @@ def init_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
-    from ldpstream.advice.proposal import plan_survey, propose_survey
+    from ldpstream.advice.proposal import PROMISES, plan_survey, propose_survey
     from ldpstream.forecast_tables import growth_table
 
     if out.exists():
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name = attribute_name(sample.stem)
-    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop), several=_names(sets))
+    if eps is None and eps_inf is None:
+        eps_inf = 2.0
+    plan = plan_survey(
+        sample, eps=eps, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop), several=_names(sets)
+    )
     with job_bar() as progress:
         found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
     with out.open("x", encoding="utf-8") as file:
@@ -171,7 +232,7 @@ def init_command(
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
     tell(f"The survey lists only values that at least {least} people of the sample share (--least).")
-    tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")
+    tell(f"{PROMISES[eps is None]}.")
     tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
     checks = (f"check {file_name}", f"check {file_name} --people {n or plan.n_people}")

@@ -17,10 +17,7 @@ MOST_REPORTS = 1000
 
 
 def draw_ledger(survey: Survey, path: Path) -> None:
-    """Draws eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
-
-    `ldpstream.outputs.drawable` has checked that Matplotlib is installed and supports the path's extension.
-    """
+    """Draws eps_t and eps_sequence over t for every attribute and level, both axes logarithmic."""
     from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
 
     reports = np.unique(np.geomspace(1, MOST_REPORTS, 40).astype(int))

@@ -73,10 +73,11 @@ def _level(survey: Survey, crowd: HonestCrowd) -> Reader:
 
 
 def loss_up(loss: float) -> str:
-    """Formats an upper bound with three digits, rounded up; at least 0.0001."""
+    """Formats an upper bound with three digits and no exponent, rounded up; at least 0.0001."""
     loss = max(loss, 1e-4)
     digits = 2 - math.floor(math.log10(loss))
-    return f"{math.ceil(round(loss * 10**digits, 5)) / 10**digits:.3g}"
+    up = math.ceil(round(loss * 10**digits, 5)) / 10**digits
+    return f"{up:.3g}" if up < 1000 else f"{up:.0f}"
 
 
 def legend(survey: Survey) -> list[str]:

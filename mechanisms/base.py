@@ -1,7 +1,4 @@
-"""Base class of all mechanisms: the local randomizer on the device, and the evaluation of reports on the server.
-
-`mechanisms.kinds` has the two kinds of mechanisms, `OneTime` and `Longitudinal`.
-"""
+"""Base class of all mechanisms: the local randomizer on the device, and the evaluation of reports on the server."""
 
 import copy
 import math
@@ -85,7 +82,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     def with_fake_data(self, d: int) -> "Mechanism":
         """The server's view under RS+FD: a device encodes its true value with probability 1/d, else a uniform value.
 
-        The server does not learn which reports are true. The support probabilities become
+        The support probabilities become
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
 

@@ -37,9 +37,9 @@ class Checked(ABC):
     def ratios(self) -> Ratios:
         """The likelihood ratios of the numbers of reports that support two values, without fake data."""
 
-    def holding(self, value: int) -> int:
-        """Returns the value; for sets, the code of the set with this value alone."""
-        return value
+    def audited(self) -> list[int]:
+        """Returns the inputs of the mechanism that the audit tells apart: the values; for sets, some sets."""
+        return list(range(self.k))
 
     def memo_ratios(self) -> Ratios | None:
         """The same likelihood ratios of a memo, as if the device sent the memo; None for a one-time mechanism."""

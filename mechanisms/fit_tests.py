@@ -47,7 +47,7 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
 def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
     """Returns ln of the probability of at least (at most) this many ones in n reports, computed from the generating function G.
 
-    `span` is a power of two. Only `span` numbers of ones, around the mean, have a probability that counts.
+    `span`, a power of two, is how many numbers of ones, around the mean, can have a noticeable probability.
 
     A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
     U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. If n is not a multiple of `steps`, one more person has the remaining

@@ -149,9 +149,9 @@ def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) 
 class PlanarTerm(ChannelTerm):
     """Term of the planar geometric mechanism on a grid with both sides at least 2.
 
-    The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
-    block depends on the distance between the two lines, and on whether the second line is at an edge. A fast Fourier transform
-    would be faster, but its error is 1e-16 of the largest probability: the probabilities of far cells would lose all digits.
+    The channel has few distinct blocks. A block, the channel from one line of cells to another, depends only on the distance
+    between the lines and on whether the second line is at an edge. A fast Fourier transform would be faster, but its error is
+    1e-16 of the largest probability: the probabilities of far cells would lose all digits.
     """
 
     def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:

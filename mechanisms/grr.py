@@ -173,12 +173,15 @@ class Symbols(Mechanism):
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo."""
-        memo_p, memo_q, p2, q2 = self.rounds()
-        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        hit, p2, q2 = self.given_memo(frequencies)
         return np.asarray([
             math.sqrt(steps) * (q2 + (p2 - q2) * hit),
-            math.sqrt(steps * (steps - 1)) * (p2 - q2) * hit,
+            math.sqrt(steps * (steps - 1)) * (p2 - q2) * self._kept_together(hit),
         ])  # fmt: skip
+
+    def _kept_together(self, hit: FloatArray) -> FloatArray:
+        """(k,) a row x: the memo's supports of u and v have the covariance -x_u x_v, if π of `given_memo` is `hit`."""
+        return hit
 
     def _channel(self) -> FloatArray:
         return np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)

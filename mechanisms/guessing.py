@@ -15,10 +15,10 @@ likelihood for sequence v. Let sequence v have the value f(v) at this step. For 
 of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much: Σ_y max_v a_v
 P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for each step.
 
-The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value.
-It is at most `bound`.
+The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value,
+at most `bound`.
 
-`among_bits` and `most_likely_symbol` compute the mean success exactly. `mechanisms.evidence` has upper bounds for other cases.
+`among_bits` and `most_likely_symbol` compute the mean success exactly; `mechanisms.evidence` has upper bounds.
 """
 
 import math

@@ -6,7 +6,7 @@ from ldpstream.mechanisms.grr import draw_symbol
 
 
 class HashRandomizer(Randomizer):
-    """The device's code of local hashing. A memo and a report are the number of a hash function, then a symbol.
+    """A memo and a report are the number of a hash function, then a symbol.
 
     A device with memos enrolls with one function. Without memos, a device draws a function for every report.
     """

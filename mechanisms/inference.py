@@ -224,8 +224,7 @@ class Inference(ABC):
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)
-        memo_p, memo_q, p2, q2 = self.rounds()
-        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        hit, p2, q2 = self.given_memo(frequencies)
         fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
         kept = (p2 - q2) ** 2 * hit * (1 - hit)
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
@@ -233,6 +232,11 @@ class Inference(ABC):
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """The rows x of `support_covariance`, here for bits that are independent given the value."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
+
+    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
+        """(π, p₂, q₂) without fake data: Pr[the memo supports v] for a person drawn at random, and p₂ and q₂ of `rounds`."""
+        memo_p, memo_q, p2, q2 = self.rounds()
+        return frequencies * memo_p + (1 - frequencies) * memo_q, p2, q2
 
     @abstractmethod
     def rounds(self) -> tuple[float, float, float, float]:
@@ -251,8 +255,8 @@ class Inference(ABC):
             variance: (k,) variances of the inversion at its own shares, for random people.
             n: number of reports.
             steps: number of reports of each person.
-            everyone: number of people of all groups. The shares are those of all these people. The random choice of the people
-                of this group therefore adds noise.
+            everyone: number of people of all groups, whose shares are estimated; each group's number is divided by its
+                `concentration`. The random choice of the people of this group adds noise.
 
         Returns:
             A function of the shares, or (k,) fixed variances, which include the random choice of the people.
@@ -269,6 +273,25 @@ class Inference(ABC):
         scale = people * (steps * (self.p - self.q)) ** 2
         return np.asarray(np.maximum((own + (x**2).sum(axis=0)) / scale - f / everyone, SMALLEST / people))
 
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
+        """For sets, the variance of the number of one random person's reports that name a value, not a dummy.
+
+        Args:
+            shares: (k,) shares of the drawn members, as the inversion estimates them.
+            steps: number of reports of the person, with an unchanged set.
+
+        Raises:
+            ValueError: for mechanisms that are not of sets.
+        """
+        raise ValueError(f"{self.signature} is no mechanism of sets")
+
+    def concentration(self, steps: int) -> float:
+        """E[u²] / E[u], if u is the share of one person's reports that encode v, of `steps` reports with an unchanged value.
+
+        1 if all reports of a person encode the same value. So u has the variance f (c - f), c being this number.
+        """
+        return 1.0
+
     @property
     def largest_contribution(self) -> float:
         """Largest difference between the contributions of two reports to n times an inverted share: 1 / |p - q|."""
@@ -280,9 +303,7 @@ class Inference(ABC):
         All numbers are for n times a share. The limit is the square of one report's effect, 1 / (p - q)². A variable that is 1
         with probability c, and otherwise 0, has the third central moment c (1 - c) (1 - 2c).
         """
-        encoded = self.encoded(shares)
-        memo_p, memo_q, p2, q2 = self.device.rounds()
-        hit = encoded * memo_p + (1 - encoded) * memo_q
+        hit, p2, q2 = self.device.given_memo(self.encoded(shares))
         if self.every_steps > 1:  # other people at each step: the value and the memo vary, too
             chance = hit * p2 + (1 - hit) * q2
             third = chance * (1 - chance) * (1 - 2 * chance)

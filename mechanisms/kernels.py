@@ -17,10 +17,7 @@ WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26
 
 @numba.njit(cache=True, nogil=True)
 def count_symbols(symbols: Table, k: int) -> Table:
-    """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call.
-
-    The loop uses four count tables in turn, so an addition need not wait for the previous one if symbols repeat.
-    """
+    """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call."""
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
     for i in range(0, whole, 4):
@@ -162,7 +159,7 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
     """Copies high · low columns of the array x (g symbols, …, g digits, place) to a block (g digits, g symbols, columns).
 
-    `first` is the index in x of the first column, for digit 0 and symbol 0. If `back` is true, copies the block to x instead.
+    If `back` is true, copies the block to x instead.
     """
     width = high * low
     for s in range(g):
@@ -190,8 +187,7 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
     """Processes one digit of the Radon transform, or of the transposed transform, in place.
 
     x is a flat array (g symbols, highs, g, place). In the forward direction, only symbols below n are non-zero on input. In the
-    backward direction, only symbols below n are computed. Groups of columns are processed in a contiguous block that fits the
-    cache.
+    backward direction, only symbols below n are computed.
     """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)

@@ -1,8 +1,4 @@
-"""The two kinds of mechanisms.
-
-A `OneTime` mechanism draws each report from the value. A `Longitudinal` mechanism makes a memo of a value, and draws each
-report from the memo.
-"""
+"""The two kinds of mechanisms."""
 
 import copy
 import math

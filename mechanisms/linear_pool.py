@@ -9,8 +9,7 @@ a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.fini
 3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table adds up the counts of equivalent reports:
    it has cells for the functions whose top non-zero digit is 1, and for function 0.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
-   transform of f over GF(g), computed in one pass per digit. For a function a with top digit a_j = 1, start with R = f (by
-   place, summed over the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
+   transform of f over GF(g), computed in one pass per digit.
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
 6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
    values lie on a line of GF(g)^m. On a line, a function gives all places one symbol or each place its own symbol.

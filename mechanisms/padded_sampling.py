@@ -36,10 +36,13 @@ from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom,
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.grr import LongitudinalGRR, SymbolRandomizer, Symbols, draw_symbol, probabilities, symbol_coins
 from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.inference import SMALLEST
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 from ldpstream.mechanisms.ratios import Ratios
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, checked_codes, members, n_sets, set_codes
+
+TOGETHER = 50  # iterations for the covariances of the members of a set
 
 
 def drawn_eps(eps: float, choices: int) -> float:
@@ -192,8 +195,15 @@ class SetMechanism(Symbols):
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         return []
 
-    def holding(self, value: int) -> int:
-        return 1 << value
+    def audited(self) -> list[int]:
+        """The sets of the first 0, 1, … m values, and the set of the last m values.
+
+        Two neighbours of the first m + 1 padded sets differ in one member. So reports that tell the number of values, or prefer
+        one of the members, lose more than ε for one of these pairs. Correct reports lose ε for any two different sets. The sets
+        of the first and of the last m values are easiest to tell apart, if they have no common member (m <= n/2).
+        """
+        first = [(1 << size) - 1 for size in range(self.choices + 1)]
+        return [*first, first[-1] << self._n - self.choices]
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> None:
         return None  # the numbers of people with each value do not tell their sets
@@ -254,15 +264,45 @@ class PaddedSampling(SetMechanism, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
 
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Like `Inference.inversion_variances`. The device draws a member anew for each report, so only the set stays the same.
-        The variances of `support_covariance` count the drawn member as unchanged: for steps > 1 they are upper bounds.
+    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
+        """The memo is the set: the device draws a member anew for each report. So π is the share of people with the symbol."""
+        return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
+
+    def _kept_together(self, hit: FloatArray) -> FloatArray:
+        """The counts do not tell which symbols are in the same set. This row only makes each symbol's covariances sum to 0, as
+        those of a padded set with exactly m members do: π(1-π) = x (Σx - x).
+
+        With this sum, the error of a likelihood estimate from one level is exact for any sets, if no share is at a limit. With
+        b = x √Σb, the equation is b = π(1-π) + b²/Σb. It has a solution if no π(1-π) is half of their sum or more. The
+        iteration approaches it (Deville and Tillé 2005, for samples of a fixed size).
         """
+        own = hit * (1 - hit)
+        found = np.maximum(own, 1e-300)
+        for _ in range(TOGETHER):
+            found = np.maximum(own + found**2 / found.sum(), 1e-300)
+        return np.asarray(found / math.sqrt(found.sum()))
+
+    def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        """Given the drawn members of all reports, the reports are independent. The choice of the members is part of `everyone`.
+
+        The inversion has the variance (γ/(p-q)² - f) / n given the members, and the shares of all members have the variance
+        f (c - f) / people, with c of `concentration`.
+        """
+        of_reports = (self.q + (self.p - self.q) * f) / (self.p - self.q) ** 2
+        return np.asarray(np.maximum((of_reports + (steps - 1) / self.choices * f) / n - f / everyone, SMALLEST * steps / n))
+
+    def concentration(self, steps: int) -> float:
+        """Two reports of one set name the same drawn member with probability 1/m."""
+        return (1 + (steps - 1) / self.choices) / steps
+
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
         inside, outside = self.symbol_chances()
-        chosen = np.minimum(self.choices * np.asarray(frequencies, np.float64), 1.0)  # share of people with the symbol
-        hit = outside + chosen * (inside - outside)
-        of_set = (inside - outside) ** 2 * chosen * (1 - chosen)
-        return np.asarray((hit * (1 - hit) + (steps - 1) * of_set) / (n * steps * (self.p - self.q) ** 2))
+        least = np.clip(self.choices * shares[self._n :], 0, 1)  # Pr[at least 1, 2, … m dummies]
+        dummies = float(least.sum())
+        of_dummies = max(float((2 * np.arange(self.choices) + 1) @ least) - dummies**2, 0.0)
+        values = self._n * outside + (self.choices - dummies) * (inside - outside)
+        kept = (inside - outside) ** 2 * of_dummies
+        return steps * values * (1 - values) + steps * (steps - 1) * kept
 
     def ratios(self) -> SetRatios:
         return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
@@ -361,6 +401,13 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         reached = float(phi(alike) - alike * least[0])
         witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
+
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
+        """Only whether the memo is a value counts, so this is a chain on two symbols."""
+        hit = self._n * self.q1 + (self.p1 - self.q1) * float(np.clip(shares[: self._n].sum(), 0, 1))
+        one, other = self.p2 + (self._n - 1) * self.q2, self._n * self.q2  # Pr[a report is a value | the memo is one, or none]
+        fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)
+        return float(steps * fresh + steps**2 * (one - other) ** 2 * hit * (1 - hit))
 
     def symbol_chances(self) -> tuple[float, float]:
         a, b = (x * self.p2 + (1 - x) * self.q2 for x in (self.member, self.other))

@@ -32,8 +32,7 @@ def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
     """Fills each word with 64 independent bits. A bit is one with probability threshold / 2^64 exactly.
 
     For each of the 64 bits, the loop compares the binary digits of a uniform number with the digits of the threshold, most
-    significant first. One random word holds one digit of all 64 numbers. The loop always compares ten digits. It continues
-    with a word only while one of its 64 numbers has had the same digits as the threshold.
+    significant first. One random word holds one digit of all 64 numbers.
 
     Args:
         out: overwritten.

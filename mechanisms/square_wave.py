@@ -60,7 +60,7 @@ def best_width(k: int, eps: float) -> int:
 
 
 class WaveTerm(ChannelTerm):
-    """Term of Square Wave. A step is two running sums, O(k): a wave is a block of neighbouring cells.
+    """Term of Square Wave. A step is two running sums, since a wave is a block of neighbouring cells.
 
     With the default width, q/p is above 1e-5 if the wave is wider than one cell. Differences of running sums then lose no more
     than five digits.

@@ -1,8 +1,7 @@
 """Keeps numbers that are not finite out of the publications.
 
 Forged reports can make any counts. If an estimator raises an ArithmeticError or a ValueError, or returns a number that is not
-finite, the publication leaves out all numbers of this estimator and keeps all others. `Diagnostics.failed` names the missing
-parts.
+finite, the publication leaves out all its numbers. `Diagnostics.failed` names the missing parts.
 """
 
 import math

@@ -161,8 +161,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             most 10 000 values times levels; otherwise empty.
         format: format of the publication; a stored publication without it has format 1.
         crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise unset: the JSON has no such key.
-        change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
-            reports of the step and of earlier steps are counted or known to be lost), and for other spans.
+        change: the jump that the filter detected at this step; None without a jump, for other spans, and in a preliminary
+            publication. A publication is preliminary until all reports of the step and of earlier steps are counted or lost.
         table: the cross table of a pair of attributes, for all people and the spans "step" and "window"; None without reports
             of the pair, or if it could not be calculated. For other publications unset: the JSON has no such key.
     """

@@ -25,7 +25,7 @@ log = structlog.get_logger("ldpstream.estimator")
 
 MAX_PUBLISHED_K = 100_000
 TICK_MS, SHORTEST_TICK_MS = 200, 20
-MOST_TICKS = 10  # a process with many surveys looks at each waiting survey at least every 2 s
+MOST_TICKS = 10  # with many surveys, the pause of a waiting survey is at most 2 s
 RETRY_MS = 2_000
 REFUSED_MS = 30_000  # pause before the next try, if Kafka, Redis or our limits refuse a survey
 BALANCE_MS = 2_000
@@ -161,7 +161,7 @@ class SurveyEstimator:
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:
-        """Notes the load of a step's estimates."""
+        """Notes the load of a step with all estimates; of another step, only that estimates were left out."""
         fingerprint = self.survey.fingerprint
         if self._research:
             self._workload.add(fingerprint, load)

@@ -4,6 +4,7 @@ import math
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from ldpstream.publishing.api.growth import growth_of
 from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import publication_keys
@@ -15,7 +16,8 @@ LAG_EVERY_MS = 5_000
 
 
 class Vitals:
-    """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates; also on a standby.
+    """Gauges of one survey: uncounted records, the time of the next estimate, the latest estimates, and the growth of values
+    that are not listed; also on a standby.
 
     Args:
         survey: the survey.
@@ -46,6 +48,14 @@ class Vitals:
             registry=registry,
         )
         self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
+        growth = Gauge(
+            "ldpstream_unlisted_growth_ratio",
+            "Clear growth of the share of the value for texts that are not listed, else 0.",
+            ["survey", "attribute"],
+            registry=registry,
+        )
+        open_ended = [attribute.name for attribute in survey.attributes if attribute.catch_all is not None]
+        self._growth = {name: growth.labels(survey.name, name) for name in open_ended}
 
     def look(self, now_ms: int) -> None:
         """Sets the gauges. Updates the lag at most every five seconds.
@@ -57,6 +67,9 @@ class Vitals:
         if progress is not None and progress != self._progress:
             found = self._results.get(publication_keys(self._survey, progress.next_step - 1))
             self._prometheus.show([p for p in found if p is not None])
+            for name, gauge in self._growth.items():
+                growth = growth_of(self._survey, self._results, name, progress.next_step - 1)
+                gauge.set(0.0 if growth is None else growth.difference)
             self._progress = progress
         if self._first_step is None:
             self._first_step = max(0, self._survey.step_at(now_ms))

@@ -34,8 +34,7 @@ class Heard(logging.Handler):
     def turned_away(self) -> bool:
         """True if a reachable broker refused the connection.
 
-        A listener with another protocol closes the connection. A listener that rejects our password may also close the
-        connection.
+        A listener with another protocol closes the connection; one that rejects our password may do the same.
         """
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 

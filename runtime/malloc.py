@@ -30,8 +30,7 @@ def return_freed_memory() -> None:
 def return_compiler() -> None:
     """Gives the machine code of LLVM back to the system, some 50 MiB. Has no effect except on Linux.
 
-    Numba needs LLVM to compile a kernel, or to load it from the cache, but not to run it. If the code is needed again, the
-    system reads it from the file again.
+    Numba needs LLVM to compile a kernel, or to load it from the cache, but not to run it.
     """
     if sys.platform != "linux":
         return

@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     replication: Annotated[int, Field(ge=1, le=7)] = 1
     """replication factor of the topics when a process makes them"""
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
-    """how often an agent writes to the count store, in ms"""
+    """how often an agent writes to the count store, in ms; it also writes when a step closes"""
     margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 200
     """delay, in ms, after a step's close until an estimator looks whether the step is complete, and writes markers into idle
     partitions"""

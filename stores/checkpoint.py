@@ -84,7 +84,7 @@ class Checkpoint:
     def same_change(self, stored: "Checkpoint") -> bool:
         """True if this change is already stored: same position, same missing records, same writer.
 
-        This test makes a retry after a lost answer idempotent. Tables are not compared: position and writer determine them.
+        Tables are not compared: position and writer determine them.
         """
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 

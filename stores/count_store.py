@@ -26,7 +26,7 @@ class StoreRefused(StoreUnavailable):
 
 
 class StoreDamaged(UserError):
-    """Stored entries contradict each other, or have another format. A retry does not help; the message names a repair."""
+    """Stored entries contradict each other, or have another format. A retry does not help."""
 
 
 class CountStore(ABC):
@@ -82,8 +82,8 @@ class CountStore(ABC):
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         """Returns all checkpoints by partition, with the panes of the given consecutive steps, without report keys.
 
-        To decide whether the tables are complete, use the offset of the same checkpoint. Never use an offset read earlier: the
-        store may have lost its last writes since then.
+        Only the offset of the same checkpoint shows whether the tables are complete: since an earlier read, the store may have
+        lost its last writes.
         """
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:

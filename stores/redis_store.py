@@ -259,8 +259,8 @@ class RedisCountStore(CountStore):
     def _refuse_former(self) -> None:
         """Refuses a survey whose fingerprint an upgrade changed, if Redis has its counts under the former fingerprint.
 
-        The log then has reports with the former fingerprint. Agents would reject all these reports, and estimators would
-        publish their steps as complete, with 0 reports.
+        Otherwise agents would reject all reports with the former fingerprint, and estimators would publish their steps as
+        complete, with 0 reports.
 
         Raises:
             OtherFormat: if there are such counts.

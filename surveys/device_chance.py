@@ -124,8 +124,8 @@ def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
     """The chances of a right guess from all reports that a device may make in these steps, by their names in the API.
 
-    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change. Both are
-    from the reports of this attribute. The names with `_device` are from all reports of the device: see `device_chance`.
+    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change. The names
+    with `_device` are from all reports of the device, the others from the reports of this attribute.
     """
     alone, any_values = _alone(m, m.reports_in(steps))
     return {

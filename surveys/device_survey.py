@@ -7,7 +7,7 @@ devices.
     {"name": "commute", "fingerprint": "…16 hexadecimal digits…", "canonical": "…the survey's canonical text…",
      "mechanisms": [[parameters of attribute 0 and level 0, …], …]}
 
-A key that does not apply to a mechanism is absent. New keys may be added; a device ignores keys that it does not know.
+A key that does not apply to a mechanism is absent. A device ignores keys that it does not know: later versions may add keys.
 """
 
 import msgspec

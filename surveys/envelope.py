@@ -63,7 +63,7 @@ class Rejected(Exception):
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A decoded envelope. The module's docstring explains the elements."""
+    """A decoded envelope of a survey without cohorts."""
 
     version: int
     fingerprint: bytes
@@ -80,7 +80,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
 
 class CohortEnvelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A decoded envelope of a survey with cohorts. The module's docstring explains the elements."""
+    """A decoded envelope of a survey with cohorts."""
 
     version: int
     fingerprint: bytes

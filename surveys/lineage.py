@@ -1,7 +1,7 @@
 """The life of a survey: its state, the surveys that it replaces, and how their histories join.
 
-A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. An estimator that serves
-both joins their histories. The two surveys need different names, since a topic's name contains the survey's name. `join`
+A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint, and an estimator that
+serves both joins their histories. The two surveys need different names, since a topic's name contains the survey's name. `join`
 decides for each attribute whether its shares mean the same in both surveys.
 """
 

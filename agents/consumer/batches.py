@@ -74,7 +74,7 @@ class RefusedBatch(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """A control batch, such as the end of a transaction. The offsets of a control batch have no record to count.
+    """A control batch, such as the end of a transaction, without records to count.
 
     Attributes:
         record: represents the batch; has the batch's first unread offset and no value.
@@ -138,7 +138,7 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no type
     def sound_batch(self) -> tuple[Any, memoryview]:
         """Checks the next batch's checksum, then returns the batch and its bytes.
 
-        In version 2, which brokers have written since 2017, the checksum covers all bytes after the checksum field.
+        In version 2, the checksum covers all bytes after the checksum field.
         """
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]

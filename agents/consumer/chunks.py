@@ -189,7 +189,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         self._keeping = asyncio.create_task(self.membership.keep())
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """Limits the wait of a fetch, because other requests wait behind the fetch. Faust has no setting for this limit."""
+        """Limits the wait of a fetch, because other requests wait behind the fetch."""
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
         _retry_first_connection(consumer._client, self.app)

@@ -55,7 +55,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
 
 def _snappy(packed: memoryview, out: memoryview) -> int:
-    """Unpacks raw snappy or the blocks of a xerial frame. Each block begins with its size."""
+    """Unpacks raw snappy or the blocks of a xerial frame."""
     size = 0
     for block in _xerial_blocks(packed) if packed[: len(_XERIAL)] == _XERIAL else [packed]:
         if size + cramjam.snappy.decompress_raw_len(block) > len(out):

@@ -140,13 +140,14 @@ def number_estimates_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Compare the default estimate of numbers with EMS, and measure the coverage of its intervals."""
+    """Compare the default estimate of numbers with EMS and wavelets, and measure the coverage of its intervals."""
     from lab.bench.means import means_table
     from lab.bench.number_estimates import cells, coverage_table, measure, ratio_table
 
     with activity() as progress:
         rows = measure(cells(quick), runs, seed, progress)
     console.print(ratio_table(rows))
+    console.print(ratio_table(rows, "wavelets"))
     console.print(coverage_table(rows))
     console.print(means_table())
     write_json(json, msgspec.to_builtins(rows))

@@ -21,20 +21,24 @@ from rich.table import Table
 from scipy.optimize import minimize_scalar
 
 from ldpstream.estimators.empirical_bayes import empirical_bayes
+from ldpstream.estimators.likelihood import ibu
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, n_sets
 from ldpstream.mechanisms.subset import best_omega, probabilities
+from ldpstream.mechanisms.wording import plural
 
 SIZES = ((2, 2), (5, 2), (5, 5), (10, 3), (20, 3), (30, 3), (30, 10), (100, 3))
 ERRORS = [(n, m, eps) for n, m in SIZES for eps in (1.0, 2.0, 4.0)]
 PEOPLE = 10_000
-COVERED = [  # n, m, ε, people, memoized
-    (2, 2, 1.0, 1000, False), (2, 2, 2.0, 1000, True), (2, 1, 1.0, 100_000, False), (5, 2, 1.0, 1000, False),
-    (5, 5, 2.0, 10_000, True), (10, 3, 1.0, 10_000, False), (10, 3, 1.0, 100_000, True), (10, 3, 4.0, 10_000, False),
-    (30, 3, 2.0, 100_000, False), (30, 10, 4.0, 100_000, True),
+COVERED = [  # n, m, ε, people, memoized, reports of a person
+    (2, 2, 1.0, 1000, False, 1), (2, 2, 2.0, 1000, True, 1), (2, 1, 1.0, 100_000, False, 1), (5, 2, 1.0, 1000, False, 1),
+    (5, 5, 2.0, 10_000, True, 1), (10, 3, 1.0, 10_000, False, 1), (10, 3, 1.0, 100_000, True, 1),
+    (10, 3, 4.0, 10_000, False, 1), (30, 3, 2.0, 100_000, False, 1), (30, 10, 4.0, 100_000, True, 1),
+    (5, 3, 4.0, 5000, False, 7), (5, 5, 2.0, 10_000, True, 7), (10, 3, 1.0, 10_000, False, 2), (10, 3, 4.0, 10_000, False, 7),
+    (10, 3, 2.0, 10_000, True, 7), (30, 10, 4.0, 20_000, False, 7),
 ]  # fmt: skip
 
 
@@ -57,8 +61,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of the 95 % intervals that contain the truth.
 
     Attributes:
+        reports: number of reports of each person, with an unchanged set.
         values, lowest: of the default estimate for all shares of people, and for the share with the lowest coverage.
-        inversion: of the matrix inversion, for all shares.
+        inversion, likely: of the matrix inversion and of IBU, for all shares.
         mean: of the mean number of values.
         error, stated: root of the mean squared error of the inversion, measured and as its standard errors say.
     """
@@ -68,10 +73,12 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     eps: float
     people: int
     mechanism: str
+    reports: int
     runs: int
     values: float
     lowest: float
     inversion: float
+    likely: float
     mean: float
     error: float
     stated: float
@@ -144,36 +151,39 @@ def _listed(n: int, m: int, eps: float) -> float:
 
 def coverage(runs: int, seed: int, progress: Callable[[str], None]) -> list[Coverage]:
     found = []
-    for number, (n, m, eps, people, _) in enumerate(COVERED):
-        progress(f"{m} of {n}, ε = {eps:g}, {people:,} people")
+    for number, (n, m, eps, people, _, reports) in enumerate(COVERED):
+        progress(f"{m} of {n}, ε = {eps:g}, {people:,} people, {plural(reports, 'report')}")
         found.append(coverage_of(number, runs, seed))
     return found
 
 
 def coverage_of(number: int, runs: int, seed: int) -> Coverage:
     """One setting. The truth is the population from which each run draws its people."""
-    n, most, eps, people, memoized = COVERED[number]
+    n, most, eps, people, memoized, reports = COVERED[number]
     rng = np.random.default_rng([seed, number])
     m = _built(n, most, eps, memoized)
     everybody = population(n, most, 1_000_000, rng)
     truth = m.counts_of(everybody) / everybody.size
     mean = float(truth[:n].sum())
-    inside, held, means, squares, stated = np.zeros(m.k), 0.0, 0, 0.0, 0.0
+    inside, held, likely, means, squares, stated = np.zeros(m.k), 0.0, 0.0, 0, 0.0, 0.0
     for _ in range(runs):
-        table = m.tabulate(m.simulate(rng.choice(everybody, people), rng))
-        default = empirical_bayes([(m, table)], ordered=False).times(most, 1.0)
-        raw = matrix_inversion(m, table).times(most)
+        memos = m.memoize(rng.choice(everybody, people), rng)
+        table = sum((m.tabulate(m.report(memos, rng)) for _ in range(reports)), m.empty_table())
+        default = empirical_bayes([(m, table)], ordered=False, steps=reports).times(most, 1.0)
+        raw = matrix_inversion(m, table, steps=reports).times(most)
+        by_ibu = ibu([(m, table)], steps=reports, likelihood="support").times(most, 1.0)
         inside += _inside(default.interval(), truth)
         held += float(_inside(raw.interval(), truth).mean())
-        found = mean_choices([(m, table)], [1])
+        likely += float(_inside(by_ibu.interval(), truth).mean())
+        found = mean_choices([(m, table)], [reports])
         assert found is not None
         means += found.low <= mean <= found.high
         squares += float(((raw.frequencies - truth) ** 2).mean())
         stated += float((raw.standard_errors**2).mean())
     return Coverage(
-        n=n, m=most, eps=eps, people=people, mechanism=m.name, runs=runs, values=float(inside.mean() / runs),
-        lowest=float(inside.min() / runs), inversion=held / runs, mean=means / runs, error=math.sqrt(squares / runs),
-        stated=math.sqrt(stated / runs),
+        n=n, m=most, eps=eps, people=people, mechanism=m.name, reports=reports, runs=runs,
+        values=float(inside.mean() / runs), lowest=float(inside.min() / runs), inversion=held / runs, likely=likely / runs,
+        mean=means / runs, error=math.sqrt(squares / runs), stated=math.sqrt(stated / runs),
     )  # fmt: skip
 
 
@@ -213,14 +223,16 @@ def _points(error: float) -> str:
 
 
 def coverage_table(rows: list[Coverage]) -> Table:
-    table = Table(title="95 % intervals that contain the truth")
-    heads = ("values", "at most", "ε", "people", "mechanism", "runs", "shares", "lowest", "mi", "mean", "error", "stated")
+    table = Table(title=f"95 % intervals that contain the truth, in {rows[0].runs:,} runs")
+    heads = (
+        "values", "at most", "ε", "people", "mechanism", "reports", "shares", "lowest", "mi", "ibu", "mean", "error", "stated",
+    )  # fmt: skip
     for column in heads:
         table.add_column(column, justify="right")
     for r in rows:
-        shares = (f"{100 * share:.1f} %" for share in (r.values, r.lowest, r.inversion, r.mean))
+        shares = (f"{100 * share:.1f} %" for share in (r.values, r.lowest, r.inversion, r.likely, r.mean))
         table.add_row(
-            f"{r.n}", f"{r.m}", f"{r.eps:g}", f"{r.people:,}", r.mechanism, f"{r.runs:,}", *shares, f"{100 * r.error:.2f}",
+            f"{r.n}", f"{r.m}", f"{r.eps:g}", f"{r.people:,}", r.mechanism, f"{r.reports}", *shares, f"{100 * r.error:.2f}",
             f"{100 * r.stated:.2f}",
         )  # fmt: skip
     return table

@@ -9,6 +9,7 @@ from rich.table import Table
 from ldpstream.advice.advise import Advice, Candidate, Ranked, document
 from ldpstream.advice.combinations import as_single, combination_labels
 from ldpstream.advice.methods import DEFAULT
+from ldpstream.advice.question import Question
 from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.mechanisms.registry import LIKE_VARIANCE
 from ldpstream.mechanisms.wording import plural
@@ -70,17 +71,18 @@ def promise_table(advice: Advice) -> Table:
 def reasons(advice: Advice) -> list[str]:
     """Sentences about the choice of mechanism and estimate, a report's length, the loss at the horizon, and false reports."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
-    honest = plural(f"{c.weight:.3g}", "honest person who has", "honest people who have")
-    weight = f"One false report moves a share as much as {honest} this value."
     several = [] if advice.question.choices is None else [_why_sets(advice, c)]
-    return [_why_mechanism(advice, c), *several, _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c), weight]
+    return [_why_mechanism(advice, c), *several, _why_estimate(advice, first), _cost(advice, c), *losses(advice.question, c)]
 
 
 def _why_sets(advice: Advice, c: Candidate) -> str:
     """Compares several answers with one answer that is a combination of values."""
     one, several = advice.combinations, f"choices = {advice.question.choices}"
     if one is None:
-        return f"Use {several}: there are too many combinations of values to ask for one of them."
+        return (
+            f"Use {several}: there are too many combinations of values to ask for one of them, "
+            "or their texts or reports are too long."
+        )
     people = f"{(one.deviation / c.deviation) ** 2:.2g} times the people"
     if advice.combined is None:
         return f"Use {several}: asking for one of the {one.k:,} combinations ({one.mechanism}) needs {people}."
@@ -140,13 +142,19 @@ def _cost(advice: Advice, c: Candidate) -> str:
     return f"{text}{more}."
 
 
-def _horizon(advice: Advice, c: Candidate) -> str:
-    t = advice.question.horizon
+def losses(question: Question, c: Candidate) -> list[str]:
+    """Sentences about the loss at the horizon, and about false reports."""
+    honest = plural(f"{c.weight:.3g}", "honest person who has", "honest people who have")
+    return [_horizon(question, c), f"One false report moves a share as much as {honest} this value."]
+
+
+def _horizon(question: Question, c: Candidate) -> str:
+    t = question.horizon
     lose = plural(t, "report loses", "reports lose")
     if c.eps_inf is None:
         return f"Losses add up: {lose} {plural(number(c.eps_t), 'nat')}. For repeated reports give eps_inf (memoized)."
     unchanged = plural(t, "report of an unchanged value loses", "reports of an unchanged value lose")
-    half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
+    half = " (ε₁ was set to a half of ε∞)" if question.eps_1 is None and question.budget is None else ""
     return (
         f"{unchanged} {plural(number(c.eps_t), 'nat')}; "
         f"any number of reports loses at most {plural(number(c.eps_inf), 'nat')}{half}."
@@ -165,7 +173,7 @@ def _people(advice: Advice) -> str:
 
 
 def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
-    """An attribute to paste into a survey; a comment names the estimate to use and the estimator's setting."""
+    """An attribute to paste into a survey; a comment names the estimate to use."""
     domain, m, estimate = advice.question.domain(labels), advice.question.build(advice.first.mechanism), use(advice)
     if (one := advice.combined) is not None:
         m, estimate = as_single(advice.question).build(one.mechanism), f"{INVERSION}, summed over a value's combinations"

@@ -2,8 +2,9 @@
 
 The adviser first ranks the mechanisms by the exact variance of the matrix inversion, averaged over the values. It drops
 mechanisms that a survey or the question rules out, and gives the reason. It simulates the best few mechanisms with every
-estimator and post-processing of `ldpstream.advice.methods`. The simulation draws people from the distribution of a sample, or
-averages over the five shapes of `ldpstream.advice.populations`.
+estimator and post-processing of `ldpstream.advice.methods`. A sample of n people is the population. Otherwise the simulation
+draws n people from the sample's distribution. Without a sample it averages over the five shapes of
+`ldpstream.advice.populations`.
 """
 
 import math
@@ -86,9 +87,9 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """The adviser's answer: the inputs, `candidates` in the order of `rank_by_variance`, and `ranking` sorted by simulated
     error.
 
-    `first` is the advised combination: see `lightest_row`.
-    `combinations` is the best question for one of all combinations, in place of several answers; None for one answer.
-    `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
+    `first` is the advised combination: see `lightest_row`. `combinations` is the best question for one of all combinations, in
+    place of several answers: see `best_combinations`; None for one answer. `promises` compares the advised memoized mechanism
+    with reports every 24 steps; it is empty for a one-time mechanism.
     """
 
     question: Question
@@ -117,6 +118,7 @@ def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, An
     """A survey's attribute with this mechanism, as parsed from TOML; `domain` has the keys of its values, such as `size`."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
     level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
+    level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
     return {"name": name, **domain, "level": [level]}
 
 
@@ -161,11 +163,7 @@ def advise(
     Raises:
         AdviceError: if an argument is outside its range, or no mechanism is left.
     """
-    try:
-        integer("repeats", repeats, 10, 10**6)
-        integer("seed", seed, 0, 2**63)
-    except ValueError as error:
-        raise AdviceError(str(error)) from None
+    check_runs(repeats, seed)
     if sample is not None and question.choices is not None:
         sample = _sets(sample, question.k, question.choices)
     elif sample is not None and (sample.shape != (question.k,) or sample.min() < 0 or not sample.any()):
@@ -197,6 +195,15 @@ def advise(
         combinations=None if question.choices is None else best_combinations(question, asked, labels),
         promises=promises,
     )
+
+
+def check_runs(repeats: int, seed: int) -> None:
+    """Raises AdviceError if the number of repetitions or the seed is outside its range."""
+    try:
+        integer("repeats", repeats, 10, 10**6)
+        integer("seed", seed, 0, 2**63)
+    except ValueError as error:
+        raise AdviceError(str(error)) from None
 
 
 def _sets(sample: IntArray, k: int, choices: int) -> IntArray:
@@ -239,18 +246,8 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
         except ValueError as error:
             found.append(_impossible(name, str(error)))
             continue
-        found.append(Candidate(
-            mechanism=name,
-            signature=m.signature,
-            deviation=math.sqrt(np.mean([inversion_variances(m, f, question.n) for f in shares])),
-            report_bytes=m.report_dtype.itemsize,
-            eps_1=m.eps_1,
-            eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
-            eps_t=m.eps_t(question.horizon),
-            eps_any=m.eps_sequence(question.horizon).value,
-            weight=m.outweighs(),
-            dropped=_refused(question, m),
-        ))  # fmt: skip
+        deviation = math.sqrt(np.mean([inversion_variances(m, f, question.n) for f in shares]))
+        found.append(candidate_of(question, m, deviation))
     found.sort(key=lambda c: (bool(c.dropped), c.deviation, c.report_bytes))
     return [
         msgspec.structs.replace(c, dropped=f"its variance is {c.variance_ratio(found[0]):.3g} times the smallest")
@@ -258,6 +255,15 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
         else c
         for i, c in enumerate(found)
     ]
+
+
+def candidate_of(question: Question, m: Mechanism, deviation: float) -> Candidate:
+    """The candidate with this mechanism and this exact deviation."""
+    return Candidate(
+        mechanism=m.name, signature=m.signature, deviation=deviation, report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1,
+        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf, eps_t=m.eps_t(question.horizon),
+        eps_any=m.eps_sequence(question.horizon).value, weight=m.outweighs(), dropped=_refused(question, m),
+    )  # fmt: skip
 
 
 def _impossible(name: str, why: str) -> Candidate:

@@ -301,7 +301,7 @@ def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | 
         step = max(step, Decimal(1))
     first, last = math.floor(lowest / step), math.ceil(highest / step)
     last = max(last, first + 2)
-    return [_number(i * step) for i in range(first, last + 1)]
+    return [rounded(i * step) for i in range(first, last + 1)]
 
 
 def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
@@ -317,7 +317,7 @@ def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int
     edges = [_round_up(smallest)]
     while edges[-1] < highest or len(edges) < 2:
         edges.append(_round_up(edges[-1] * Decimal("1.5")))
-    return [0, *map(_number, edges)]
+    return [0, *map(rounded, edges)]
 
 
 def _round_up(number: Decimal) -> Decimal:
@@ -326,5 +326,6 @@ def _round_up(number: Decimal) -> Decimal:
     return next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= number)
 
 
-def _number(number: Decimal) -> int | float:
+def rounded(number: Decimal) -> int | float:
+    """The number as an edge of bins in a survey."""
     return int(number) if number == int(number) else float(number)

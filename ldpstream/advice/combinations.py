@@ -2,7 +2,7 @@
 
 A question with at most m of n values can also ask for one of all sets of at most m values. A value's share is then the sum of
 the shares of its sets. The variance of the sum follows from the covariance of one person's reports
-(`Mechanism.support_covariance`); for local hashing this covariance is nearly exact.
+(`Mechanism.support_covariance`); for local hashing this covariance ignores the dependence among some values.
 """
 
 import math

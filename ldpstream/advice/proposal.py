@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -15,11 +17,16 @@ import numpy as np
 
 from ldpstream.advice.advice_tables import reasons, use
 from ldpstream.advice.advise import SURVEY, Advice, advise, document
-from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns
+from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns, rounded
 from ldpstream.advice.methods import DEFAULT
+from ldpstream.advice.number_tables import reasons as number_reasons
+from ldpstream.advice.numbers import advise_numbers
 from ldpstream.advice.question import MAX_N, AdviceError, Question
+from ldpstream.advice.windows import EVERY_STEPS
+from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.registry import lightest
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.people_file import value_of
 from ldpstream.producers.table_file import attribute_name
 from ldpstream.surveys import Attribute, Survey, parse_survey
@@ -30,8 +37,7 @@ HEADER = """\
 # The attributes' names come from the sample's first line. Check that this line is a header and not a person's answers.
 # Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
 # At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change the ends.
-# All levels are memoized: the promise eps_inf is for values that hardly ever change. For values that change, write a one-time
-# mechanism with eps and every_steps.
+# {promise}.
 name = "{name}"
 start = {start}   # beginning of step 0
 step_seconds = 3600            # length of a time step
@@ -39,6 +45,11 @@ window_steps = 24              # estimates are also published for the last 24 st
 lateness_steps = 1             # a report may arrive one step late
 collection = "smp"             # {collection}
 """
+PROMISES = {
+    True: "All levels are memoized: eps_inf is for values that hardly ever change. For values that change, run init --eps",
+    False: f"All levels are one-time, with a report in {EVERY_STEPS} steps: the promise eps is for values that may change",
+}  # is the survey memoized?
+FINER = (2, 5)  # parts into which bins of equal width may be split
 REPEATS = 25  # repetitions of each attribute's simulation
 SAMPLED = "every device samples one attribute, once, and answers only that one"
 
@@ -50,7 +61,7 @@ class Plan:
     Attributes:
         n_people: number of people in the sample.
         kept: the attributes, in the order of the columns: column, domain, the sample as `advise` takes it, question for the
-            adviser.
+            adviser (`Question.numbers` for one-time levels of bins).
         dropped: the other columns, each with its reason.
     """
 
@@ -61,11 +72,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Asked:
-    """A column that the survey asks for, its domain, and the advice for its level."""
+    """A column that the survey asks for, its domain, the mechanism of its level, and comments with the reasons."""
 
     column: Column
     domain: Domain
-    advice: Advice
+    mechanism: Mechanism
+    comments: list[str]
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,8 @@ class Proposal:
 def plan_survey(
     path: Path,
     *,
-    eps_inf: float,
+    eps: float | None = None,
+    eps_inf: float | None = None,
     least: int,
     n: int | None = None,
     only: Sequence[str] = (),
@@ -91,6 +104,7 @@ def plan_survey(
 
     Args:
         path: the sample.
+        eps: loss of each report, in nats, for one-time levels; None for memoized levels.
         eps_inf: loss of any number of reports of an unchanged value, in nats; a report loses at most half of it.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
@@ -115,7 +129,10 @@ def plan_survey(
     kept = []
     for column, domain in domains:
         attribute = _attribute_of(column, domain)
-        question = Question(k=attribute.k - (attribute.most or 0), n=devices, eps_inf=eps_inf, choices=attribute.most)
+        question = Question(
+            k=attribute.k - (attribute.most or 0), n=devices, eps=eps, eps_inf=eps_inf, choices=attribute.most,
+            numbers=eps is not None and attribute.bins is not None,
+        )  # fmt: skip
         kept.append((column, domain, _people(column, attribute), question))
     return Plan(n_people, kept, dropped)
 
@@ -146,11 +163,48 @@ def propose_survey(
             seen(i * total + done, len(plan.kept) * total, name)
 
         seen(i * repeats, len(plan.kept) * repeats, column.name)  # shown during the first repetition, which compiles
+        if question.numbers:
+            asked.append(_number(column, domain, question, repeats, seed, advised))
+            continue
         labels = domain.keys.get("values")
         advice = advise(question, counts, labels=labels, repeats=repeats, seed=seed, seen=advised, processes=1)
-        asked.append(Asked(column, domain, _smallest_variance(advice)))
+        asked.append(_category(column, domain, _smallest_variance(advice)))
     text = _text(name, start, least, asked)
     return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
+
+
+def _category(column: Column, domain: Domain, advice: Advice) -> Asked:
+    why = reasons(advice)[: 1 if advice.question.choices is None else 2]
+    comments = [*why, f"use this published estimate: {use(advice)}"]
+    return Asked(column, domain, advice.question.build(advice.first.mechanism), comments)
+
+
+def _number(
+    column: Column, domain: Domain, question: Question, repeats: int, seed: int, seen: Callable[[int, int, str], None]
+) -> Asked:
+    """Asks the adviser for the mechanism of a number, and for finer bins if these have equal widths."""
+    numbers = np.repeat([float(cell) for cell in column.cells], list(column.cells.values()))
+    options = [domain.keys["bins"], *finer_bins(domain.keys["bins"])]
+    advice = advise_numbers(question, options, "histogram", numbers, repeats=repeats, seed=seed, seen=seen, processes=1)
+    bins = advice.first.bins
+    edges = next(edges for edges in options if len(edges) == bins + 1)
+    words = domain.words.replace(plural(len(options[0]) - 1, "bin"), plural(bins, "bin"))
+    built = msgspec.structs.replace(question, k=bins).build(advice.first.candidate.mechanism)
+    return Asked(column, Domain({"bins": edges}, words), built, number_reasons(advice)[:1])
+
+
+def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
+    """Bins of equal width, each split into 2 and into 5 parts. Integers stay integers; other edges are not split.
+
+    >>> finer_bins([0, 10, 20])[0], finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
+    ([0, 5, 10, 15, 20], [[0, 1, 2, 3, 4]], [])
+    """
+    width = Decimal(str(edges[1])) - Decimal(str(edges[0]))
+    if any(Decimal(str(b)) - Decimal(str(a)) != width for a, b in pairwise(edges)):
+        return []
+    whole = all(isinstance(edge, int) for edge in edges)
+    steps = [(parts, width / parts) for parts in FINER if not whole or width % parts == 0]
+    return [[rounded(Decimal(str(edges[0])) + i * step) for i in range(parts * (len(edges) - 1) + 1)] for parts, step in steps]
 
 
 def _smallest_variance(advice: Advice) -> Advice:
@@ -183,21 +237,21 @@ def _people(column: Column, attribute: Attribute) -> IntArray:
 
 def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
     collection = SAMPLED if len(asked) > 1 else "with one attribute, every device answers it"
-    header = HEADER.format(name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection)
+    promise = PROMISES[all(one.mechanism.memoized for one in asked)]
+    header = HEADER.format(name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection, promise=promise)
     return "\n".join([header, *(_attribute(one) for one in asked)])
 
 
 def _attribute(asked: Asked) -> str:
-    advice = asked.advice
-    keys = document(advice.question.build(advice.first.mechanism), asked.column.name, asked.domain.keys)
+    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(EVERY_STEPS)
+    keys = document(m, asked.column.name, asked.domain.keys)
     (level,) = keys.pop("level")
     lines = [
         "[[attribute]]",
         f"# {asked.domain.words}",
         *toml_lines(keys),
         "[[attribute.level]]",
-        *(f"# {line}" for line in reasons(advice)[: 1 if advice.question.choices is None else 2]),
-        f"# use this published estimate: {use(advice)}",
+        *(f"# {line}" for line in asked.comments),
         *toml_lines(level),
     ]
     return "\n".join([*lines, ""])

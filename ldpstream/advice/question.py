@@ -47,6 +47,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         k: number of values, in [2, 100 000]; with `choices` at most 30.
         choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
+        numbers: True if the values are bins of numbers; then mechanisms of numbers can answer, too.
         n: people who report at a step, in [2, 10 000 000].
         eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
@@ -71,6 +72,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = "mse"
     max_bytes: int | None = None
     choices: int | None = None
+    numbers: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -112,7 +114,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the mechanisms that can answer the question."""
-        return answering(once=self.eps is not None, sets=self.choices is not None)
+        return answering(once=self.eps is not None, sets=self.choices is not None, numbers=self.numbers)
 
     def domain(self, labels: Sequence[str] | None = None) -> Mapping[str, Any]:
         """The domain of the attribute, as keys of a survey; without labels, the values are the numbers 0 … k-1."""

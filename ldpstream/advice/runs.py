@@ -40,7 +40,7 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
         m² (f a (1 - a) + (1 - f) q (1 - q)) / (n (p - q)²)        a = (p + (m - 1) q) / m
 
-    m is the largest number of values of a person. With m = 1, a is p. `Mechanism.variance` is larger by f (1 - f) / n, the
+    m is the largest number of values of a person. With m = 1, a is p, and `Mechanism.variance` is larger by f (1 - f) / n, the
     variance of the histogram of n people drawn at random.
     """
     most = m.choices or 1

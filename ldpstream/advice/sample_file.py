@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from ldpstream.advice.question import MAX_K, AdviceError
-from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, code_of
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.table_file import TableFile, is_missing
+from ldpstream.producers.table_file import TableFile, is_missing, number_text
 from ldpstream.producers.values import split_cell
 
 DELIMITERS = ",;\t|"
@@ -64,7 +64,7 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         raise AdviceError(f"{path}: remove the words for a missing value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
     words = sum(not _is_number(value) for value in found)
     if words == 0:
-        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut other numbers into bins")
+        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); for other numbers give --range LOW HIGH")
     if words == 1 < len(found) - 1:
         raise AdviceError(f"{path}: numbers and one word; if the word is a column's name, give --column")
     if 2 * len(found) > found.total():
@@ -96,14 +96,7 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     Raises:
         DataError, AdviceError: as in `read_sample`, and if a person has a value twice or more than `choices` values.
     """
-    try:
-        cells = Counter(
-            cell for cell in (_column(path, column) if column is not None else _lines(path)) if not is_missing(cell)
-        )
-    except OSError as error:
-        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
+    cells = _cells(path, column)
     sets = {cell: split_cell(cell) for cell in cells}
     labels = sorted({text for texts in sets.values() for text in texts})
     people = cells.total()
@@ -126,6 +119,31 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     place = {label: i for i, label in enumerate(labels)}
     codes = np.array([code_of(place[text] for text in sets[cell]) for cell in cells], np.int64)
     return np.repeat(codes, list(cells.values())), labels
+
+
+def read_numbers(path: Path, column: str | None) -> FloatArray:
+    """The numbers of a sample, (n,), as `read_sample` reads its values; empty cells have no number.
+
+    Raises:
+        DataError, AdviceError: as in `read_sample`, and if a cell is not a number.
+    """
+    cells = _cells(path, column)
+    numbers = {cell: number_text(cell) for cell in cells}
+    if wrong := sum(n for cell, n in cells.items() if numbers[cell] is None):
+        raise AdviceError(f"{path}: {plural(wrong, 'cell is not a number', 'cells are not numbers')}")
+    if not cells:
+        raise AdviceError(f"{path}: has no number")
+    return np.repeat([float(number) for number in numbers.values() if number is not None], list(cells.values()))
+
+
+def _cells(path: Path, column: str | None) -> Counter[str]:
+    """The number of people with each cell that is not missing."""
+    try:
+        return Counter(cell for cell in (_column(path, column) if column is not None else _lines(path)) if not is_missing(cell))
+    except OSError as error:
+        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
 
 
 def _lines(path: Path) -> Iterator[str]:

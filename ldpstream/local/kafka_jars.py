@@ -49,7 +49,7 @@ class JarsError(RuntimeError):
 
 
 def jars_dir() -> Path:
-    """Folder of the jars of `KAFKA_VERSION`. The folder exists once the jars have been fetched."""
+    """Folder of the jars of `KAFKA_VERSION`, which may not exist yet."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
@@ -108,7 +108,7 @@ def _copy_dependencies(mvn: str, scratch: Path) -> None:
 
 
 def main() -> int:
-    """Prints the folder of the jars. An error goes to standard error, with exit code 1."""
+    """Prints the folder of the jars. Returns the exit code, 1 after an error."""
     try:
         sys.stdout.write(f"{fetch()}\n")
     except JarsError as err:

@@ -1,7 +1,7 @@
 """Upper bounds of the loss that `mechanisms.ledger.sequence_grr` defines, for any number of reports t.
 
-The symbols are those of that module. Linear lower bounds of f_v bound the loss. Their coefficients π_m are called *prices*. If
-Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
+The symbols are those of that module. The coefficients π_m of linear lower bounds of f_v are called *prices*. If Σ_m π_m c_m <=
+f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
 
     eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
@@ -13,9 +13,9 @@ prices:
 - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`). The bound is exact if the best M
   divides t and M + t/M <= k. Then x has M values, each at t/M steps; x' has t/M other values, each at one step with each
   value of x.
-- The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol
-  v. The bound is convex in V, and the best V is used (`best_bracket`).
-- For k <= 16, the prices that minimise the bound. Linear programming finds them (`programme`).
+- The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol v.
+  The bound is convex in V (`best_bracket`).
+- For k <= 16, the prices that minimise the bound, by linear programming (`programme`).
 """
 
 import math

@@ -1,8 +1,7 @@
 """Upper bound of the loss of t reports of UE∘UE between any two value sequences, by a linear programme.
 
-Notation and model are those of `sequence_unary`. Take a bit that has `a` reported ones and `b` reported zeros in a block of a
-sequence. The weight of the block is w = αa - βb. The block adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the
-block, else h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a linear bound are called its *prices*.
+Notation and model are those of `sequence_unary`. The bound replaces u_h by a linear lower bound, whose coefficients are called
+its *prices*.
 
 1. The range of s, a bit's number of reported ones, is divided into a few intervals i, each with prices (p_i, q_i). For all
    blocks (a, b) ≠ (0, 0) let p_i a + q_i b be at most u_0(αa - βb) + κ_0i, and at most u_1(αa - βb) + κ_1i + λ(a+b). Let x'
@@ -203,10 +202,9 @@ class PriceProgramme:
     def _many_blocks(self) -> Iterator[list[_Bits]]:
         """Bounds for the x with more blocks than `_few_blocks` tries. Each group contains the x with `low` to `high` blocks.
 
-        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two lowers
-        the gain by at least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). Marks are the block sizes at which vertices
-        change; h is convex between marks. Size 0 stands for a bit that is cold in x. The concave hull of h at the mean size
-        t/high bounds the sum over `high` blocks.
+        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Marks are the block sizes at which
+        vertices change; h is convex between marks. Size 0 stands for a bit that is cold in x. The concave hull of h at the mean
+        size t/high bounds the sum over `high` blocks.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))

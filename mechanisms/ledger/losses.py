@@ -7,7 +7,7 @@ For memoizing mechanisms there are two losses, both in nats and both worst cases
 
 The literature states the loss 'number of memoized values x ε∞', or the finer sum Σ_j eps_{t_j} for t_j reports from the j-th
 memo. Neither formula bounds `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a
-constant value, a new memo reveals a change. Example: L-OSUE on 100 bits, ε∞ = 2, ε₁ = 1, and two reports. Some pair of
+constant value, a new memo reveals a change. For two reports of L-OSUE on 100 bits with ε∞ = 2 and ε₁ = 1, some pair of
 sequences has a loss of 44 nats; the literature's formula gives 4 nats.
 
 For a one-time mechanism, t reports have the loss t ε between any two sequences that differ at every step.

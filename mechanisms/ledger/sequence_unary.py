@@ -1,6 +1,6 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-For a new value, the device draws all k memo bits anew. Each bit therefore reveals a little about the times when values change.
+For a new value, the device draws all k memo bits anew, so each bit reveals a little about the times when values change.
 Consider one bit position in the t reports. A sequence x divides the t steps into blocks, one block for each distinct value. A
 block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and β =
 ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels. Without this term,
@@ -133,9 +133,9 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
 
 
 def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
-    """The kind of partner of every block with the largest total profit. Kind i has times[i] partners, each for one block.
+    """The kind of partner of every block with the largest total profit; kind i has times[i] partners.
 
-    A dynamic programme adds one partner after the other: `best` is the largest profit of every set of blocks with partners.
+    `best` is the largest profit of every set of blocks with partners.
     """
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))

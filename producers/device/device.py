@@ -213,9 +213,9 @@ class Device:
         `lifetime_reports` the device makes no further report after this number of reports. A device makes no report of a step
         after the survey's last step.
 
-        The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is
-        kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten`; they return None once the device has made all
-        `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps.
+        The first call for a step draws the report. Later calls return the same bytes, whatever value they give, while the
+        envelope is kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten`; they return None once the device
+        has made all `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps.
 
         A clock that ran ahead after the enrolment does not stop the device: it reports the true steps once the clock is right.
 

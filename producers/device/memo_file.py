@@ -165,7 +165,7 @@ class Transaction:
         return None if row is None else bytes(row[0])
 
     def forgotten(self, attribute: int) -> int:
-        """Returns the latest forgotten step; -1 if there is none. No step up to this one will be reported."""
+        """Returns the latest step of those that will never be reported; -1 if there is none."""
         return int(self._db.execute(f"SELECT forgotten FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0])
 
     def earliest(self, attribute: int, step: int, every_steps: int) -> int:

@@ -42,7 +42,7 @@ class SecureRandom:
         return secrets.token_bytes(n)
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n), without bias. Draws again until the low bits of big-endian bytes are below n."""
+        """A uniform integer in [0, n): the low bits of big-endian bytes, drawn again until they are below n."""
         n_bits = (n - 1).bit_length()
         while True:
             drawn = int.from_bytes(self.bytes(-(-n_bits // 8)), "big") & ((1 << n_bits) - 1)

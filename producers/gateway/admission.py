@@ -10,10 +10,10 @@ SCHEME = b"bearer "
 
 
 class Tokens:
-    """The accepted bearer tokens. If no token is configured, requests need no token.
+    """The accepted bearer tokens.
 
     Args:
-        tokens: distinct tokens; a request needs one of them.
+        tokens: distinct tokens; a request needs one of them. Without tokens, requests need none.
     """
 
     def __init__(self, tokens: Iterable[str]) -> None:
@@ -67,7 +67,7 @@ class RateLimit:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drops the clients with a full bucket. An unknown client has a full bucket too, so no limit changes."""
+        """Drops the clients with a full bucket: an unknown client has a full bucket too."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -146,7 +146,7 @@ class MemoryLimit:
 
 
 class Reservation:
-    """The part of a `MemoryLimit` that one body uses. The part grows while the body is read and is released as a whole."""
+    """The part of a `MemoryLimit` that one body uses."""
 
     def __init__(self, memory: MemoryLimit) -> None:
         self._memory, self._size = memory, 0

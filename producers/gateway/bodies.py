@@ -135,7 +135,7 @@ class _Alike(NamedTuple):
 class Checks:
     """The checks of a request's envelopes: the same as the agents'. All envelopes must belong to one survey.
 
-    Before the append, `check` uses the gateway's clock. After the append, `count` uses the append time, as the agents do.
+    `check` uses the gateway's clock before the append, `count` the append time after the append, as the agents do.
 
     Args:
         surveys: the surveys, by fingerprint.
@@ -167,8 +167,7 @@ class Checks:
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
         """Checks envelopes of the request; the index of the first one is `first`.
 
-        If an envelope has the same header as an earlier valid envelope, it has the same survey, attribute, level, cohort, step
-        and number of reports. Only its payload is then checked, together with the payloads of all such envelopes.
+        Envelopes that differ from an earlier valid one only in their payloads have these payloads checked together.
         """
         alike = dict[int, _Alike]()  # by length
         for index, raw in enumerate(envelopes, first):

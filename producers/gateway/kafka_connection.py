@@ -86,7 +86,7 @@ class KafkaConnection:
         await asyncio.gather(self._dispose(), *self._ending, return_exceptions=True)
 
     async def _connect(self) -> None:
-        """Connects new clients and looks at all topics. Replaced clients end in the background."""
+        """Replaces the clients by new ones, and looks at all topics."""
         clients = Clients(self._make_producer(), self._make_consumer())
         await clients.start()
         old, self._clients = self._clients, clients

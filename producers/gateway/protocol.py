@@ -180,7 +180,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _feed(self, data: bytes) -> None:
-        """Gives the input to the parser. A request with an upgrade is read again without it."""
+        """Gives the input to the parser, without upgrades."""
         rest = memoryview(data)
         while True:
             try:

@@ -1,6 +1,6 @@
 """Differences of two publications, and the growth of the value that devices report for texts that are not listed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.earlier import Source
-from ldpstream.publishing.api.schema import Basis, Growth
+from ldpstream.publishing.api.schema import Basis, Growth, Overview
 from ldpstream.publishing.catalogue import INVERSION
 from ldpstream.publishing.publication import Publication, publication_key
 from ldpstream.publishing.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
@@ -40,7 +40,14 @@ def errors_of(
     return "any", difference_errors(one, other)
 
 
-def growth_of(survey: Survey, source: Source, name: str, step: int, people: Callable[[Publication], float]) -> Growth | None:
+def people_of(survey: Survey, p: Publication | Overview) -> float:
+    """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""
+    width = survey.window_steps if p.span == "window" else 1
+    most = max(m.reports_in(width) for m in survey.mechanisms[survey.index(p.attribute)])
+    return p.reports / max(1, min(most, p.panes))
+
+
+def growth_of(survey: Survey, source: Source, name: str, step: int) -> Growth | None:
     """Compares the window that ends with a step with the first kept whole window, if both have no step in common.
 
     Args:
@@ -48,7 +55,6 @@ def growth_of(survey: Survey, source: Source, name: str, step: int, people: Call
         source: reads its publications.
         name: name of the attribute.
         step: the step.
-        people: returns a lower bound of the number of people who reported in a publication.
 
     Returns:
         None unless the share of the value for texts that are not listed has clearly grown, and both windows have at least
@@ -63,7 +69,7 @@ def growth_of(survey: Survey, source: Source, name: str, step: int, people: Call
     first, second = source.get([publication_key(name, "window", at) for at in (before, step)])
     if first is None or second is None:
         return None
-    each = people(first), people(second)
+    each = people_of(survey, first), people_of(survey, second)
     if min(each) < GROWTH_PEOPLE:
         return None
     found = [p.estimators[INVERSION] for p in (first, second) if INVERSION in p.estimators]

@@ -13,7 +13,7 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
-from ldpstream.publishing.api.growth import errors_of, growth_of
+from ldpstream.publishing.api.growth import errors_of, growth_of, people_of
 from ldpstream.publishing.api.schema import (  # fmt: skip
     Chances,
     Comparison,
@@ -106,7 +106,7 @@ class ApiResponses:
         for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else of_span
             if shown is not None:
-                growth = growth_of(self._survey, self._source, shown.attribute, step, self.people)
+                growth = growth_of(self._survey, self._source, shown.attribute, step)
                 overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook, growth))
         return overviews
 
@@ -342,10 +342,8 @@ class ApiResponses:
         return found, steps.step
 
     def people(self, p: Publication | Overview) -> float:
-        """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""
-        width = self._survey.window_steps if p.span == "window" else 1
-        most = max(m.reports_in(width) for m in self._survey.mechanisms[self._survey.index(p.attribute)])
-        return p.reports / max(1, min(most, p.panes))
+        """See `growth.people_of`."""
+        return people_of(self._survey, p)
 
     def _published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
         if step is None:

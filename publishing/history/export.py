@@ -59,8 +59,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a run: number of publications read, number of records skipped because this version cannot read them or they
-    belong to another survey of the same name, and the files that were written."""
+    """Result of a run.
+
+    Attributes:
+        publications: number of publications read.
+        skipped: number of records that this version cannot read, or that belong to another survey of the same name.
+        files: the files that were written.
+    """
 
     publications: int
     skipped: int

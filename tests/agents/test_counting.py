@@ -304,6 +304,25 @@ async def test_the_loop_commits_and_survives_failures() -> None:
     await asyncio.wait_for(running, 1)
 
 
+async def test_the_loop_commits_at_once_when_a_step_closes() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = SteppedAgent(store, commit_interval_s=3600.0)
+    running = asyncio.create_task(agent.counting.run())
+    await agent.until(lambda: agent.counting.ready)
+    steps = [SURVEY.step_at(record.appended_ms) for record in LOGS[0]]
+    later = next(i for i, step in enumerate(steps) if step > steps[0])
+    assert later > 1
+    await agent.read(0, 1)  # the first record of a partition closes all steps before it
+    await agent.until(lambda: store.positions().get(0) == 1)
+    await agent.read(0, later - 1)
+    await asyncio.sleep(0.05)
+    assert store.positions()[0] == 1  # no step has closed
+    await agent.read(0, 1)
+    await agent.until(lambda: store.positions().get(0) == later + 1)
+    await agent.counting.close()
+    await asyncio.wait_for(running, 1)
+
+
 async def test_group_offsets_of_others_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One offset of another agent's partition would make the client library refuse the whole commit."""
     agent, store = await started()

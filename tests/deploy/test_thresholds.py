@@ -39,7 +39,7 @@ def test_the_documents_have_the_thresholds() -> None:
         assert f"{said} {CHANCE}" in DOCS[name]
     assert f"within ±{FIT_LIMIT:g};" in DOCS["operate.md"]
     assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["operate.md"]
-    assert f"Above {LOAD_MOST:.0%}, it leaves out".replace("%", " %") in DOCS["operate.md"]
+    assert f"Above {LOAD_MOST:.0%}, it publishes only".replace("%", " %") in DOCS["operate.md"]
     assert f"Above {LOAD_MOST:.0%}, the estimator leaves".replace("%", " %") in ALERTS
     assert OVERDUE_MS == 120_000
     assert all("more than two minutes" in DOCS[name] for name in ("operate.md", "reading.md"))

@@ -14,6 +14,7 @@ from ldpstream.estimators import numbers as module
 from ldpstream.estimators.density_models import (
     IRREGULAR_TAU,
     Likelihood,
+    _bell,
     _factor,
     _gaussian,
     _irregular,
@@ -22,7 +23,7 @@ from ldpstream.estimators.density_models import (
     fits,
 )
 from ldpstream.estimators.draws import Draws, Unbiased
-from ldpstream.estimators.numbers import _Cells, _likelihood, mean_variance
+from ldpstream.estimators.numbers import _Cells, _likelihood, _unbiased, mean_variance
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -106,6 +107,15 @@ def test_the_irregular_prior_adds_independent_parts() -> None:
     steps = np.diff(np.eye(8), axis=0)
     smooth = np.linalg.inv(_precision(7, 2, IRREGULAR_TAU + 3 * math.log10(8 / 100))[0])
     np.testing.assert_allclose(np.linalg.inv(q), smooth + 0.25 * steps @ steps.T, atol=1e-8)
+
+
+def test_the_bell_prior_is_nearly_flat_for_parabolas() -> None:
+    """A parabola of any width has a small penalty; a kink has a large one."""
+    q, log_det = _bell(40)
+    assert log_det == pytest.approx(np.linalg.slogdet(q)[1])
+    parabola = np.linspace(-2, 2, 40)
+    kink = np.where(np.arange(40) < 20, -1.0, 1.0)
+    assert parabola @ q @ parabola < 1 < 100 < kink @ q @ kink
 
 
 # ---- the likelihood
@@ -199,6 +209,45 @@ def test_the_mean_of_two_levels_includes_the_choice_of_people_once() -> None:
     assert unbiased_of(estimate(pairs)).error_of_mean(numbers) == pytest.approx(math.sqrt(exact), rel=0.02)
 
 
+@pytest.mark.parametrize(("name", "eps"), [("SW", 2.0), ("GRR", 4.0), ("OUE", 1.0), ("OLH", 2.5)])
+@pytest.mark.parametrize("reports", [1, 3])
+def test_the_errors_of_two_levels_are_those_of_simulated_surveys(
+    name: str, eps: float, reports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False alarm below 1e-4: 5 standard errors of a mean and of a standard deviation. OLH has more symbols than bins."""
+    monkeypatch.setattr(module, "SPANS", (1,))
+    levels, n, rng, f = (SquareWave(8, 0.5), mechanism(name, k=8, eps=eps)), 2000, np.random.default_rng(8), np.zeros(8)
+    f[3:] = 0.05, 0.05, 0.1, 0.2, 0.6
+    numbers, cells = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0]), _Cells(np.ones(8))
+
+    def survey() -> Unbiased:
+        groups = []
+        for m in levels:
+            values = rng.choice(8, n, p=f)
+            rounds = [m.tabulate(m.simulate(values, rng)) for _ in range(reports)]
+            groups.append((m, sum(rounds[1:], rounds[0])))
+        return _unbiased(groups, reports, f, cells)
+
+    runs = [survey() for _ in range(1000)]
+    found = np.array([[x.shares @ numbers, *np.cumsum(x.shares)[:-1]] for x in runs])
+    one = runs[0]
+    stated = np.array([one.error_of_mean(numbers), *(one.bounds(1.0)[1][1:-1] - np.cumsum(one.shares)[:-1])])
+    np.testing.assert_allclose(
+        found.mean(axis=0), [f @ numbers, *np.cumsum(f)[:-1]], atol=5 * float(stated.max()) / math.sqrt(1000)
+    )
+    np.testing.assert_allclose(found.std(axis=0), stated, rtol=0.12)
+    assert one.error_of_mean(numbers + 2000) == pytest.approx(one.error_of_mean(numbers), rel=1e-6)
+
+
+def test_the_interval_of_two_levels_does_not_depend_on_the_origin() -> None:
+    rng, f, levels = np.random.default_rng(9), bell(24), (SquareWave(24, 0.5), SquareWave(24, 2.0))
+    found = estimate([(m, drawn(m, f, 5000, rng)) for m in levels])
+    near, far_away = mean(found, np.arange(25.0)), mean(found, np.arange(25.0) + 2000)
+    assert near is not None
+    assert far_away is not None
+    assert [far_away.low, far_away.value, far_away.high] == pytest.approx([2000 + x for x in (near.low, near.value, near.high)])
+
+
 def test_the_mean_of_few_reports_has_an_interval() -> None:
     """False alarm below 1e-4: 100 runs with a chance of 0.95. Three equal reports have no variance of their own."""
     m, f, rng, edges = SquareWave(12, 1.0), bell(12), np.random.default_rng(1), np.arange(13.0)
@@ -238,7 +287,12 @@ def test_the_mean_covers_the_truth_in_95_of_100_cases(shape: object) -> None:
 # ---- the estimate
 
 
-@pytest.mark.parametrize(("shape", "at_most"), [(bell, 0.6), (spikes, 0.3), (lambda k: np.full(k, 1 / k), 0.1)])
+def narrow(k: int) -> FloatArray:
+    f = np.exp(-((np.arange(k) / k - 0.4) ** 2) / 0.003)
+    return np.asarray(f / f.sum())
+
+
+@pytest.mark.parametrize(("shape", "at_most"), [(bell, 0.6), (narrow, 0.6), (spikes, 0.3), (lambda k: np.full(k, 1 / k), 0.1)])
 def test_the_estimate_has_a_smaller_error_than_ems(shape: object, at_most: float) -> None:
     """The bound is about twice the ratio of the mean squared errors in larger trials."""
     m, rng = SquareWave(48, 2.0), np.random.default_rng(3)
@@ -374,7 +428,12 @@ def test_a_search_that_ends_by_its_limit_is_not_converged(monkeypatch: pytest.Mo
 def test_models_start_with_the_flattest() -> None:
     found = fits(random_likelihood(10, 100.0))
     assert found[0].kind == "flat"
-    assert {fit.kind for fit in found} == {"flat", "smooth", "irregular", "jumps"} == set(module.ODDS) == set(module.DRAWN_ODDS)
+    assert (
+        {fit.kind for fit in found}
+        == {"flat", "smooth", "bell", "irregular", "jumps"}
+        == set(module.ODDS)
+        == set(module.DRAWN_ODDS)
+    )
     spread = float(np.ptp(np.log(found[0].shares / random_likelihood(10, 100.0).widths)))
     assert spread < 1.0
 

@@ -9,6 +9,7 @@ import ldpstream.agents.counting
 import ldpstream.agents.fold
 import ldpstream.agents.stall_detector
 import ldpstream.agents.vanished
+import ldpstream.publishing.copies
 import ldpstream.publishing.schedule
 import ldpstream.stores.memory_store
 
@@ -27,7 +28,8 @@ class Code:
     """The modules and classes that a run uses.
 
     Attributes:
-        counting, vanished, schedule: fresh copies of the modules. A change to a copy affects no other run.
+        counting, vanished, schedule: fresh copies of the modules. A change to a copy affects no other run. `schedule` uses a
+            fresh copy of `publishing.copies`.
         fold, store, topic: the classes that these modules use.
     """
 
@@ -45,6 +47,8 @@ class Code:
         vanished, schedule = _copy(ldpstream.agents.vanished), _copy(ldpstream.publishing.schedule)
         counting.log = stall_detector.log = vanished.log = _Silence()
         counting.close_vanished = vanished.close_vanished
+        schedule.copies = _copy(ldpstream.publishing.copies)
+        schedule.Copies = schedule.copies.Copies
         counting.StallDetector = stall_detector.StallDetector
         return cls(
             counting,

@@ -302,9 +302,10 @@ def replay(_: object, step: Published, state: bytes | None) -> bytes:
 
 
 def publish_counts(schedule: Any) -> None:
-    """Replaces the estimates of a module `publishing.schedule` by counts."""
+    """Replaces the estimates of the module `Code.schedule` by counts."""
     schedule.conclude, schedule.conclude_cohort = conclude, conclude_cohort
-    schedule.conclude_filtered, schedule.replay = conclude_filtered, replay
+    schedule.conclude_filtered = conclude_filtered
+    schedule.replay = schedule.copies.replay = replay
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:

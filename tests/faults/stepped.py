@@ -140,10 +140,10 @@ class FaultyStore(MemoryCountStore):
 class SteppedAgent:
     """A `Counting` with its own reader of the log; tests drive it step by step."""
 
-    def __init__(self, store: MemoryCountStore, log: SteppedLog | None = None) -> None:
+    def __init__(self, store: MemoryCountStore, log: SteppedLog | None = None, commit_interval_s: float = 0.01) -> None:
         self.now = 0.0
         self.log = log or SteppedLog()
-        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now)
+        self.counting = Counting(SURVEY, store, self.log, commit_interval_s, clock=lambda: self.now)
         self.counting.assign(LOGS)
 
     async def step(self) -> bool:

@@ -105,7 +105,7 @@ FIXED: dict[str, Fixed] = {
             DelayDelivery(2, 8.0), Estimate(lost=1, at=1), Wait(4.48),
         ],
         mutants.takes_chunks_of_former_placements,
-        135,
+        0,
     ),
     "out of order": Fixed(
         "gaps noticed",
@@ -199,7 +199,7 @@ FIXED: dict[str, Fixed] = {
         "commits",
         [Wait(18.9), *SOME, AdvanceClock(5.0), *MORE, Wait(4), Estimate(lost=1, at=8), Wait(4)],
         mutants.believes_offsets_asked_for_before,
-        3,
+        2,
     ),
     "one partition behind the others": Fixed(
         "commits",
@@ -214,7 +214,7 @@ FIXED: dict[str, Fixed] = {
             *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.2), Estimate(), Wait(2.33),
         ],
         mutants.overlooks_another_writer,
-        5,
+        10,
     ),
     "sent again to a new owner": Fixed(
         "duplicates of report keys",
@@ -293,7 +293,6 @@ START: dict[mutants.Mutant, int] = {
     mutants.remembers_keys_of_rejected_records: 40,
     mutants.takes_chunks_of_former_placements: 1375,
     mutants.trusts_append_times_to_rise: 1200,
-    mutants.believes_offsets_asked_for_before: 7035,
     mutants.appends_keys_twice: 55,
     mutants.replaces_better_by_poorer: 1330,
     mutants.forgets_what_was_told: 1545,
@@ -303,7 +302,10 @@ START: dict[mutants.Mutant, int] = {
 }
 
 
-@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.__name__)
+RARE = mutants.believes_offsets_asked_for_before  # a fixed list finds it; random lists find it too rarely
+
+
+@pytest.mark.parametrize("mutant", [m for m in mutants.MUTANTS if m is not RARE], ids=lambda mutant: mutant.__name__)
 def test_a_fault_in_the_logic_is_found(mutant: mutants.Mutant) -> None:
     code = mutated(mutant)()
     start = START.get(mutant, 0)

@@ -16,6 +16,7 @@ from lab.bench.number_estimates import (
     quantile,
     ratio_table,
 )
+from lab.bench.wavelets import wavelets
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -37,15 +38,15 @@ def test_the_errors_of_known_histograms() -> None:
 def test_the_small_grid_does_not_depend_on_the_processes() -> None:
     rows = measure(cells(quick=True), 2, 1, lambda _: None, 1)
     assert [row.cell for row in rows] == [Cell("smooth", 16, 1000, 1.0), Cell("ages", 16, 1000, 1.0)]
-    assert all(set(row.errors) == set(row.rival) == set(MEASURES) for row in rows)
+    assert all(set(row.errors) == set(row.ems) == set(row.wavelets) == set(MEASURES) for row in rows)
     assert all(0 <= row.covered[kind] <= 1 and row.width[kind] > 0 for row in rows for kind in INTERVALS)
-    assert (ratio_table(rows).row_count, coverage_table(rows).row_count) == (4, 4)
+    assert {t.row_count for t in (ratio_table(rows), ratio_table(rows, "wavelets"), coverage_table(rows))} == {4}
 
 
 def test_no_mechanism_is_better_than_the_least() -> None:
     """Drawn reports of Duchi's mechanism have the stated variance."""
     for eps in (0.5, 3.0):
-        found = [one(eps) for one in (means.square_wave, means.laplace, means.duchi, means.piecewise)]
+        found = [one(eps) for one in (means.square_wave, means.laplace, means.duchi, means.piecewise, means.optimal)]
         assert means.least(eps) < 1.002 * min(found)
         assert means.least(eps) > 0.8 * min(found)
     rng, c = np.random.default_rng(1), 1 / np.tanh(0.5)
@@ -53,3 +54,31 @@ def test_no_mechanism_is_better_than_the_least() -> None:
     y = np.where(rng.random(x.size) < 0.5 + (2 * x - 1) / (2 * c), c, -c) / 2 + 0.5
     assert y.var() == pytest.approx(means.duchi(1.0), rel=0.01)
     assert y.mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_optimal_piecewise_mechanism_is_unbiased_and_keeps_its_loss() -> None:
+    """Its pieces have the total probability 1 and the mean x, and their variance is the stated one."""
+    eps, x = 2.0, np.linspace(0, 1, 5)
+    left, right, high, c = means.optimal_pieces(eps, x)
+    low = high * np.exp(-eps)
+    assert -c <= left.min() + 1e-12
+    assert right.max() - 1e-12 <= 1 + c
+    np.testing.assert_allclose(low * (1 + 2 * c) + (high - low) * (right - left), 1)
+    np.testing.assert_allclose(low * (1 + 2 * c) / 2 + (high - low) * (right**2 - left**2) / 2, x, atol=1e-12)
+    rng, numbers = np.random.default_rng(2), np.random.default_rng(3).random(400_000)
+    left, right, high, c = means.optimal_pieces(eps, numbers)
+    near = rng.random(numbers.size) < (high - low) * (right - left)
+    reports = np.where(near, rng.uniform(left, right), rng.uniform(-c, 1 + c, numbers.size))
+    assert reports.var() == pytest.approx(means.optimal(eps), rel=0.01)
+
+
+def test_wavelets_are_unbiased_before_the_projection() -> None:
+    """The projection changes nothing here: all shares are far above the noise. False alarm below 1e-4: 7 standard errors."""
+    f, n, runs, rng = np.array([0.3, 0.05, 0.1, 0.15, 0.05, 0.05, 0.1, 0.2]), 400_000, 20, np.random.default_rng(4)
+    found = np.array([wavelets(rng.multinomial(n, f), 2.0, rng) for _ in range(runs)])
+    error = found.std(axis=0, ddof=1) / np.sqrt(runs)
+    assert found.min() > 0
+    assert (np.abs(found.mean(axis=0) - f) < 7 * error).all()  # t with 19 degrees of freedom, eight shares
+    assert (np.abs(found.mean(axis=0) - f[::-1]) > 7 * error).any()
+    with pytest.raises(ValueError, match="a power of 2 of bins, got 12"):
+        wavelets(np.ones(12, int), 2.0, rng)

@@ -18,13 +18,15 @@ from typer.testing import CliRunner
 from ldpstream.checks.audit.audit import EPS, K, Report, attack, audit, audited_mechanism, supports
 from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
 from ldpstream.checks.audit.clopper_pearson import loss_bound, lower, upper
-from ldpstream.checks.audit.samplers import CodePath, code_paths, vectorised
+from ldpstream.checks.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
 from ldpstream.cli import app
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.ledger.sequence_loss import partitions
+from ldpstream.mechanisms.padded_sampling import PaddedSampling, SetMechanism
 from ldpstream.mechanisms.ratios import BitRatios
 from ldpstream.mechanisms.registry import registered
+from ldpstream.mechanisms.sets import set_codes
 
 AUDITED = registered()
 MEMOIZED = len(LONGITUDINAL) + 1  # the mechanisms of sets are a one-time and a memoized one
@@ -138,8 +140,38 @@ def test_every_control_is_caught(small: Report) -> None:
         "reports at every step",
         "makes up for a missed report",
         "reports more often than its lifetime allows",
+        "the last dummy tells that there are no values",
+        "always the second of two values",
     }
     assert small.passed
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_sets_of_one_value_would_not_show_what_whole_sets_show(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the audited sets: the same faults pass an audit of the sets of single values."""
+    m, rng = audited_mechanism("PS-GRR", 1.0), np.random.default_rng(4)
+
+    def bound(fault: Sampler) -> float:
+        counts = {v: supports(m, fault(m, v, 20_000, 1, rng).reports[0]) for v in range(len(m.audited()))}
+        return attack(counts, m.ratios().table(1), 1e-5)[0]
+
+    assert bound(one_member(size)) > m.eps_1
+    assert 0.7 < bound(vectorised) <= m.eps_1
+    monkeypatch.setattr(SetMechanism, "audited", lambda m: [1 << v for v in range(m.k - m.choices)])
+    assert bound(one_member(size)) <= m.eps_1
+
+
+@pytest.mark.parametrize("n", [4, 6])
+def test_the_audited_sets_have_the_pair_that_is_easiest_to_tell_apart(n: int) -> None:
+    """All pairs of sets, by enumeration: any two sets lose ε, and the total variation is largest for the pair."""
+    m = PaddedSampling(n, 1.0, 2)
+    channel, codes = m.channel(), set_codes(n, 2).tolist()
+    losses = np.abs(np.log(channel[:, None] / channel)).max(axis=2)
+    np.testing.assert_allclose(losses[~np.eye(len(codes), dtype=bool)], m.eps_1, rtol=1e-9)
+    apart = np.abs(channel[:, None] - channel).sum(axis=2) / 2
+    *_, first, last = m.audited()
+    assert apart[codes.index(first), codes.index(last)] == pytest.approx(apart.max())
+    assert {code.bit_count() for code in m.audited()} == {0, 1, 2}
 
 
 def test_the_tables_show_every_mechanism(small: Report) -> None:
@@ -183,7 +215,7 @@ def test_the_audit_command(tmp_path: Path, seeded_devices: None) -> None:
     command = ["audit", "--mechanism", "GRR", "--mechanism", "L-OLH", "--reports", "6000", "--seed", "3", "--json", str(file)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
-    assert "12 of 12 broken mechanisms caught" in " ".join(done.output.split())
+    assert "16 of 16 broken mechanisms caught" in " ".join(done.output.split())
     document = json.loads(file.read_text())
     assert (document["seed"], document["passed"], document["k"]) == (3, True, 9)
     assert {f["path"] for row in document["rows"] for f in row["findings"]} == {"vectorised", "device"}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import expect
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from ldpstream.agents import tally
@@ -34,7 +35,9 @@ from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.outputs import OutputError
 from ldpstream.publishing.api.responses import ApiResponses
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.summaries import Alert, alerts
+from ldpstream.publishing.vitals import Vitals
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 from ldpstream.toml_text import document_text
 from tests.faults.invariant import numbers_of
@@ -287,6 +290,15 @@ class Travellers:
         return self._people, self._values[mode]
 
 
+def gauge_of(survey: Survey, demo: Demo) -> float | None:
+    """The gauge of an estimator that sees the demo's publications."""
+    registry = CollectorRegistry()
+    service, shown = demo.service, PrometheusPublisher(survey, registry)
+    Vitals(survey, service.store, service.log, service.results, 0, shown, registry).look(service.log.now_ms)
+    labels = {"survey": survey.name, "attribute": "mode"}
+    return registry.get_sample_value("ldpstream_unlisted_growth_ratio", labels)
+
+
 def test_the_walk_of_the_document_finds_the_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_page: OpenPage) -> None:
     monkeypatch.chdir(tmp_path)
     people = 20_000
@@ -304,6 +316,7 @@ def test_the_walk_of_the_document_finds_the_value(tmp_path: Path, monkeypatch: p
     growth = status["attributes"][0]["growth"]
     assert (growth["label"], growth["before_step"]) == ("other", 3)
     assert growth["low"] < 0.05 < growth["high"]
+    assert gauge_of(survey, first) == growth["difference"]
     said = ApiResponses(survey, first.service.results, None).status("window", {}, 0)
     assert Alert("other", "mode") in list(alerts(said, 0))
     comparison = client_of(survey, first).get("/api/v1/attributes/mode/comparison?before=3&step=11&estimator=mi").json()
@@ -379,6 +392,7 @@ def test_fewer_than_a_hundred_people_warn_of_nothing(people: int, warns: bool) -
     demo.run(lambda step, made: None)
     growth = client_of(survey, demo).get("/api/v1/status").json()["attributes"][0]["growth"]
     assert (growth is not None) is warns
+    assert (gauge_of(survey, demo) or 0) == (growth["difference"] if growth else 0)
 
 
 def test_without_scooters_nothing_warns() -> None:
@@ -387,3 +401,6 @@ def test_without_scooters_nothing_warns() -> None:
     demo.run(lambda step, made: None)
     status = client_of(survey, demo).get("/api/v1/status").json()
     assert status["attributes"][0]["growth"] is None
+    assert gauge_of(survey, demo) == 0
+    closed = parse_survey(tomllib.loads(SURVEY.replace('"other"]', '"ferry"]')))
+    assert gauge_of(closed, demo) is None

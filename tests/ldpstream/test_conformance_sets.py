@@ -52,6 +52,38 @@ class FirstMember(ForeignDevice):
         return min((v for v in range(drawn) if code >> v & 1), default=drawn) if code >> drawn & 1 else drawn
 
 
+class SecondMember(ForeignDevice):
+    """Draws the second value where it should draw any member of a set of two values."""
+
+    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
+        drawn = super().member(m, code, eps)
+        return code.bit_length() - 1 if code.bit_count() == 2 and code >> drawn & 1 else drawn
+
+
+class EmptySet(ForeignDevice):
+    """Names the last dummy more often than the others for the set of no value."""
+
+    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
+        drawn = super().member(m, code, eps)
+        return m.k - 1 if not code and drawn >= m.k - m.choices else drawn
+
+
+class ClearIfEmpty(ForeignDevice):
+    """Does not randomize the set of no value."""
+
+    def toss(self, p: float) -> bool:
+        return self.empty or super().toss(p)
+
+    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
+        self.empty = not code
+        try:
+            return super().member(m, code, eps)
+        finally:
+            self.empty = False
+
+    empty = False
+
+
 class LargerEps(ForeignDevice):
     def member(self, m: SetMechanism, code: int, eps: float) -> Row:
         return super().member(m, code, 1.5 * eps)
@@ -76,6 +108,9 @@ class SampledByTheSet(ForeignDevice):
     [
         (NoDummies, ONCE, "reports of each symbol of the padded set"),
         (FirstMember, KEPT, "reports of each symbol of the padded set"),
+        (SecondMember, ONCE, "reports of each symbol of the padded set"),
+        (EmptySet, ONCE, "reports of each symbol of the padded set"),
+        (ClearIfEmpty, ONCE, "the same, for 0 answers"),
         (LargerEps, ONCE, "reports that support the device's value"),
         (FreshMemos, KEPT, "first two reports of a value"),
         (SampledByTheSet, ONCE | {"every_steps": 2}, ""),
@@ -85,6 +120,15 @@ def test_every_fault_is_found(kind: type[ForeignDevice], level: dict[str, object
     failures = check_device(survey_of(level), calls(survey_of(level), kind, 1400)).failures
     assert failures
     assert any(finding in failure for failure in failures), failures
+
+
+@pytest.mark.parametrize(("kept", "lacking"), [({1, 2}, "0 answers"), ({0, 2}, "1 answer"), ({0, 1}, "2 answers")])
+def test_a_sample_without_a_size_of_sets_gives_no_verdict(kept: set[int], lacking: str) -> None:
+    """The sample of all sizes passes: `test_a_correct_device_passes`."""
+    survey = survey_of(ONCE)
+    some = (call for call in calls(survey, ForeignDevice, 3600) if call.value.bit_count() in kept)
+    with pytest.raises(ConformanceError, match=f"too few independent reports of sets with {lacking} of apps, once"):
+        check_device(survey, some)
 
 
 def test_a_line_has_the_list_of_the_values_of_a_set(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_a_wave_and_a_large_budget_have_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "text"), [(0.80201, "0.803"), (0.8, "0.8"), (45.0, "45"), (0.0, "0.0001"), (1234.1, "1.24e+03")]
+    ("loss", "text"),
+    [(0.80201, "0.803"), (0.8, "0.8"), (45.0, "45"), (0.0, "0.0001"), (999.2, "1000"), (1234.1, "1240"), (2920.0, "2920")],
 )
 def test_a_bound_is_rounded_up(loss: float, text: str) -> None:
     assert loss_up(loss) == text

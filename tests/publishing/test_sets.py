@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from lab.bench.sets import population
 from ldpstream.demo import Demo
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_choices, mean_of_filtered
+from ldpstream.mechanisms.padded_sampling import PaddedSampling
 from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.filtering import replay
 from ldpstream.publishing.frequencies import with_nan
@@ -182,3 +184,22 @@ def test_exports_have_the_shares_of_people() -> None:
     mi = [f for f, estimator in zip(rows["frequency"], rows["estimator"], strict=True) if estimator == "mi"]
     np.testing.assert_allclose(mi, p.estimators["mi"].estimate().frequencies)
     assert rows["label"][:8].to_list() == list(SURVEY.attributes[0].labels)
+
+
+def test_intervals_of_a_window_of_a_spaced_level_cover_what_they_state() -> None:
+    """Each of 6000 devices reports at 2 of 6 steps. In 100 runs, the coverage of the 8 shares has a standard error of about 0.8
+    points; the band is ± 4 of them. The control counts each report as that of another person: its intervals are too narrow."""
+    m, rng, people, most = PaddedSampling(5, 4.0, 3).spaced(3), np.random.default_rng(6), 6000, 3
+    everybody = population(5, most, 200_000, rng)
+    truth, inside, alone = m.counts_of(everybody) / everybody.size, 0.0, 0.0
+    for _ in range(100):
+        sets, phases = rng.choice(everybody, people), rng.integers(0, 3, people)
+        panes = [[m.tabulate(m.report(sets[phases == step % 3], rng))] for step in range(6)]
+        groups, reports = pooled([m], panes)
+        assert reports == [2]
+        for estimate, steps in ((empirical_bayes, reports), (matrix_inversion, reports), (matrix_inversion, [1])):
+            low, high = estimate(groups, steps=steps).times(most).interval()
+            held = float(((low <= truth) & (truth <= high)).mean())
+            inside, alone = (inside + held, alone) if steps == reports else (inside, alone + held)
+    assert 0.918 < inside / 200 < 0.982
+    assert alone / 100 < 0.918

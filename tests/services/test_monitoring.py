@@ -83,6 +83,7 @@ def running(kernels: None, own_kafka: Any, own_redis: Any, tmp_path_factory: pyt
     folder = tmp_path_factory.mktemp("monitoring")
     written, file = folder / "written.toml", folder / "now.toml"
     demo = (ROOT / "surveys" / "samples" / "demo.toml").read_text().replace("lateness_steps = 1", "lateness_steps = 2")
+    demo = demo.replace("values = [", 'unlisted = "help"\nvalues = [', 1)  # a value for texts that are not listed
     written.write_text(RELAY + demo + COHORTS)
     survey = rehearse(written, file, STEP_S, now_s=time.time())
     rotate(keys := folder / "relay-keys.json", datetime.now(UTC))

@@ -213,8 +213,7 @@ def formats(survey: Survey, files: Files) -> Files:
         "checkpoint": _of(_json(counts.get("format")) or 1, {*names, *map(_shape, counts), *tables}),
         "progress": _of(progress, progress),
         "filters": _of(heads[0], {*heads[0], *(f"{len(base64.b64decode(state)) // 8} numbers" for state in filters)}),
-        # An attribute has numbers if its estimators give them. The format of a publication does not say so.
-        "publication": _of(kept[0], {path for one in kept for path in paths(one) if not path.startswith(".numbers.")}),
+        "publication": _of(kept[0], {path for one in kept for path in paths(one)}),
         "export": _of(
             _json(files["export"]["export.json"]).get("state_format"),
             {*_json(files["export"]["export.json"]), *(f"{name} {kind}" for name, kind in COLUMNS.items())},

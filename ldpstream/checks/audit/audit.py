@@ -2,9 +2,9 @@
 
 For every mechanism and ε the audit draws reports of values of a small domain and carries out a distinguishing attack. The
 attack computes a likelihood ratio (for L-PS-GRR a score) from the values that the reports support (`mechanisms.ratios`). An
-event of the attack is "the ratio is at least c", for each c and each ordered pair of values. On one half of the reports, the
-audit chooses the event with the largest bound. On the other half, the audit counts this event among the reports of each of the
-two values a and b:
+event of the attack is "the ratio is at least c", for each c and each ordered pair of values. For mechanisms of sets, the values
+are whole sets (`Mechanism.audited`). On one half of the reports, the audit chooses the event with the largest bound. On the
+other half, the audit counts this event among the reports of each of the two values a and b:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
@@ -29,7 +29,15 @@ import numpy.typing as npt
 
 from ldpstream.checks.audit.clopper_pearson import loss_bound
 from ldpstream.checks.audit.finding import Control, Finding, Loss
-from ldpstream.checks.audit.samplers import CodePath, SampledReports, Sampler, fresh_memos, last_bit_in_clear, reports_of
+from ldpstream.checks.audit.samplers import (
+    CodePath,
+    SampledReports,
+    Sampler,
+    fresh_memos,
+    last_bit_in_clear,
+    one_member,
+    reports_of,
+)
 from ldpstream.checks.audit.spaced import CLAIMS, spaced_controls, spaced_findings
 from ldpstream.mechanisms import SETS, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -148,7 +156,7 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
     firsts: SupportsOfValues = {}
     totals: SupportsOfValues = {}
     memos: SupportsOfValues = {}
-    for value in path.values:
+    for value in path.values if m.choices is None else range(len(m.audited())):
         observed = path.sample(m, value, path.n, T if m.memoized else 1, rng)
         firsts[value] = supports(m, observed.reports[0])
         totals[value] = _total_supports(m, observed)
@@ -164,9 +172,8 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, values), 1 where a report supports a value. For sets, the values are the sets of one value."""
-    values = range(m.k - (m.choices or 0))
-    return np.stack([m.supports(reports, np.full(len(reports), m.holding(v))) for v in values], axis=1).astype(np.uint8)
+    """(n, inputs), 1 where a report supports an input of `Mechanism.audited`."""
+    return np.stack([m.supports(reports, np.full(len(reports), held)) for held in m.audited()], axis=1).astype(np.uint8)
 
 
 def channel_loss(m: Mechanism) -> float:
@@ -189,7 +196,7 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
 
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
         rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
-        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(m.k)}
+        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(len(m.audited()))}
         result = attack(counts, m.ratios().table(t), alpha)
         found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
 
@@ -203,6 +210,10 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
     for name in ("L-GRR", "L-OSUE", "L-OLH"):
         m = audited_mechanism(name, 1.0)
         add("memo drawn again for each of 10 reports", m, fresh_memos, 10, m.eps_inf)
+    for name in SETS:
+        m = audited_mechanism(name, 1.0)
+        add("the last dummy tells that there are no values", m, one_member(0), 1, m.eps_1)
+        add("always the second of two values", m, one_member(2), 1, m.eps_1)
     return found
 
 

@@ -1,7 +1,4 @@
-"""Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
-
-A sampler draws t reports of each of n devices that hold the same value.
-"""
+"""Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +25,7 @@ class SampledReports:
 
 
 Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], SampledReports]
-"""(mechanism, value, n, t, rng) -> t reports of each of n devices that hold the value."""
+"""(mechanism, number of one of `Mechanism.audited`, n, t, rng) -> t reports of each of n devices that hold this input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,8 @@ class CodePath:
         name: name shown in the tables.
         sample: the sampler that runs the path.
         n: reports of each value, at least 2.
-        values: two or more values, which the attack tries to distinguish.
+        values: two or more values, which the attack tries to distinguish; for mechanisms of sets, it distinguishes all sets of
+            `Mechanism.audited`.
     """
 
     name: str
@@ -59,7 +57,7 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
 
 def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the simulations' code."""
-    memos = m.memoize(np.full(n, m.holding(value)), rng)
+    memos = m.memoize(np.full(n, m.audited()[value]), rng)
     return SampledReports([m.report(memos, rng) for _ in range(t)], memos if m.memoized else None)
 
 
@@ -68,9 +66,9 @@ def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -
 
     Each device makes one memo. For a one-time mechanism t must be 1.
     """
-    device, random = m.randomizer(m.parameters()), SecureRandom()
+    device, random, held = m.randomizer(m.parameters()), SecureRandom(), m.audited()[value]
     functions = [device.enroll(random) for _ in range(n)]
-    memos = [device.memoize(device.memo_key(m.holding(value), f), f, random) for f in functions]
+    memos = [device.memoize(device.memo_key(held, f), f, random) for f in functions]
     reports = [_rows(m, [device.report(memo, random) for memo in memos]) for _ in range(t)]
     return SampledReports(reports, _rows(m, memos) if m.memoized else None)
 
@@ -100,3 +98,17 @@ def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generat
     """Draws a new memo for every report."""
     values, enrolment = np.full(n, value), m.enroll(n, rng)
     return SampledReports([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])
+
+
+def one_member(size: int) -> Sampler:
+    """A sampler that names only one member of the padded sets with `size` values: the last value, or for no values the last
+    dummy. It treats all other sets correctly, so sets of one value do not show these faults."""
+
+    def sample(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
+        observed, code = vectorised(m, value, n, t, rng), m.audited()[value]
+        if code.bit_count() == size:
+            for rows in observed.reports:
+                rows[m.supports(rows, np.full(n, code))] = code.bit_length() - 1 if size else m.k - 1
+        return observed
+
+    return sample

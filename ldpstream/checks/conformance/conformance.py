@@ -3,9 +3,10 @@
 A correct device fails with probability at most `FALSE_ALARM`. One half of this probability is divided evenly among the checks,
 and within a check among its binomial tests. The other half is divided among the audited losses.
 
-A sample is large enough for a verdict if single tests of each attribute and level detect two faults with probability 0.9. The
+A sample is large enough for a verdict if single tests of each attribute and level detect these faults with probability 0.9. The
 first fault is a p that is too small by a quarter of p - q. The second fault, for memoized levels, is a fresh memo for every
-report. A sample also needs calls that show the choices of devices, and devices with two runs.
+report. For several answers, the third fault is a p that is too small by half of p - q for the sets of no value, of one value,
+or of as many values as possible. A sample also needs calls that show the choices of devices, and devices with two runs.
 """
 
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from ldpstream.checks.conformance.privacy import Bound, audit_rows
 from ldpstream.checks.conformance.rows import FIRST_TWO, HELD, channel_counts
 from ldpstream.checks.conformance.rules import Fault, check_rules
 from ldpstream.checks.conformance.runs import TWO_RUNS, run_counts
+from ldpstream.checks.conformance.sets import of_answers
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 
@@ -140,6 +142,8 @@ def _require_enough(survey: Survey, found: Conformance) -> None:
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             place = f"{attribute.name}, {level.name}"
             _require(found, place, HELD, "independent reports")
+            for size in () if m.choices is None else {0, 1, m.choices}:
+                _require(found, place, of_answers(size), f"independent reports of sets with {plural(size, 'answer')}")
             if m.memoized:
                 _require(found, place, FIRST_TWO, "repeated reports of one value by one device")
             if m.every_steps > 1 and not any(one.place == place and one.check == PHASE for one in found.tested):

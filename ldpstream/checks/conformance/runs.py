@@ -40,7 +40,7 @@ def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
 
 
 def _equal(place: str, check: str, chosen: IntArray, n: int, twins: IntArray) -> BinomialCounts:
-    """Counts the equal choices of two runs. A choice is a device and a number, uniform in [0, n)."""
+    """Counts the equal choices of two runs; a choice is a device and a number, uniform in [0, n)."""
     left, right = _twins(chosen[:, 0], twins)
     return counts(place, check, (chosen[left, 1] == chosen[right, 1]).sum(), left.size if n > 1 else 0, 1 / n)
 

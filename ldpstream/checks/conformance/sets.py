@@ -10,6 +10,7 @@ from ldpstream.checks.conformance.rules import Rows
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.sets import members
+from ldpstream.mechanisms.wording import plural
 
 
 def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
@@ -28,6 +29,7 @@ def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: 
     inside, outside = chances
     sets = members(fresh.values, m.k - m.choices, m.choices)
     symbols = fresh.rows.astype(np.int64)
+    contrast = m.choices * (inside - outside)
     yes = m.supports(fresh.rows, fresh.values)
     expected = np.full(yes.size, m.choices * inside)
     sizes = np.bitwise_count(fresh.values)
@@ -35,11 +37,19 @@ def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: 
     named = [np.bincount(symbols[part], minlength=m.k) for part in (yes, ~yes)]
     having = sets.sum(axis=0)
     return [
-        by_probability(place, check, yes, expected, expected - m.choices * (inside - outside) * signal),
-        counts(place, "the same, for each number of answers", hits, of_size, m.choices * inside),
+        by_probability(place, check, yes, expected, expected - contrast * signal),
+        *(
+            counts(place, of_answers(size), hits[size], of_size[size], m.choices * inside, m.choices * inside - contrast / 2)
+            for size in range(m.choices + 1)
+        ),
         counts(place, "reports of each symbol of the padded set", named[0], having, inside),
         counts(place, "reports of each other symbol", named[1], yes.size - having, outside),
     ]
+
+
+def of_answers(size: int) -> str:
+    """The name of the check of the reports of sets with this number of answers."""
+    return f"the same, for {plural(size, 'answer')}"
 
 
 def pairs_of_sets(place: str, which: str, m: Mechanism, values: IntArray, first: Rows, second: Rows) -> list[BinomialCounts]:

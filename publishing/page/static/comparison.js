@@ -83,7 +83,7 @@ export function drawDifferences() {
     return cell;
   };
   const head = [element("th", "Value", { scope: "col" }), ...(c.before.cohort === c.after.cohort ? ["Before", "After"] : [c.before.cohort, c.after.cohort]).map((name) => heading(name, "share")), heading("Difference", "difference"),
-    heading("From", "interval"), heading("To", "interval"), heading("Clear", "clear"), ...(c.truth ? [heading("Truth", "truth")] : [])];
+    heading("From", "ends"), heading("To", "ends"), heading("Clear", "clear"), ...(c.truth ? [heading("Truth", "truth")] : [])];
   table($("difference-values"), head, bars.kept.slice(0, MOST_ROWS).map((i) => {
     const size = c.differences[i] ?? 0;
     const at = (x) => (x === null ? "–" : points(x, size));

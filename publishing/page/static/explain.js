@@ -20,6 +20,7 @@ const WHY = {
   mean: "The mean of the people's numbers. Within a bin, the numbers count as evenly spread.",
   percentile: "The number below which 50, 90 or 99 of 100 people lie. Within a bin, the numbers count as evenly spread, so a percentile is only as precise as its bin is narrow. The interval contains the true percentile in about 95 of 100 cases.",
   difference: "The later share minus the earlier share, or one cohort's share minus the other's, in percentage points.",
+  ends: "The interval contains the true difference in about 95 of 100 cases or more, for each value by itself.",
   clear: "Clear: the difference is more than chance. Of the values that are marked so, about 5 of 100 or fewer have no true difference. Without any true difference, some value would be marked in about 5 of 100 comparisons or fewer.",
   together: "The reports of both attributes together give the cells. The reports of each attribute alone also count, for the sums of the rows and columns. The cells are without bias, so the share of a rare combination can be negative.",
   cell: "The interval contains the true share in about 95 of 100 cases, for each cell by itself. If a row or a column may have no people at all, nothing is known about the shares within it: the share is missing, and its interval goes from 0 to 100 %.",
