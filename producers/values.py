@@ -206,9 +206,8 @@ def load_values(
         tell: receives a line for each attribute with values outside its domain.
 
     Raises:
-        DataError: if the file cannot be read, is not CSV in UTF-8, is empty, lacks a column or holds no values; if a step is
-            not an integer, is before `first_step` or a million or more steps after it; if a device refuses a value; or if a
-            person has two rows for a step.
+        DataError: if the file cannot be read, breaks the format, or holds no values; if a step is before `first_step`, or a
+            million or more steps after it; or if a device refuses a value.
     """
     reader = _Reader(Path(path), survey, first_step)
     source = reader.read()
