@@ -161,7 +161,7 @@ class SurveyEstimator:
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:
-        """Notes the load of a step's estimates."""
+        """Notes the load of a step with all estimates; of another step, only that estimates were left out."""
         fingerprint = self.survey.fingerprint
         if self._research:
             self._workload.add(fingerprint, load)

@@ -11,8 +11,8 @@
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
 survey``), but not for good: another gateway may have the survey, or this one later. A report of a survey whose topic cannot be
-used gets 503 (``survey unavailable``). While a survey file is broken, an unknown fingerprint also gets this 503: the survey may
-be in that file. A plain request for a survey with ``relay = "required"`` gets 403 (``relay required``).
+used gets 503 (``survey unavailable``). So does an unknown fingerprint while a broken or changed survey file may hold a survey
+that the gateway does not know. A plain request for a survey with ``relay = "required"`` gets 403 (``relay required``).
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
