@@ -79,7 +79,7 @@ class LogPosition(Protocol):
 
 
 class Publisher(Protocol):
-    """Receiver of publications. `publish` must be idempotent."""
+    """Receiver of publications. It may receive a publication twice."""
 
     def publish(self, publications: list[Publication]) -> None:
         """Receives publications."""

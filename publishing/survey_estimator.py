@@ -108,7 +108,7 @@ class SurveyEstimator:
             The number of milliseconds until the next turn.
 
         Raises:
-            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey at its start, so a retry does not help.
+            Exception: if `alone`: a refusal of Kafka, Redis or our limits at the start, and any unexpected error.
         """
         began_s, well = monotonic(), False
         try:

@@ -204,9 +204,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     dependence between the two estimates. `low` and `high` are the ends of each value's interval. `clear` marks the differences
     that are more than chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference
     (Benjamini and Hochberg over all k values). With `top`, the values with the largest differences in standard errors come
-    first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, `clear` is
-    false, and `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is below the least size, all
-    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
+    first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear`
+    is false. `interval_withheld` is the reason; None without reports. `cohort` is as in `Histogram`; if one side is below the
+    least size, all differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference
+    in a simulation.
     """
 
     survey: str
