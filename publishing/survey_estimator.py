@@ -86,7 +86,7 @@ class SurveyEstimator:
         ).labels(survey.name)
         self._working = Gauge(
             "ldpstream_survey_working",
-            "1 if Kafka and Redis answered all requests for the survey the last time, else 0.",
+            "1 if the survey's last turn had no error, else 0.",
             ["survey"],
             registry=registry,
         ).labels(survey.name)
