@@ -216,6 +216,8 @@ def _of_fewer_people(drawn: FloatArray, reports: int, people: float) -> FloatArr
 def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports: int = 1) -> float:
     """Returns n times the variance of the unbiased mean of n people's numbers, if each makes this number of reports.
 
+    If the sum of the inverted shares is not 1, all shares change by the same number.
+
     Args:
         m: the mechanism.
         shares: (k,) true shares.
@@ -240,7 +242,8 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
 
     The distribution function F ascends. So its mean over the last edges before a place, and this place, is at most F there. The
     mean over a wider span lies lower, but has a smaller error. The span of each bound is the best one for the estimated
-    `shares`. If these are wrong, the bound still holds, but another span would be better.
+    `shares`. If these are wrong, another span would be better. They share the noise of the bound, so the choice makes some
+    bounds fail more often than those of a fixed span (`docs/numbers.md`).
 
     Several levels' inversions have a weighted mean z, whose sum is not 1. With e (sum 1) for `centre`, the shares are
     z + (1 - Σ z) e. So a sum a·shares is (a - a·e)·z + a·e, and its error is that of the numbers a - a·e.

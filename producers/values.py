@@ -13,8 +13,9 @@ with none of the values.
 
 For a survey with a single attribute, a file of exactly three columns may use any names. A value is written as in the survey:
 one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value that a
-device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that step. A
-column may give the cohort (`producers.cohort_column`); others are ignored. A person has at most one row for a step.
+device reports for it (`Attribute.find`). A value that a device refuses is an error. An empty cell means that the person has no
+value of that attribute at that step. A column may give the cohort (`producers.cohort_column`); others are ignored. A person has
+at most one row for a step.
 """
 
 import re

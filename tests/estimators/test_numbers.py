@@ -197,6 +197,15 @@ def test_fake_data_and_repeated_reports_have_the_variance_of_a_share(reports: in
     assert error**2 * 3e6 / reports == pytest.approx(found[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("reports", [1, 3])
+def test_a_wave_of_one_cell_has_the_variance_of_grr(reports: int) -> None:
+    f, numbers = spikes(12), np.arange(12.0) ** 2 + 2000
+    wave, sharp = (
+        mean_variance(m, f, numbers, reports) for m in (SquareWave(12, 2.0, width=1), mechanism("GRR", k=12, eps=2.0))
+    )
+    assert wave == pytest.approx(sharp, rel=1e-9)
+
+
 def test_the_mean_of_two_levels_includes_the_choice_of_people_once() -> None:
     """Two values have opposite errors of their shares; the exact covariance of GRR's counts gives the error of the mean."""
     wave, sharp, n, f, numbers = SquareWave(12, 0.1), mechanism("GRR", k=12, eps=6.0), 10**6, np.zeros(12), np.arange(12.0)
