@@ -199,6 +199,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """
         return None
 
+    def epsilons(self) -> dict[str, float]:
+        """The privacy parameters with which `mechanism` builds this mechanism."""
+        return {"eps_inf": self.eps_inf, "eps_1": self.eps_1} if self.memoized else {"eps": self.eps_1}
+
     @abstractmethod
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
         """The same mechanism on devices that report less often: see `OneTime.spaced`."""

@@ -283,6 +283,9 @@ class UnaryEncoding(_IndependentBits, OneTime):
         if name == "THE":
             self.eps_1 = self.report_round.eps()
 
+    def epsilons(self) -> dict[str, float]:
+        return {"eps": self.eps}
+
     def coins(self) -> Coins:
         return {"report": self.report_round.coins()}
 

@@ -25,7 +25,6 @@ from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.mechanisms.registry import LIKE_VARIANCE, answering, lightest
 from ldpstream.mechanisms.sets import checked_codes
-from ldpstream.mechanisms.unary import UnaryEncoding
 from ldpstream.surveys import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
@@ -118,8 +117,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
     """A survey's attribute with this mechanism, as parsed from TOML; `domain` has the keys of its values, such as `size`."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
-    eps = m.eps if isinstance(m, UnaryEncoding) else m.eps_1  # with THE, a report loses less than eps
-    level |= {"eps": eps} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
+    level |= m.epsilons()
     level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
     return {"name": name, **domain, "level": [level]}
 
