@@ -183,7 +183,7 @@ class AgentApp(faust.App):
             Stopped: if the process gets a stop signal while it waits.
             TopicError: if the broker or a topic cannot be used.
             StoreRefused: if Redis denies the login or a right that we need.
-            OpenSurveyChanged: if no survey is usable, and the first one changes an open survey.
+            OpenSurveyChanged, KeptUnreadable: if no survey is usable, and the first one has this error (`SurveyKeeper.check`).
             SettingsError: if Redis would evict counts, or the metrics server cannot bind its address.
         """
         settings = self.agent_settings

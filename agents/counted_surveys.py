@@ -15,15 +15,15 @@ log = structlog.get_logger("ldpstream.agent")
 
 
 class CountedSurveys:
-    """The surveys that an agent counts. `check` runs once at the start, `follow` afterwards.
+    """The surveys that an agent counts. `check` runs at the start, `follow` afterwards.
 
     Args:
         watch: the survey files.
         dispatcher: counts the surveys.
         check: checks that a survey's topics and its part of the count store are usable; runs in a thread.
         assigned: returns all partitions that are assigned to this process.
-        subscribe: called with the reports topics of all counted surveys after a change.
-        forget: called with each survey that is no longer in the files; runs in a thread.
+        subscribe: called with the reports topics of all counted surveys at the start and after every look at the files.
+        forget: called with each counted survey that is no longer in the files; runs in a thread.
 
     Attributes:
         started: True once `follow` has started the surveys.

@@ -60,7 +60,7 @@ class Counting:
         survey: the survey to count.
         store: holds count tables and offsets; its methods run in threads.
         source: the log.
-        commit_interval_s: longest time between commits, in seconds.
+        commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier and no request fails.
         clock: monotonic time in seconds.
     """
 

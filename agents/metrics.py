@@ -27,11 +27,11 @@ refused_commits = Counter(
 store_losses = Counter(
     "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"
 )
-dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Rejected envelopes that the dead-letter topic refused")
+dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Dead letters that their topic refused")
 commit_seconds = Histogram("ldpstream_commit_seconds", "Time to write the changes of one partition to the count store")
-partitions = Gauge("ldpstream_partitions", "Partitions that this agent counts now")
+partitions = Gauge("ldpstream_partitions", "Partitions that are assigned to this agent")
 surveys = Gauge(
-    "ldpstream_agent_surveys", "Surveys of this agent, by state: counted, stalled, or waiting for topics", ["state"]
+    "ldpstream_agent_surveys", "Surveys of this agent, by state: counted, stalled, or waiting until they can be used", ["state"]
 )
 store_available = Gauge("ldpstream_store_available", "1 while the count store answers, else 0")
 

@@ -15,5 +15,5 @@ class Partition:
     placement: int | None = None  # number of the last seek; with None, chunks are ignored until the next seek
     placed_at: int = 0  # offset of the last seek
     letters: list[DeadLetter] = field(default_factory=list)
-    moved_s: float = 0.0  # last time when a record was counted or no record was left to count
+    moved_s: float = 0.0  # last time when a record was counted, or none could be counted without a stall
     tried_s: float = 0.0  # last time when the partition was placed, checked by the stall detector or reported as damaged

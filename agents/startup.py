@@ -24,7 +24,7 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
         keeper: stores the accepted surveys.
 
     Raises:
-        OpenSurveyChanged: if the survey changes an open survey.
+        OpenSurveyChanged, KeptUnreadable: as `SurveyKeeper.check`.
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
         StoreRefused, SettingsError: as `check_redis`.
     """

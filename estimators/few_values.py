@@ -195,8 +195,8 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
 def components(k: int, points: IntArray, step: float) -> FloatArray:
     """Returns the prior probability of each lattice point under each component, (components, *points.shape).
 
-    Leaves out the component of equal shares. A point stands for the shares around it, weighted by 1 - |distance| / step. This
-    keeps the mean of the distribution.
+    Leaves out the component of equal shares. Of a gamma distribution, each of the first `NEAR_ZERO` points stands for the
+    shares around it, weighted by 1 - |distance| / step. Each later point has the density at the point times the step.
     """
     found = [_gamma(shape, 1 / k, points, step) for shape in SHAPES]
     if k > 2:  # with two values, one share determines the other

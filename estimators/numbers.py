@@ -48,6 +48,7 @@ PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the rep
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
 MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
 NEGLIGIBLE = 1e-3  # a model with a smaller weight is left out
+ALL = np.zeros(1, int), np.ones((1, 1))  # one group of all values, with the factor 1
 LARGEST_FACTOR = 50.0  # largest logarithm of a drawn share's ratio to its mode, against overflow
 
 
@@ -86,7 +87,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
     shares /= shares.sum()
     width = np.minimum(high + above, 1) - np.maximum(low - below, 0)
     errors = np.maximum(drawn.std(axis=0), width / (2 * NORMAL))  # a difference of two shares needs the bias, too
-    unbiased = _unbiased(groups, steps, raw, shares, cells)
+    unbiased = _unbiased(groups, steps, shares, cells)
     used = (weights > 0) | (drawn_weights > 0)
     converged = all(fit.converged for fit, has_weight in zip(found, used, strict=True) if has_weight)
     return Estimate(shares, errors, raw.n, converged=converged, posterior=Draws(drawn, drawn, below, above, unbiased))
@@ -215,6 +216,8 @@ def _of_fewer_people(drawn: FloatArray, reports: int, people: float) -> FloatArr
 def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports: int = 1) -> float:
     """Returns n times the variance of the unbiased mean of n people's numbers, if each makes this number of reports.
 
+    If the sum of the inverted shares is not 1, all shares change by the same number.
+
     Args:
         m: the mechanism.
         shares: (k,) true shares.
@@ -227,27 +230,32 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
     94.6
     """
     if m.pure:
-        of_person = float(shares @ numbers**2 - (shares @ numbers) ** 2)
-        noise = np.maximum(m.sampled_variances(shares, reports, reports, 1.0) - shares * (1 - shares), TINY)
-        return of_person + float(noise @ (numbers - noise @ numbers / noise.sum()) ** 2)
+        return float(_pure_variances(m, shares, numbers - numbers.mean(), *ALL, reports)[0])
     encoded, reported, told = m.encoded(shares), shares @ m.channel(), m.inverse() @ numbers
     of_person = m.fakes**2 * float(encoded @ numbers**2 - (encoded @ numbers) ** 2)
     of_report = float(reported @ told**2 - (reported @ told) ** 2)
     return (of_report + (reports - 1) * of_person) / reports
 
 
-def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArray, cells: _Cells) -> Unbiased:
+def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cells) -> Unbiased:
     """Returns the raw inversion, with the exact error of its mean and bounds of the distribution function.
 
     The distribution function F ascends. So its mean over the last edges before a place, and this place, is at most F there. The
     mean over a wider span lies lower, but has a smaller error. The span of each bound is the best one for the estimated
-    `shares`. If these are wrong, the bound still holds, but another span would be better.
+    `shares`. If these are wrong, another span would be better. They share the noise of the bound, so the choice makes some
+    bounds fail more often than those of a fixed span (`docs/numbers.md`).
+
+    Several levels' inversions have a weighted mean z, whose sum is not 1. With e (sum 1) for `centre`, the shares are
+    z + (1 - Σ z) e. So a sum a·shares is (a - a·e)·z + a·e, and its error is that of the numbers a - a·e.
     """
+    k, size = shares.size, cells.first.size
     told = list(informative(groups, steps))
-    weights = [np.ones(shares.size)]
-    if len(told) > 1:
-        weights = [inversion_weight(m, table.n / each, each) for m, table, each in told]
-        weights = [weight / sum(weights) for weight in weights]
+    weights = np.array([inversion_weight(m, table.n / each, each)[:k] for m, table, each in told])
+    centre = 1 / weights.sum(axis=0)
+    weights *= centre
+    centre /= centre.sum()
+    mixed = sum(weight * m.inversion(table)[:k] for (m, table, _), weight in zip(told, weights, strict=True))
+    exact = mixed + (1 - mixed.sum()) * centre
 
     def errors(numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
         """Returns the standard errors of r sums of the raw shares, (r,).
@@ -259,14 +267,9 @@ def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArr
         """
         total = np.zeros(parts.shape[1])
         for (m, table, each), weight in zip(told, weights, strict=True):
-            a, people = weight * numbers, table.n / each
+            a = weight * numbers
             if m.pure:
-                noise = np.maximum(
-                    m.sampled_variances(shares, table.n, each, people) - shares * (1 - shares) / people, TINY / people
-                )
-                total += _variances(shares, a, first, parts) / people
-                one, two = (np.add.reduceat(noise * a**power, first) for power in (1, 2))
-                total += two @ parts**2 - (one @ parts) ** 2 / noise.sum()
+                total += _pure_variances(m, shares, a, first, parts, each) * each / table.n
             else:
                 of_report = np.add.reduceat(m.inverse() * a, first, axis=1) @ parts
                 squares = of_report**2
@@ -275,15 +278,13 @@ def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArr
                 total += (np.maximum(seen, fitted) + (each - 1) * of_person) / table.n  # few reports may be equal by chance
         return np.asarray(np.sqrt(np.maximum(total, 0)))
 
-    k, size = shares.size, cells.first.size
-    variance = raw.standard_errors**2
-    exact = raw.frequencies + (1 - raw.frequencies.sum()) * variance / variance.sum()
-
     def bounds(reach: float) -> tuple[FloatArray, FloatArray]:
         spans = [span for span in SPANS if span <= size]
         last = np.arange(size + spans[-1])  # a mean ends at this edge; F is 1 at the edges beyond the range
         parts = np.array([np.clip(last - np.arange(size)[:, None], 0, span) / span for span in spans])  # (spans, K, edges)
-        error = errors(np.ones(k), cells.first, np.hstack(list(parts))).reshape(len(spans), last.size)
+        sums = np.hstack(list(parts))
+        centred = sums - np.add.reduceat(centre, cells.first) @ sums
+        error = errors(np.ones(k), cells.first, centred).reshape(len(spans), last.size)
         found, fitted = (np.add.reduceat(f, cells.first) @ parts for f in (exact, shares))  # (spans, edges)
         each, edge = np.arange(len(spans))[:, None], np.arange(size + 1)
         above = edge + np.array(spans)[:, None] - 1
@@ -298,8 +299,19 @@ def _unbiased(groups: list[Group], steps: Steps, raw: Estimate, shares: FloatArr
         exact,
         np.append(cells.first, k),
         bounds,
-        lambda numbers: float(errors(numbers, np.zeros(1, int), np.ones((1, 1)))[0]),
+        lambda numbers: float(errors(numbers - centre @ numbers, *ALL)[0]),
     )
+
+
+def _pure_variances(
+    m: Mechanism, shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray, reports: int
+) -> FloatArray:
+    """Returns the variances of sums of one random person's inverted shares, (r,), with one factor for each group of values."""
+    k = shares.size
+    own, x = m.support_covariance(np.pad(shares, (0, m.k - k)), reports)
+    squares = np.add.reduceat((own + (x**2).sum(axis=0))[:k] * numbers**2, first) @ parts**2
+    sums = np.add.reduceat(x[:, :k] * numbers, first, axis=1) @ parts
+    return np.asarray((squares - (sums**2).sum(axis=0)) / (reports * (m.p - m.q)) ** 2)
 
 
 def _variances(shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:

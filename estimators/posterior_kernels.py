@@ -33,14 +33,9 @@ def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: flo
 def posterior(
     like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, times: Floats, mean: Floats, variance: Floats,
     mass: Floats,
-) -> float:  # fmt: skip
-    """Posterior of every kind, into `mean` and `variance`, and the sum of all values' posteriors, into `mass`.
-
-    Returns:
-        The log-likelihood of the prior: the sum over values of ln Σ prior · like.
-    """
+) -> None:  # fmt: skip
+    """Posterior of every kind, into `mean` and `variance`, and the sum of all values' posteriors, into `mass`."""
     mass[:] = 0.0
-    value = 0.0
     for i in range(mean.size):
         begin, shift = start[i], first[i] - start[i]
         total, sum_1 = 0.0, 0.0
@@ -55,8 +50,6 @@ def posterior(
             sum_2 += p * away * away
             mass[j + shift] += weight * p
         mean[i], variance[i] = centre, sum_2 / total
-        value += times[i] * math.log(total)
-    return value
 
 
 @numba.njit(cache=True, error_model="numpy")

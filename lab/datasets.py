@@ -117,7 +117,7 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
 
     Raises:
         KeyError: if there is no such data set.
-        DatasetError: if the files exist but differ from the published files in the number of rows, columns or values.
+        DatasetError: if the files exist but cannot be read, or have other numbers of rows, columns or values than published.
     """
     read, n, sizes = _KNOWN[name]
     if folder is not None:

@@ -219,8 +219,9 @@ def rounds(
         after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.
 
     Raises:
-        CandidatesError: if the first round would begin before the end of the survey before it, a level has no report left, or
-            `after` does not replace `survey`, or has other attributes, levels or steps.
+        CandidatesError: if the first round would begin before the end of the survey before it, or within `spacing` steps of the
+            start of a survey without end; if a level has no report left; or if `after` does not replace `survey`, or has other
+            attributes, levels or steps.
         SurveyError: if a next survey would not be valid, for example if it has too many values.
     """
     before = survey if after is None else after

@@ -107,7 +107,8 @@ class PairForecast(Struct, frozen=True, kw_only=True):
         people_factor: with the pair, every other attribute needs at most this number of times the people for the same
             precision. None if the survey without the pair would not be valid.
         step_association, window_association: the smallest association, as Cramér's V from 0 to 1, that the test of independence
-            (of size 0.05) finds in 8 of 10 cases, if all values of each attribute are equally frequent. None if it finds none.
+            (of size 0.05) finds in 8 of 10 cases, if all values of each attribute are equally frequent. None if the test finds
+            no association so often.
     """
 
     attribute: str

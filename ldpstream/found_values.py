@@ -1,4 +1,4 @@
-"""The candidates of a next survey that people have, from a published histogram."""
+"""Finds which candidates of a survey people have, from the survey's published histogram."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 @contextmanager
 def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
-    """Yields a `map` that runs in worker processes, or in this process if `processes` or the number of cores is 1.
+    """Yields a `map` that runs in worker processes, or in this process if the number of processes is 1.
 
     Args:
         processes: number of processes; None for one process for each core.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the estimators load slowly: only commands that need them im
 
 app = typer.Typer()
 
-STOP_S = 8.5  # longest time from the signal to the end of the estimator
+STOP_S = 8.5  # longest time from the signal to the end of the estimator, without --json
 
 
 @app.command()

@@ -178,7 +178,7 @@ class Inference(ABC):
 
         The n people are drawn at random from a population in which a share f has the value. Every device reports at each of the
         W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula is not that of PS-GRR
-        (`PaddedSampling.inversion_variances`).
+        (see `PaddedSampling.given_memo`).
 
         Args:
             f: true frequency of the bin, in [0, 1].

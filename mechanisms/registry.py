@@ -98,7 +98,7 @@ def mechanism(
         g: number of hashed symbols, for local hashing; default: as the name and the calibration determine.
         omega: size of the set, for subset selection; default: the size with the smallest variance.
         choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
-        width: width of the wave in cells, for SW; default: the width that maximises the paper's bound of the information.
+        width: width of the wave in cells, for SW; default: `square_wave.best_width`.
 
     Raises:
         ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.

@@ -1,4 +1,4 @@
-"""Sinks for envelopes. `KafkaSink` is in `producers.kafka_sink`, `GatewaySink` in `producers.gateway.client`."""
+"""Sinks for envelopes. Others: `producers.kafka_sink`, `producers.gateway.client` and `producers.relay.relay_sink`."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -13,8 +13,9 @@ with none of the values.
 
 For a survey with a single attribute, a file of exactly three columns may use any names. A value is written as in the survey:
 one of the attribute's texts, an integer below its size, or a number within its bins. Any other value becomes the value that a
-device reports for it (`Attribute.find`). An empty cell means that the person has no value of that attribute at that step. A
-column may give the cohort (`producers.cohort_column`); others are ignored. A person has at most one row for a step.
+device reports for it (`Attribute.find`). A value that a device refuses is an error. An empty cell means that the person has no
+value of that attribute at that step. A column may give the cohort (`producers.cohort_column`); others are ignored. A person has
+at most one row for a step.
 """
 
 import re
@@ -205,9 +206,8 @@ def load_values(
         tell: receives a line for each attribute with values outside its domain.
 
     Raises:
-        DataError: if the file cannot be read, is not CSV in UTF-8, is empty, lacks a column or holds no values; if a step is
-            not an integer, is before `first_step` or a million or more steps after it; if a device refuses a value; or if a
-            person has two rows for a step.
+        DataError: if the file cannot be read, breaks the format, or holds no values; if a step is before `first_step`, or a
+            million or more steps after it; or if a device refuses a value.
     """
     reader = _Reader(Path(path), survey, first_step)
     source = reader.read()

@@ -37,7 +37,7 @@ def serve(
     """Estimates every step of every survey after its close, until `stop` is set or all steps through `until` are final.
 
     Several estimators may run at once: they share the surveys, and one works on each survey. If an estimator ends, the others
-    take its surveys over within seconds.
+    take its surveys over within seconds, or within a minute if it was killed during a take-over.
 
     The estimator waits while Kafka or Redis is unreachable, also at start-up. With several surveys, a survey that is refused is
     reported and tried again, and disturbs no other survey.

@@ -1,4 +1,4 @@
-"""The compacted Kafka topic of estimates: written and read by one estimator at a time."""
+"""The compacted Kafka topic of estimates: written by one estimator at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

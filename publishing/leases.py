@@ -9,7 +9,7 @@ from typing import Protocol
 from ldpstream.stores.count_store import StoreUnavailable
 
 RENEW_S = 1.2  # time between two renewals; a lease lasts 5 s
-MAX_TURN_S = 60.0  # after a turn of this length other estimators may take all surveys over
+MAX_TURN_S = 60.0  # after a turn of this length, other estimators may take the surveys that wait over
 
 
 class Lease(Protocol):

@@ -74,7 +74,7 @@ class KafkaLogPosition:
         markers: appends the markers.
 
     Raises (all methods):
-        LogUnavailable: if the brokers do not answer in time; the error names the brokers.
+        LogUnavailable: if the brokers do not answer in time or have no such topic; the error names the brokers.
     """
 
     def __init__(self, survey: Survey, settings: Settings, admin: KafkaAdminClient, markers: MarkerProducer) -> None:

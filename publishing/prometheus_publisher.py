@@ -102,7 +102,7 @@ class PrometheusPublisher:
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest change of a share since the previous step, in standard errors.", level[:2])
         self._drift_p = gauge("drift_p", "Upper bound on the probability of a change this large without drift.", level[:2])
-        self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
+        self._levels = gauge("levels_sigma", "Least probable difference between two levels' shares, in standard errors.", span)
         self._levels_p = gauge(
             "levels_p", "Upper bound on the probability of a difference this large if all levels agree.", span
         )

@@ -79,8 +79,8 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
             for the span "window", since successive windows overlap.
         drift_value: index of the value whose frequency changed most.
         drift_p: upper bound on the probability that some value changes this much without drift.
-        levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
-            the index of the value, and the names of the two levels.
+        levels_sigma, levels_value, levels_pair: the least probable difference between two levels' own frequencies in standard
+            errors, the index of the value, and the names of the two levels.
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
             is small, people probably chose a level by their value; estimates over all levels together are then biased.
         failed: names of the parts that could not be calculated from these counts: estimators, levels, diagnostics, "numbers",

@@ -79,7 +79,7 @@ class LogPosition(Protocol):
 
 
 class Publisher(Protocol):
-    """Receiver of publications. `publish` must be idempotent."""
+    """Receiver of publications. It may receive a publication twice."""
 
     def publish(self, publications: list[Publication]) -> None:
         """Receives publications."""
@@ -126,8 +126,8 @@ class Schedule:
         """Publishes all steps that are due, oldest first.
 
         Args:
-            now_ms: the current time; used only to decide when to look at a step, and which steps are past their deadline.
-            stop: called between steps; if `stop` returns True, the run ends early.
+            now_ms: the current time; decides which steps are looked at or past their deadline, and when to compare the copies.
+            stop: called before each step; if `stop` returns True, the run ends early.
 
         Returns:
             The publications made.

@@ -86,7 +86,7 @@ class SurveyEstimator:
         ).labels(survey.name)
         self._working = Gauge(
             "ldpstream_survey_working",
-            "1 if Kafka and Redis answered all requests for the survey the last time, else 0.",
+            "1 if the survey's last turn had no error, else 0.",
             ["survey"],
             registry=registry,
         ).labels(survey.name)
@@ -108,7 +108,7 @@ class SurveyEstimator:
             The number of milliseconds until the next turn.
 
         Raises:
-            UserError: if `alone`, and Kafka, Redis or our limits refuse this survey at its start, so a retry does not help.
+            Exception: if `alone`: a refusal of Kafka, Redis or our limits at the start, and any unexpected error.
         """
         began_s, well = monotonic(), False
         try:
@@ -161,7 +161,7 @@ class SurveyEstimator:
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:
-        """Notes the load of a step's estimates."""
+        """Notes the load of a step with all estimates; of another step, only that estimates were left out."""
         fingerprint = self.survey.fingerprint
         if self._research:
             self._workload.add(fingerprint, load)

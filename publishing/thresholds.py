@@ -7,7 +7,7 @@ copies. The page gets its numbers from `/api/v1/survey`.
 from typing import Final
 
 FIT_LIMIT: Final = 6.0  # a larger |fit_z| has a chance of 2e-9, so the reports are forged or the survey is wrong
-ALARM_CHANCE: Final = 5.7e-7  # limit of `drift_p`, `levels_p`, `agreement`: five standard errors on either side
+ALARM_CHANCE: Final = 5.7e-7  # limit of `drift_p`, `levels_p`, `agreement` and of growth: five standard errors on either side
 GROWTH_PEOPLE: Final = 100  # with fewer people in a window, no growth of unlisted values: chance would cause too many
 OVERDUE_MS: Final = 120_000  # how long an estimate may be late, in ms
 LAG_LIMIT: Final = 10_000  # records in the log that are not counted yet

@@ -1,4 +1,4 @@
-"""Common parts of all processes: settings, logs, health checks, clients of Kafka and Redis, topics, child processes.
+"""Common parts of all processes: settings, logs, health checks, clients of Kafka, topics, child processes.
 
 Secrets come from the environment or from files. No log line and no error message contains a secret.
 """

@@ -327,7 +327,8 @@ def load_settings() -> Settings:
     """The settings of this process.
 
     Raises:
-        SettingsError: if a variable has an invalid value, a file is unusable, or two settings contradict each other.
+        SettingsError: if a variable has an invalid value or a misspelt name, a file is unusable, or two settings contradict
+            each other.
     """
     _check_names()
     try:

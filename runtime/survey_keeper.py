@@ -47,7 +47,7 @@ class SurveyKeeper(ABC):
         Raises:
             OpenSurveyChanged: if an open survey has this name and another fingerprint. From its next look on, the watch serves
                 the open survey.
-            UserError: if the stored survey cannot be read.
+            KeptUnreadable: if this version cannot read the stored survey.
         """
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)

@@ -8,8 +8,8 @@
 If a process has no right to create topics, the topics must exist already. Every process first checks three things: its topics
 exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
 settings only if it has the right to read them; an agent must have this right. No process checks the record sizes and the
-retention of reports: the creator of a topic chooses them. If the retention of the dead letters is longer than that of the
-reports, or than `rejected_retention_ms`, an agent shortens it.
+retention of reports: the creator of a topic chooses them. If the retention of the dead letters is longer than
+`rejected_retention_ms` (by default the retention of the reports), an agent shortens it.
 """
 
 import re

@@ -84,7 +84,7 @@ class DataFolder:
     Raises:
         FolderError: if the folder or its file cannot be created, read or written, another process uses it, or it holds other
             files and no data of ours.
-        OtherFormat: if another version wrote the data in another format.
+        StoreDamaged: if the first write finds damage; OtherFormat: if the data have a format other than 2 and the present one.
     """
 
     def __init__(self, path: Path, now_ms: Callable[[], int] = now_ms) -> None:

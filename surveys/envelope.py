@@ -110,8 +110,8 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
         cohort: index of the reports' cohort in the survey; 0 for a survey without cohorts.
 
     Raises:
-        ValueError: if the attribute, level, step or cohort does not exist, if there are not 1 to 100 000 rows of
-            `report_dtype`, or if the envelope would exceed 1 MB.
+        ValueError: if the attribute, level or cohort does not exist, if the step is negative, if there are not 1 to 100 000
+            rows of `report_dtype`, or if the envelope would exceed 1 MB.
     """
     if not (0 <= attribute < len(survey.attributes) and 0 <= level < len(survey.attributes[attribute].levels)):
         raise ValueError(f"survey {survey.name} has no attribute {attribute!r} with a level {level!r}")

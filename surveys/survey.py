@@ -116,7 +116,7 @@ def _table_bytes(m: Mechanism) -> int:
 
 
 def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
-    """The attribute of a pair with this name. Raises ValueError if there is none, or if it is a pair itself."""
+    """The attribute of a pair with this name. Raises ValueError if there is none, or if it is a pair or has `choices`."""
     attribute = named.get(name)
     if attribute is not None and attribute.most is not None:
         raise ValueError(f"pair must name attributes with one answer, got {name!r} (choices)")
@@ -135,7 +135,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`.
 
     The fingerprint leaves out the keys that devices need not know: `title`, `description`, `purpose`, `owner`, `contact`,
-    `retention_steps`, `replaces` and `crowd`.
+    `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered` and `aliases`.
     """
 
     name: Name

@@ -11,6 +11,13 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
+from ldpstream.processes import THREADS
+
+# Set before numpy is loaded, also for the processes that tests start. Idle threads of linear algebra spin, and would take the
+# cores of the other processes of `pytest -n`.
+for _name in THREADS:
+    os.environ.setdefault(_name, "1")
+
 settings.register_profile("house", deadline=None)  # tests check results; benchmarks measure speed
 settings.load_profile("house")
 

@@ -132,7 +132,10 @@ def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missin
 
 
 def found_within(size: float, k: int = 10, filters: int = 100) -> list[float]:
-    """Returns the shares of these filters of k values that find a jump of `size` within `WAITS` steps."""
+    """Returns for each of `WAITS` the share of the filters that find a jump of one of k values within this number of steps.
+
+    The size is in standard errors of an observation.
+    """
     rng, many = np.random.default_rng([4, int(10 * size)]), ManyFilters(filters, k, STATED)
     truth = np.full((filters, k), 0.1)
     found = []

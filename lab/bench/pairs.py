@@ -72,7 +72,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares_of(rows: int, columns: int, dependence: float) -> FloatArray:
-    """Shares of a table: the margins fall like 1 / rank, and some of the people have the same relative rank in both."""
+    """Shares of a table whose margins fall like 1 / rank.
+
+    A part `dependence` of the people draws both values from one random number; the others draw them independently.
+    """
     margins = [1 / np.arange(1.0, k + 1) for k in (rows, columns)]
     r, c = (margin / margin.sum() for margin in margins)
     ends, others = np.cumsum(r), np.cumsum(c)

@@ -34,7 +34,7 @@ class Week:
     """Results; each list has one number for every simulated hour.
 
     Attributes:
-        devices: number of devices; each sends a report of every attribute once a day.
+        devices: number of devices. In each hour, a 24th of them, rounded down, sends a report of every attribute.
         reports: number of reports appended.
         memory_mib: resident memory of the process.
         disk_mib: size of the data folder's files.

@@ -2,8 +2,9 @@
 
 The adviser first ranks the mechanisms by the exact variance of the matrix inversion, averaged over the values. It drops
 mechanisms that a survey or the question rules out, and gives the reason. It simulates the best few mechanisms with every
-estimator and post-processing of `ldpstream.advice.methods`. The simulation draws people from the distribution of a sample, or
-averages over the five shapes of `ldpstream.advice.populations`.
+estimator and post-processing of `ldpstream.advice.methods`. A sample of n people is the population. Otherwise the simulation
+draws n people from the sample's distribution. Without a sample it averages over the five shapes of
+`ldpstream.advice.populations`.
 """
 
 import math

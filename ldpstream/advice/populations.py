@@ -33,8 +33,8 @@ def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray
 def population_of_sets(shape: str, k: int, choices: int, n: int, rng: np.random.Generator) -> IntArray:
     """(n,) codes of sets (`mechanisms.sets`): every number of values from 0 to `choices` is equally frequent.
 
-    The values of a set are drawn without replacement, in proportion to 1 plus the number of `POOL` samples of the shape in each
-    bin. All people are drawn from `POOL` people.
+    A value's weight is 1 plus its number in `POOL` samples of the shape. The values of a set are drawn without replacement, in
+    proportion to their weights. All people are drawn from `POOL` people.
     """
     popular = np.log(1 + np.bincount(population(shape, k, POOL, rng), minlength=k))
     order = np.argsort(-popular - rng.gumbel(size=(POOL, k)), axis=1)

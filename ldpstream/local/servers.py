@@ -173,7 +173,7 @@ class RedisNode(Node):
         ports: the server's port; a subclass may need more ports.
         folder, start_timeout_s: as in `Node`.
         append_fsync: Redis's setting `appendfsync`; None keeps everything in memory. With any of Redis's three values,
-            acknowledged writes survive a kill of the process (not of the machine).
+            acknowledged writes survive a kill of the process.
         options: further options of redis-server, such as ``["--maxmemory", "1mb"]``.
     """
 

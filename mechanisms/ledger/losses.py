@@ -10,7 +10,8 @@ memo. Neither formula bounds `eps_sequence`. Memoization does not hide *when* a 
 constant value, a new memo reveals a change. For two reports of L-OSUE on 100 bits with ε∞ = 2 and ε₁ = 1, some pair of
 sequences has a loss of 44 nats; the literature's formula gives 4 nats.
 
-For a one-time mechanism, t reports have the loss t ε between any two sequences that differ at every step.
+For a one-time mechanism except a location mechanism, t reports have the loss t ε between any two sequences that differ at
+every step.
 
 The code computes ln(1 + x) from ln x, so small and large losses stay accurate.
 """

@@ -18,7 +18,7 @@ _EXACT_T = 6
 
 
 def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float) -> SequenceLoss:
-    """Loss of t reports of L-LH between any two value sequences, in nats, over all functions.
+    """Largest loss of t reports of L-BLH or L-OLH between any two value sequences and with any hash function, in nats.
 
     For k < g and t <= 6 the result is exact. Otherwise the result is `eps_sequence_grr` on g symbols, an upper bound for k < g.
 

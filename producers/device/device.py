@@ -229,7 +229,8 @@ class Device:
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
-            ValueError: if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
+            ValueError: if there is no such attribute, the step is out of range, or the survey refuses the value. The message
+                hides the value.
             StepForgotten: if the step can no longer be reported.
             ClockWentBack: the same, if `step` is left out.
             StoreCleared: if the file is missing or has no enrolment.

@@ -31,7 +31,7 @@ class WrongSurvey(DeviceError):
 
 
 class CostlySurvey(DeviceError):
-    """The survey may cost more privacy than the application allows. The device's file is unchanged.
+    """The survey may cost more privacy than the application allows. The device's enrolment, if any, is unchanged.
 
     Attributes:
         survey: name of the survey.

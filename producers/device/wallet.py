@@ -1,6 +1,6 @@
 """The wallet: one file and one privacy budget of a person, for all surveys of an application.
 
-    wallet = Wallet("person.wallet", per_window=3.0, window_s=86_400, for_ever=100.0)
+    wallet = Wallet("person.wallet", per_window=4.0, window_s=86_400)
     device = wallet.device(load_survey("commute.toml"))    # WalletFull if the survey does not fit the budget
     device.report("mode", "bicycle")
     wallet.spent()                                         # to show to the person

@@ -1,7 +1,7 @@
 """The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
-`Intake.take`, the direct path, handles a request that arrived in one piece, without a task. `Intake.accept` handles every other
-request. Both make the same checks and give the same answers.
+`Intake.take` handles a request that has arrived whole, without a task: one on the direct path, or one inside a capsule.
+`Intake.accept` reads the body of any other request with reports. Both make the same checks and give the same answers.
 """
 
 import asyncio

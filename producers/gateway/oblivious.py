@@ -11,10 +11,10 @@ gateway handles the request inside like a plain request, with the same checks, t
 - The request inside must hold one envelope: a batch would link its reports.
 - All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
 
-A fault outside the encryption gets a problem document in clear, as RFC 9458, section 5.2, requires. Examples are a capsule that
-is cut off or too large, and a capsule that no key opens (type ``…http-problem-types#ohttp-key``). In the last case, the
-application must give its devices the present key configuration (docs/relay.md). All other answers are encapsulated, and padded
-to a multiple of `PADDED_BYTES`.
+A refusal before the decryption is a problem document in clear, as RFC 9458, section 5.2, requires. Examples are the relay's own
+limits, a capsule that is cut off or too large, and one that no key opens (type ``…http-problem-types#ohttp-key``). In the last
+case, the application must give its devices the present key configuration (docs/relay.md). All answers after the decryption are
+encapsulated, and padded to a multiple of `PADDED_BYTES`.
 """
 
 import asyncio

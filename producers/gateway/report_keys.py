@@ -1,4 +1,4 @@
-"""Report keys: each keyed envelope is a record with a report key (`surveys.report_key`), so agents count the envelope once.
+"""Report keys (`surveys.report_key`): agents recognize an envelope that is sent again by its report key.
 
 A report key is a function of the body and of the request's ``Idempotency-Key``. Every gateway therefore computes the same
 report keys for every attempt with the same body and key:

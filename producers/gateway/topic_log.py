@@ -100,7 +100,7 @@ class TopicLog:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def _flush(self) -> None:
-        """Gives the producer the oldest record batch of every partition whose last one was acknowledged."""
+        """Gives the producer the oldest record batch of every partition that has none in progress."""
         self._timer = None
         self._turn += 1
         if self._clients is None or self.failed:

@@ -1,7 +1,7 @@
 """The HTTP API of the published estimates, and the live page that shows them.
 
-The API serves only published aggregates of randomized reports, and in a simulation the true frequencies. The page contacts no
-other host.
+About people, the API serves only published aggregates of randomized reports, and in a simulation the true frequencies. The page
+contacts no other host.
 
     GET /                                             the page
     GET /table                                        the latest estimates as a page without scripts
@@ -12,16 +12,16 @@ other host.
     GET /api/v1/attributes/{attribute}/numbers        mean and percentiles over time (also numbers.csv)
     GET /api/v1/attributes/{attribute}/table          a cross table (also table.csv)
     GET /api/v1/attributes/{attribute}/comparison     differences between two times or two cohorts (also comparison.csv)
-    GET /api/v1/events                                server-sent events: `published` after every publication
+    GET /api/v1/events                                server-sent events: `published` when new estimates are found
     GET /openapi.json                                 OpenAPI description of these requests
 
-A process with several surveys serves all this below `/surveys/NAME`, for example `/surveys/NAME/api/v1/status`, and besides:
+A process with several surveys serves these requests, except the last, below `/surveys/NAME`. It also serves:
 
     GET /                                             the start page: all surveys
     GET /api/v1/surveys                               summary of all surveys
     GET /openapi.json                                 OpenAPI description of the requests for all surveys
 
-Errors are problem documents (RFC 9457):
+Errors are problem documents (RFC 9457); `/table` shows the errors 404 and 422 of its estimates as a page:
 
     404    something does not exist, or does not exist yet
     405    the method is not GET or HEAD

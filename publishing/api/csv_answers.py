@@ -151,5 +151,5 @@ def _csv(
 
 
 def _inert(cell: Any) -> Any:
-    """Marks a label as text if a spreadsheet would read it as a formula."""
+    """Marks a text cell as text if a spreadsheet would read it as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

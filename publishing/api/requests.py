@@ -23,8 +23,8 @@ class HeadAsGet:
 
 
 def known_parameters(request: Request) -> None:
-    """Checks the query of a request to the API. The pages accept any query, because links carry the state of the live page in
-    the query.
+    """Checks the query of a request to the API. The pages accept unknown parameters, because links carry the state of the live
+    page in the query.
 
     Raises:
         NotAllowed: if a parameter is unknown, or is given more than once.

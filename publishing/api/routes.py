@@ -204,7 +204,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
 
     @api.get("/api/v1/events", response_class=_Events)
     async def get_events(request: Request, of: Served = found) -> StreamingResponse:
-        """Server-sent events `published` with the latest step as data: one event at once, then one after every publication."""
+        """Server-sent events `published`: one at once, then one for each change found. Data: the latest known step, or -1."""
         events = iter(()) if request.scope.get("head") else of.news.stream()
         return _Events(events, headers={"X-Accel-Buffering": "no"})
 
@@ -231,7 +231,7 @@ class _Events(StreamingResponse):
 
 
 class News:
-    """Polls the progress while somebody listens, once for all listeners, and notifies the listeners of every change."""
+    """Polls the progress while somebody listens, once for all listeners, and notifies the listeners of each change found."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._changed = source, asyncio.Condition()
@@ -255,7 +255,7 @@ class News:
         return self._number != number
 
     async def stream(self) -> AsyncGenerator[str, None]:
-        """Yields the events: one at once, one after every change of the progress, and keep-alives."""
+        """Yields the events: one at once, one for each change of the progress that a poll finds, and keep-alives."""
         self._listeners += 1
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())

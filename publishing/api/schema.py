@@ -204,9 +204,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     dependence between the two estimates. `low` and `high` are the ends of each value's interval. `clear` marks the differences
     that are more than chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference
     (Benjamini and Hochberg over all k values). With `top`, the values with the largest differences in standard errors come
-    first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, `clear` is
-    false, and `interval_withheld` is the reason. `cohort` is as in `Histogram`; if one side is below the least size, all
-    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
+    first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear`
+    is false. `interval_withheld` is the reason; None without reports. `cohort` is as in `Histogram`; if one side is below the
+    least size, all differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference
+    in a simulation.
     """
 
     survey: str
@@ -266,11 +267,11 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
 
     The numbers of a step without an estimate are None. If the request names no values, the lines are the five most frequent
-    values of the last step with an estimate. If no step has an estimate, there are no lines. For the span "filtered", `changes`
+    values of the last step with an estimate; without such a step, there are no lines. For the span "filtered", `changes`
     has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
     other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
-    survey replaces, the oldest first, if the series has fewer steps than the request allows. `every`: the series has one step
-    in `every`; it is above 1 if the request covers more than 1000 kept steps. The jumps of the other steps are then missing.
+    survey replaces, the oldest first, if the request reaches back beyond this survey's first step. `every`: the series has one
+    step in `every`; it is above 1 if the request covers more than 1000 kept steps. Jumps of the other steps are then missing.
     `detectable` is a size of jumps of the values in `lines`: the filter finds a jump of this size within five steps in about 9
     of 10 cases, at the noise of the latest step with reports. It is None for other spans, and without standard errors.
     """

@@ -51,7 +51,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     the spans for which they are published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None
     for an attribute that is no pair.
 
-    `choices`: the largest number of answers of a person, if a person may give several; else None. Then shares do not sum to 1,
+    `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares do not sum to 1,
     the last `choices` of the k values are small numbers of answers, and "mean" is the mean number of answers. `guessed`: number
     of equally likely answers of which the guesser of the chances chooses one: k; 2 with `choices`, for "is this value chosen".
     """

@@ -91,8 +91,8 @@ def export(
         data: the data folder of `serve`, which is read in place of Kafka; a process may use it.
 
     Raises:
-        ExportError: if the folder belongs to another survey or has another format of files, if another export uses the folder,
-            or if the topic cannot be read.
+        ExportError: if the folder belongs to another survey, has another format of files or a damaged `export.json`, if another
+            export uses the folder, or if the topic cannot be read.
         OtherFormat: if another version wrote the folder or a publication in another format.
         FolderError: if the data folder cannot be read.
         TopicError: if Kafka is unreachable or has no such topic.

@@ -51,7 +51,7 @@ class PageServer:
             self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
-        """Stops the server. Open event streams end within two seconds."""
+        """Stops the server. Open event streams end within three seconds."""
         self._server.should_exit = True
         self._thread.join(END_S + 3)
         self._socket.close()

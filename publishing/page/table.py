@@ -65,7 +65,7 @@ def page_table(
     Args:
         survey: the survey.
         responses: the estimates.
-        attribute: name of one attribute, to show at most 1000 of its values; None for ten values of every attribute.
+        attribute: name of one attribute, to show at most 1000 of its values; None for at most ten values of every attribute.
         step, span, estimator, cohort: as in the API. An attribute without this span is shown for the window.
 
     Raises:

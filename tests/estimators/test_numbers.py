@@ -23,7 +23,7 @@ from ldpstream.estimators.density_models import (
     fits,
 )
 from ldpstream.estimators.draws import Draws, Unbiased
-from ldpstream.estimators.numbers import _Cells, _likelihood, mean_variance
+from ldpstream.estimators.numbers import _Cells, _likelihood, _unbiased, mean_variance
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -197,6 +197,15 @@ def test_fake_data_and_repeated_reports_have_the_variance_of_a_share(reports: in
     assert error**2 * 3e6 / reports == pytest.approx(found[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("reports", [1, 3])
+def test_a_wave_of_one_cell_has_the_variance_of_grr(reports: int) -> None:
+    f, numbers = spikes(12), np.arange(12.0) ** 2 + 2000
+    wave, sharp = (
+        mean_variance(m, f, numbers, reports) for m in (SquareWave(12, 2.0, width=1), mechanism("GRR", k=12, eps=2.0))
+    )
+    assert wave == pytest.approx(sharp, rel=1e-9)
+
+
 def test_the_mean_of_two_levels_includes_the_choice_of_people_once() -> None:
     """Two values have opposite errors of their shares; the exact covariance of GRR's counts gives the error of the mean."""
     wave, sharp, n, f, numbers = SquareWave(12, 0.1), mechanism("GRR", k=12, eps=6.0), 10**6, np.zeros(12), np.arange(12.0)
@@ -207,6 +216,45 @@ def test_the_mean_of_two_levels_includes_the_choice_of_people_once() -> None:
     reported = f @ channel
     exact = (reported @ numbers**2 - (reported @ numbers) ** 2) / (sharp.p - sharp.q) ** 2 / n
     assert unbiased_of(estimate(pairs)).error_of_mean(numbers) == pytest.approx(math.sqrt(exact), rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "eps"), [("SW", 2.0), ("GRR", 4.0), ("OUE", 1.0), ("OLH", 2.5)])
+@pytest.mark.parametrize("reports", [1, 3])
+def test_the_errors_of_two_levels_are_those_of_simulated_surveys(
+    name: str, eps: float, reports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False alarm below 1e-4: 5 standard errors of a mean and of a standard deviation. OLH has more symbols than bins."""
+    monkeypatch.setattr(module, "SPANS", (1,))
+    levels, n, rng, f = (SquareWave(8, 0.5), mechanism(name, k=8, eps=eps)), 2000, np.random.default_rng(8), np.zeros(8)
+    f[3:] = 0.05, 0.05, 0.1, 0.2, 0.6
+    numbers, cells = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0]), _Cells(np.ones(8))
+
+    def survey() -> Unbiased:
+        groups = []
+        for m in levels:
+            values = rng.choice(8, n, p=f)
+            rounds = [m.tabulate(m.simulate(values, rng)) for _ in range(reports)]
+            groups.append((m, sum(rounds[1:], rounds[0])))
+        return _unbiased(groups, reports, f, cells)
+
+    runs = [survey() for _ in range(1000)]
+    found = np.array([[x.shares @ numbers, *np.cumsum(x.shares)[:-1]] for x in runs])
+    one = runs[0]
+    stated = np.array([one.error_of_mean(numbers), *(one.bounds(1.0)[1][1:-1] - np.cumsum(one.shares)[:-1])])
+    np.testing.assert_allclose(
+        found.mean(axis=0), [f @ numbers, *np.cumsum(f)[:-1]], atol=5 * float(stated.max()) / math.sqrt(1000)
+    )
+    np.testing.assert_allclose(found.std(axis=0), stated, rtol=0.12)
+    assert one.error_of_mean(numbers + 2000) == pytest.approx(one.error_of_mean(numbers), rel=1e-6)
+
+
+def test_the_interval_of_two_levels_does_not_depend_on_the_origin() -> None:
+    rng, f, levels = np.random.default_rng(9), bell(24), (SquareWave(24, 0.5), SquareWave(24, 2.0))
+    found = estimate([(m, drawn(m, f, 5000, rng)) for m in levels])
+    near, far_away = mean(found, np.arange(25.0)), mean(found, np.arange(25.0) + 2000)
+    assert near is not None
+    assert far_away is not None
+    assert [far_away.low, far_away.value, far_away.high] == pytest.approx([2000 + x for x in (near.low, near.value, near.high)])
 
 
 def test_the_mean_of_few_reports_has_an_interval() -> None:

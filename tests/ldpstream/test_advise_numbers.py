@@ -98,13 +98,16 @@ def test_the_advised_mechanism_has_the_least_error(advices: list[NumberAdvice]) 
 
 @pytest.mark.parametrize("eps", [0.5, 1.0, 2.0, 4.0])
 def test_square_wave_has_the_least_exact_error_of_the_mean_for_many_bins(eps: float) -> None:
-    """For few bins and a large ε, GRR or SS are a few per cent better, so the adviser compares them."""
+    """For few bins and a large ε, the wave is one cell wide, so Square Wave is GRR."""
     drawn = [people(shape, 10_000, (0.0, 100.0), np.random.default_rng(1)) for shape in SHAPES]
     for at in even_bins(0.0, 100.0):
         question = Question(k=len(at) - 1, n=10_000, eps=eps, numbers=True)
         found = {name: mean_deviation(question.build(name), at, drawn) for name in question.names}
-        best = min(found, key=lambda name: found[name])
-        assert best == "SW" or (eps == 4.0 and len(at) - 1 <= 20 and found["SW"] < 1.05 * found[best])
+        best = min(other for name, other in found.items() if name != "SW")
+        if eps == 4.0 and len(at) - 1 <= 20:
+            assert found["SW"] == pytest.approx(best, rel=1e-9)
+        else:
+            assert 1.35 * found["SW"] < best < 7.65 * found["SW"]
 
 
 def test_the_stanza_is_a_survey_and_the_reasons_name_the_forecast(advices: list[NumberAdvice]) -> None:
