@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ldpstream.estimators.estimate import NORMAL
+from ldpstream.estimators.local_level import Filtered
+from ldpstream.estimators.sets import mean_of_filtered
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.grr import probabilities
 from ldpstream.mechanisms.padded_sampling import LongitudinalPaddedSampling, PaddedSampling, SetMechanism
@@ -104,6 +107,12 @@ def test_the_number_of_dummies_and_the_choice_of_members_have_the_stated_varianc
     pi, dummies = M * SHARES[N:], np.array([len(held & {3, 4}) for held in SETS])
     stated = sum((2 * j + 1) * pi[j] for j in range(M)) - pi.sum() ** 2
     assert stated == pytest.approx(PEOPLE @ dummies**2 - (PEOPLE @ dummies) ** 2)
+    has("This, divided by Σ πⱼ (1−πⱼ), is the factor")
+    lasting = np.append(np.zeros(N), np.full(M, 1e-4))
+    number = mean_of_filtered(Filtered(SHARES, np.sqrt(lasting), lasting, np.zeros(D), None), (ONCE,))
+    assert number is not None
+    factor = ((number.high - number.low) / 2 / NORMAL) ** 2 / M**2 / lasting.sum()
+    assert factor == pytest.approx(stated / (pi @ (1 - pi)))
     for v in range(D):  # one person's share of reports that encode v: T draws of a member, or one draw
         chosen = np.array([v in held for held in SETS]) / M
         variance = PEOPLE @ (chosen * (1 - chosen) / T + chosen**2) - SHARES[v] ** 2
