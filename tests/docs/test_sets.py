@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.estimators.estimate import NORMAL
+from ldpstream.estimators.estimate import NORMAL, Group
 from ldpstream.estimators.local_level import Filtered
 from ldpstream.estimators.sets import mean_of_filtered
 from ldpstream.estimators.standard_errors import standard_errors
@@ -108,7 +108,7 @@ def test_the_number_of_dummies_and_the_choice_of_members_have_the_stated_varianc
     pi, dummies = M * SHARES[N:], np.array([len(held & {3, 4}) for held in SETS])
     stated = sum((2 * j + 1) * pi[j] for j in range(M)) - pi.sum() ** 2
     assert stated == pytest.approx(PEOPLE @ dummies**2 - (PEOPLE @ dummies) ** 2)
-    has("This, divided by Σ πⱼ (1−πⱼ), is the factor")
+    has("This, divided by Σ πⱼ (1−πⱼ), is")
     lasting = np.append(np.zeros(N), np.full(M, 1e-4))
     number = mean_of_filtered(Filtered(SHARES, np.sqrt(lasting), lasting, np.zeros(D), None), (ONCE,))
     assert number is not None
@@ -125,11 +125,12 @@ def test_the_number_of_dummies_and_the_choice_of_members_have_the_stated_varianc
 
 def test_the_likelihood_errors_of_two_levels_are_at_most_a_tenth_too_small() -> None:
     """The exact errors have the true covariances in a window."""
-    has("at most 10 % too small in", "300 random populations")
+    has("at most 10 % too small in 300 random populations (n = 3, m = 2)")
     rng, held, ratios = np.random.default_rng(3), np.array([[s in one for s in range(D)] for one in SETS]), []
     for trial in range(300):
         people = rng.dirichlet(np.full(len(SETS), (0.1, 0.5, 1.0)[trial % 3]))
-        shares, score, hessian, groups = people @ held / M, np.zeros((D, D)), np.zeros(D), []
+        shares, score, hessian = people @ held / M, np.zeros((D, D)), np.zeros(D)
+        groups: list[Group] = []
         for eps, t, reports in ((1.0, 1, 20_000), (4.0, 14, 7000)):
             m = PaddedSampling(N, eps, M)
             given = np.where(held, m.member, m.other)
