@@ -48,6 +48,7 @@ class Filtered:
     Attributes:
         frequencies: (k,) estimated shares; may be negative, and sum to 1 only approximately. NaN before the first observation.
         standard_errors: (k,) standard errors of `frequencies`.
+        lasting: (k,) variances of the lasting noise, a part of the squares of `standard_errors`.
         scores: (k,) standardized innovations: observation minus prediction, in standard deviations; NaN at a step without
             reports and at the first observation.
         change: the jump detected at this step, or None.
@@ -55,6 +56,7 @@ class Filtered:
 
     frequencies: FloatArray
     standard_errors: FloatArray
+    lasting: FloatArray
     scores: FloatArray
     change: Change | None
 
@@ -241,4 +243,4 @@ class LocalLevel:
     def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
         mean = (self._weights * self._level).sum(axis=0)
         variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
-        return Filtered(mean, np.sqrt(variance + self._lasting), scores, change)
+        return Filtered(mean, np.sqrt(variance + self._lasting), self._lasting, scores, change)

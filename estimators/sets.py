@@ -12,8 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ldpstream.estimators.estimate import NORMAL, Group
+from ldpstream.estimators.local_level import Filtered
 from ldpstream.estimators.quantiles import Number
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.estimators.step_noise import LONG
+from ldpstream.mechanisms import Mechanism
 
 
 def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None:
@@ -41,17 +43,30 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
     return _number(most * total, most / math.sqrt(sum(weights)), most)
 
 
-def mean_of_filtered(shares: FloatArray, errors: FloatArray, most: int) -> Number | None:
-    """The mean number from a filter's shares of drawn members and their standard errors, (n + m,) each; None if unknown.
+def mean_of_filtered(found: Filtered, mechanisms: Sequence[Mechanism]) -> Number | None:
+    """The mean number from a filter's shares of drawn members; None if they are unknown.
 
-    The number is m minus m times the dummies' shares. The interval treats the errors of the dummies as independent. A report
-    names only one symbol, so the errors are negatively correlated, and the interval is wider than necessary.
+    The number is m minus m times the dummies' shares. The lasting noise of the dummies can be positively correlated: people
+    with few values have several dummies. So its variance is multiplied by the largest ratio, over the levels, of the variance
+    of the number to the sum of the dummies' variances; at least by 1. The interval treats all other errors as independent. A
+    report names only one symbol, so fresh errors are negatively correlated, and the interval is wider than necessary.
+
+    Args:
+        found: the filter's estimate of the shares.
+        mechanisms: the levels' mechanisms of the same sets.
     """
+    shares, errors, most = found.frequencies, found.standard_errors, mechanisms[0].choices
     if np.isnan(shares).any() or np.isnan(errors).any():
         return None
-    dummies = slice(len(shares) - most, None)
-    value = most * (1 - float(shares[dummies].sum()))
-    return _number(value, most * math.sqrt(float((errors[dummies] ** 2).sum())), most)
+    assert most is not None
+    dummies, together = slice(len(shares) - most, None), 1.0
+    for m in (m for m in mechanisms if m.p != m.q):
+        possible = m.possible(shares)
+        apart = float(m.inversion_variances(possible, 1, LONG)[dummies].sum()) * (LONG * (m.p - m.q)) ** 2
+        if apart:
+            together = max(together, m.values_variance(possible, LONG) / apart)
+    variance = float((errors[dummies] ** 2).sum()) + (together - 1) * float(found.lasting[dummies].sum())
+    return _number(most * (1 - float(shares[dummies].sum())), most * math.sqrt(variance), most)
 
 
 def _number(value: float, error: float, most: int) -> Number:

@@ -46,7 +46,7 @@ def candidates_command(
     start: Annotated[
         datetime | None,
         typer.Option(
-            formats=["%Y-%m-%dT%H:%M:%SZ"], help="start, in UTC", show_default="the longest every_steps after the end"
+            formats=["%Y-%m-%dT%H:%M:%SZ"], help="start, in UTC", show_default="as soon as no spaced level needs a fresh budget"
         ),
     ] = None,
     after: Annotated[

@@ -269,13 +269,15 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """The counts do not tell which symbols are in the same set. This row only makes each symbol's covariances sum to 0, as
-        those of a padded set with exactly m members do: π(1-π) = x (Σx - x).
+        """For m = 1, no two symbols are in the same set: x = π. For m > 1, the counts do not tell which symbols are in the same
+        set. This row only makes each symbol's covariances sum to 0, as those of a padded set do: π(1-π) = x (Σx - x).
 
         With this sum, the error of a likelihood estimate from one level is exact for any sets, if no share is at a limit. With
         b = x √Σb, the equation is b = π(1-π) + b²/Σb. It has a solution if no π(1-π) is half of their sum or more. The
         iteration approaches it (Deville and Tillé 2005, for samples of a fixed size).
         """
+        if self.choices == 1:
+            return hit
         own = hit * (1 - hit)
         found = np.maximum(own, 1e-300)
         for _ in range(TOGETHER):

@@ -72,7 +72,7 @@ def conclude_filtered(
         reports=step.reports,
         complete=step.complete,
         estimators={FILTER: Frequencies.of(_projected(found, step.reports).times(most, 1.0), withheld)},
-        numbers=attempts.of("numbers", lambda: _numbers(found, step.reports, edges, most, withheld), {}),
+        numbers=attempts.of("numbers", lambda: _numbers(found, mechanisms, step.reports, edges, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
         change=_jump(found.change, most or 1) if final and found.change is not None else None,
@@ -122,11 +122,11 @@ def _projected(found: Filtered, reports: int) -> Estimate:
 
 
 def _numbers(
-    found: Filtered, reports: int, edges: Sequence[float] | None, most: int | None, withheld: Withheld | None
+    found: Filtered, mechanisms: tuple[Mechanism, ...], reports: int, edges: Sequence[float] | None, withheld: Withheld | None
 ) -> dict[str, NumberEstimate]:
-    """Returns the mean and percentiles of the smoothed filtered shares; for sets of at most `most` values, their mean size."""
-    if most is not None:
-        return of_sets(mean_of_filtered(found.frequencies, found.standard_errors, most), withheld)
+    """Returns the mean and percentiles of the smoothed filtered shares; for mechanisms of sets, the sets' mean size."""
+    if mechanisms[0].choices is not None:
+        return of_sets(mean_of_filtered(found, mechanisms), withheld)
     if edges is None:
         return {}
     shares = smoothed_shares(found.frequencies, found.standard_errors, reports, np.diff(edges))

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,10 +14,13 @@ from fastapi.testclient import TestClient
 from lab.bench.sets import population
 from ldpstream.demo import Demo
 from ldpstream.estimators.empirical_bayes import empirical_bayes
-from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.estimate import NORMAL, Estimate
+from ldpstream.estimators.local_level import Filtered
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_choices, mean_of_filtered
+from ldpstream.estimators.step_noise import step_noise
+from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.padded_sampling import PaddedSampling
 from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.filtering import replay
@@ -113,10 +118,33 @@ def test_the_mean_number_of_values_has_the_stated_error() -> None:
     assert values.var() / (errors**2).mean() == pytest.approx(1, abs=0.2)
     assert abs(values.mean() - truth) < 5 * errors.mean() / np.sqrt(1000)
     assert mean_choices([(m, m.empty_table())], [1]) is None
-    assert mean_of_filtered(np.full(8, np.nan), np.full(8, 0.1), 3) is None
-    number = mean_of_filtered(np.array([0.5, 0.1, 0.1, 0.1, 0.0, 0.1, 0.05, 0.05]), np.full(8, 0.01), 3)
+
+
+FILTERED = [
+    mechanism("PS-GRR", 5, eps=4.0, choices=3),
+    mechanism("PS-GRR", 5, eps=1.0, choices=3).spaced(4),
+    mechanism("L-PS-GRR", 5, eps_inf=4.0, eps_1=2.0, choices=3),
+]
+
+
+@pytest.mark.parametrize("m", FILTERED, ids=repr)
+def test_the_filtered_mean_has_the_error_of_the_choice_of_people_after_many_steps(m: Mechanism) -> None:
+    """After many steps only lasting noise is left. That of PS-GRR is the choice of the people: exact. Memos add more noise."""
+    everybody, people = np.repeat([0, 1, 3, 7, 11], [100, 200, 300, 200, 200]), 1000
+    shares, sizes = m.counts_of(everybody) / everybody.size / 3, np.bitwise_count(everybody)
+    lasting = step_noise([(m, people)], shares).lasting
+    found = Filtered(shares, np.sqrt(lasting), lasting, np.zeros(8), None)
+    number = mean_of_filtered(found, (m,))
     assert number is not None
-    assert number.value == pytest.approx(3 * 0.8)
+    assert number.value == pytest.approx(sizes.mean())
+    error, chosen = (number.high - number.low) / 2 / NORMAL, math.sqrt(sizes.var() / people / m.every_steps)
+    assert error == pytest.approx(chosen) if m.name == "PS-GRR" else error > 1.1 * chosen
+    fresh = mean_of_filtered(replace(found, lasting=np.zeros(8)), (m,))
+    assert fresh is not None
+    assert (fresh.high - fresh.low) / 2 / NORMAL == pytest.approx(3 * math.sqrt(lasting[5:].sum()))
+    if m.name == "PS-GRR":  # the control: dummies as if they were independent
+        assert fresh.high - fresh.low < 0.8 * (number.high - number.low)
+    assert mean_of_filtered(replace(found, frequencies=np.full(8, np.nan)), (m,)) is None
 
 
 def test_an_estimate_without_negative_shares_has_no_share_above_one() -> None:
