@@ -24,6 +24,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 import ldpstream.agents.app as app
 from ldpstream.agents import counting, watchdog
 from ldpstream.agents.consumer import chunks
+from ldpstream.agents.partition import Partition
 
 
 def hangs() -> None:
@@ -67,11 +68,13 @@ def shut_out(method: str) -> None:
 
 
 def unhurried() -> None:
+    class Unhurried(counting.Counting):
+        async def _commit(self, partitions: list[Partition]) -> None:
+            if self._closed:
+                await super()._commit(partitions)
+
     counting.CLOSE_S, app.STOP_S = 100.0, 110.0
-    rarely_s = 1e4  # longer than the setting LDPSTREAM_COMMIT_INTERVAL_MS may be
-    patch.object(
-        app, "Counting", lambda survey, store, source, interval_s: counting.Counting(survey, store, source, rarely_s)
-    ).start()
+    patch.object(app, "Counting", Unhurried).start()
 
 
 def waits() -> None:
