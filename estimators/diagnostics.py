@@ -74,7 +74,10 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
     """Tests counts against the mechanism, as the module's docstring describes.
 
     Args:
-        m, table, steps: as in `matrix_inversion`.
+        m: the mechanism.
+        table: the mechanism's count table.
+        steps: one number, as in `matrix_inversion`.
+
     Raises:
         ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
     """

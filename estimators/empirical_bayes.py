@@ -37,7 +37,8 @@ def empirical_bayes(
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
         table: the mechanism's count table.
         ordered: true if neighbouring values have similar shares, such as the bins of a number: see `estimators.ordered`, and
-            `estimators.numbers` for Square Wave. For more than 10 000 values the estimate does not use the order.
+            `estimators.numbers` for mechanisms that are not pure, such as Square Wave. With pure mechanisms, the estimate does
+            not use the order of more than 10 000 values.
         widths: (k,) widths of the bins of ordered values, positive; None for equal widths. The estimate assumes that the shares
             per unit of width are smooth.
         steps: as in `matrix_inversion`.

@@ -12,7 +12,7 @@ and Barron 2006). Ours are not linear.
 
 The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
 these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can
-mislead if both priors are wrong:
+mislead if both priors are wrong. So the weights use both:
 
     weight ∝ evidence · e^{-R/4}
 

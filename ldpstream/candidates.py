@@ -179,8 +179,9 @@ def next_start(survey: Survey) -> datetime:
 def least_found(m: Mechanism, window: int, people: float, candidates: int) -> float | None:
     """The smallest share of a candidate that is found in 9 of 10 cases; None if no share is.
 
-    A candidate is found if its unbiased estimate in a window exceeds z standard errors. With z for a chance of
-    `FALSE_ALARM` / candidates, some candidate without people is found in at most 5 of 100 cases (Bonferroni).
+    A candidate is found if its unbiased estimate in a window exceeds z standard errors. A normal variable exceeds z with
+    probability `FALSE_ALARM` / candidates. So some candidate without people is found in at most about 5 of 100 cases
+    (Bonferroni).
 
     Args:
         m: the mechanism on all values of a round.

@@ -64,7 +64,7 @@ class Summarizer:
         self._seen: tuple[Progress | None, Status] | None = None
 
     def summary(self, now_ms: int) -> SurveySummary:
-        """Returns the summary at this time.
+        """Returns the summary. `now_ms` decides whether the next estimate is late.
 
         Raises:
             StoreUnavailable: if the store of results does not answer.

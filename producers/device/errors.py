@@ -1,4 +1,7 @@
-"""The errors of a device. A message is one line with the file or attribute and the reason, never a value of a person.
+"""The errors of a device.
+
+A message is one line: what it is about, such as a file, a survey or an attribute, and the reason. It never has a value of a
+person.
 
 A call that raises one of these errors has made no report, with one exception: `Device.answer` may have made the reports of
 other attributes. `Device.waiting` returns these reports.

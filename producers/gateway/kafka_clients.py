@@ -1,7 +1,7 @@
 """The gateway's clients of Kafka: an idempotent producer, and a consumer that reads offsets and no records.
 
-While the broker is unreachable, aiokafka's idempotent producer drops no record batch: it retries in order, without duplicates.
-An envelope that was not acknowledged in time may thus reach the log later.
+While a partition's leader is known but unreachable, aiokafka's idempotent producer drops no record batch: it retries in order,
+without duplicates. An envelope that was not acknowledged in time may thus reach the log later.
 """
 
 import asyncio
