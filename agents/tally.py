@@ -113,7 +113,10 @@ class Records(Sequence[Record]):
         return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """Cuts the records where the append time enters another step, so that each piece has reports for few steps."""
+        """Cuts the records where the append time enters another step, so that each piece has reports for few steps.
+
+        Does not cut if the first and the last append time are in one step, even if a broker's clock stepped back in between.
+        """
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):

@@ -12,10 +12,11 @@ likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterio
        G ← (M H + Σ_v posterior_v) / (M + k)
 
    H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
-   shares) and of power laws. EM fits the weights of the mixture, given that the shares sum to 1 (step 3). EM starts with a
-   large weight of nearly equal shares. This weight stays if the noise is much larger than the shares. If a few values have
-   most of the people, the gamma distributions have the mean of the other values. Further gamma distributions have 0.5, 0.2 and
-   0.05 times this mean, since the noise can hide shares of medium size among the other values.
+   shares) and of power laws. One power law has a fixed small weight (`TAIL_SHARE`). EM fits all other weights of the mixture,
+   given that the shares sum to 1 (step 3). EM starts with a large weight of nearly equal shares. This weight stays if the noise
+   is much larger than the shares. If a few values have most of the people, the gamma distributions have the mean of the other
+   values. Further gamma distributions have 0.5, 0.2 and 0.05 times this mean, since the noise can hide shares of medium size
+   among the other values.
 3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
    (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
    for λ.

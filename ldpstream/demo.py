@@ -22,8 +22,8 @@ class Truth:
     """The true answers of simulated participants.
 
     Attributes:
-        counts: (attribute index, cohort, step) -> (k,) number of participants with each true value; the cohort is its index, or
-            None for everybody.
+        counts: (attribute index, cohort, step) -> (k,) number of participants who answer with each true value
+            (`Mechanism.counts_of`); the cohort is its index, or None for everybody.
     """
 
     counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)

@@ -182,7 +182,8 @@ class SurveyEstimator:
         """Checks topics and rights, and connects.
 
         Raises:
-            Unreachable, UserError: if Kafka, Redis or our limits refuse the survey, or do not answer.
+            Unreachable, LogUnavailable, StoreUnavailable: if a server is unreachable, or the data folder cannot be used.
+            UserError: if our limits, Kafka or Redis refuse the survey, or if we lack a right.
         """
         for attribute in self.survey.attributes:
             if attribute.k > MAX_PUBLISHED_K:

@@ -21,7 +21,10 @@ START_S = 120.0  # longest time until a server answers
 
 
 class NodeError(UserError, RuntimeError):
-    """A node did not start, or died. The message is one line; if the node had started, a note has the end of its log."""
+    """A node did not start, is not running, or died. The message is one line.
+
+    If the process had started, an error of the start or of `check` has a note with the end of the log.
+    """
 
 
 class Node(ABC):

@@ -23,7 +23,7 @@ def read_tokens(settings: Settings) -> list[str]:
     """Returns the bearer tokens of the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is empty, is not ASCII, or has a token of less than 16 characters.
+        SettingsError: if the file cannot be read, is not ASCII, has no token, or has a token of fewer than 16 characters.
     """
     path = settings.gateway_tokens_file
     if path is None:

@@ -87,8 +87,9 @@ def export(
         settings: Kafka's address and our credentials.
         folder: the folder, which is created if necessary. A folder has one survey.
         fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
-        seen: called with the number of records read and the number of records to read.
-        data: the data folder of `serve`, which is read in place of Kafka; a process may use it.
+        seen: called after each record with the number of records read and the number to read. For Kafka these are distances
+            between offsets: they also count records that compaction has removed, and the ends of transactions.
+        data: the data folder of `serve`, which is read in place of Kafka. A running `serve` may use it meanwhile.
 
     Raises:
         ExportError: if the folder belongs to another survey, has another format of files or a damaged `export.json`, if another

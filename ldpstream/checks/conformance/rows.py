@@ -152,7 +152,7 @@ def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     with_value, without = chances
 
     def mixed(true: float) -> float:
-        """The probability if a fake value may be encoded: then it is one of the two values with probability 2/k."""
+        """The probability with fake data. A fake value is one of the two values with probability 2/k."""
         return true / d + (1 - 1 / d) * (2 / k * with_value + (1 - 2 / k) * without)
 
     place_in_row = np.arange(fresh.values.size)
