@@ -55,10 +55,11 @@ def _signatures(module: str) -> dict[str, str]:
     for name in sorted(names):
         what = getattr(package, name)
         if inspect.isclass(what):
-            members = (m for m in inspect.getmembers(what) if not m[0].startswith("_"))
+            own = {a.name for a in inspect.classify_class_attrs(what) if a.defining_class.__module__ != "builtins"}
+            members = (m for m in inspect.getmembers(what) if m[0] in own and not m[0].startswith("_"))
             found[name] = " ".join([m + _signature(v) for m, v in members])
         elif not isinstance(what, types.ModuleType):
-            found[name] = _signature(what)
+            found[name] = _signature(what) if inspect.isroutine(what) else ""
     return found
 
 
