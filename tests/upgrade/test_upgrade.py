@@ -94,7 +94,7 @@ def counted(survey: Survey, log: list[list[Record]]) -> dict[PaneKey, CountTable
 def locked(found: Files, kept: Files) -> list[str]:
     """The objects whose schema differs although their format is the same.
 
-    Publications before 6a720387 have no numbers of this survey. What numbers look like is compared only with later versions.
+    Publications before 6a720387 have no numbers of this survey. So the paths of numbers are compared only from that version on.
     """
     changed = []
     for name in kept:
