@@ -15,9 +15,6 @@ LETTER_BYTES: Final = 400  # approximate memory of a dead letter in bytes, witho
 class BackPressure:
     """Decides whether `Counting` accepts chunks.
 
-    Args:
-        partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
-
     Attributes:
         store_answers: False after a failed request to the store, until `Counting.step` has finished a commit.
     """
@@ -49,7 +46,7 @@ class BackPressure:
         self._letter_bytes += _weight(letter)
 
     def weigh_letters(self) -> None:
-        """Recomputes the size of all waiting dead letters after some dead letters were sent or dropped."""
+        """Recomputes the size of the waiting dead letters."""
         self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
         self.update()
 
@@ -59,7 +56,7 @@ class BackPressure:
         self.update()
 
     def update(self) -> None:
-        """Decides again whether chunks are accepted, after the number of waiting bytes or `store_answers` has changed."""
+        """Decides again whether chunks are accepted."""
         if self.store_answers and not self.full:
             self._open.set()
         else:

@@ -16,13 +16,6 @@ log = structlog.get_logger("ldpstream.agent")
 def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient, keeper: SurveyKeeper) -> None:
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
-    Args:
-        settings: where Kafka and Redis are.
-        survey: the survey.
-        group: our consumer group.
-        client: our client of Redis.
-        keeper: stores the accepted surveys.
-
     Raises:
         OpenSurveyChanged, KeptUnreadable: as `SurveyKeeper.check`.
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).

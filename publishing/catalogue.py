@@ -1,7 +1,6 @@
 """The table of the estimators that the service publishes, one row each.
 
-Everything that lists estimators reads this table: the publications, the API, the page, the dashboards, the adviser and
-`docs/api.md`. To publish another estimator, add a row.
+To publish another estimator, add a row.
 """
 
 import math
@@ -74,9 +73,6 @@ class PublishedEstimator:
     """One row of the table.
 
     Attributes:
-        name: the name in publications, in the API and in metrics.
-        label: the name for people.
-        meaning: one sentence about the estimate.
         mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
         max_k: largest number of values for which it is published; None for any number.
         default: true if it is the default for these mechanisms. Cohorts have only the default.
@@ -101,14 +97,11 @@ class PublishedEstimator:
         return self.make(counts)
 
     def of_people(self, estimate: Estimate, most: int | None) -> Estimate:
-        """Returns shares of people: for sets of at most `most` values, the shares of drawn members times this number.
-
-        Only the matrix inversion, which is unbiased, can have shares above 1.
-        """
+        """Returns shares of people: for sets of at most `most` values, the shares of drawn members times this number."""
         return estimate.times(most, math.inf if self.name == INVERSION else 1.0)
 
     def withheld(self, estimate: Estimate, counts: AttributeCounts) -> Withheld | None:
-        """Returns "bias" if the estimate has no intervals that cover the truth, otherwise None."""
+        """Returns "bias" if the estimate has no usable intervals, otherwise None."""
         if self.intervals == "always" or np.isnan(estimate.frequencies).any():
             return None
         if self.intervals == "never" or np.isnan(estimate.standard_errors).all():
@@ -182,7 +175,6 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
     """Returns the estimators of the spans "step" and "window", the default first.
 
     Args:
-        mechanisms: one mechanism for each level.
         research: False for the default and the raw matrix inversion alone.
     """
     wanted = "mechanisms of numbers" if is_numeric(mechanisms) else "mechanisms of categories"
@@ -197,7 +189,7 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
 
 
 def find(name: str) -> PublishedEstimator | None:
-    """Returns the row with this name. None for an estimator of another software version."""
+    """Returns the row with this name; None for an estimator of another version."""
     return next((row for row in ESTIMATORS if row.name == name), None)
 
 

@@ -19,7 +19,6 @@ class Cluster:
     """Kafka and Redis. Each survey has its own producer, because the producer's transactions fence this survey's topic.
 
     Args:
-        settings: the addresses of Kafka and Redis.
         redis, admin, markers: the clients that all surveys share.
         check_topics: checks a survey's topics; see `Engine.check`.
     """

@@ -1,7 +1,6 @@
 """The cross table of a pair of attributes, as it is published: `estimators.pairs` in numbers for JSON.
 
-All lists of cells go row by row: the cell of the values i of the first attribute and j of the second has the index i k₂ + j, as
-in the pair's own values.
+Lists of cells go row by row: the cell (i, j) has the index i k₂ + j.
 """
 
 from collections.abc import Sequence
@@ -33,8 +32,7 @@ class TableShares(msgspec.Struct, frozen=True, kw_only=True):
 class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
     """A χ² test of the hypothesis that the two attributes are independent.
 
-    `p` is the probability of a statistic at least this large if they are. A p below 0.05 occurs in about 5 of 100 spans without
-    any dependence.
+    `p` is the probability of a statistic at least this large if they are.
     """
 
     statistic: float
@@ -57,8 +55,8 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
         within_rows: of the people with the row's value, the shares with the column's value.
         within_columns: of the people with the column's value, the shares with the row's value.
         independence: None if the reports are too few for the test, or if the intervals are withheld.
-        interval_withheld: "levels" if the levels of the pair, or of one of its attributes, have different histograms: then all
-            estimates over all levels are biased. Otherwise None.
+        interval_withheld: "levels" if the levels of the pair, or of one of its attributes, have different histograms; otherwise
+            None.
     """
 
     first: str
@@ -80,7 +78,6 @@ def cross_table(
     """Estimates the cross table of a pair.
 
     Args:
-        names: the names of its two attributes.
         counts: the counts of the pair, of the first and of the second attribute.
         shape: (k₁, k₂).
         same_people: true if the same people answer all three questions.

@@ -14,10 +14,10 @@ class Engine(Protocol):
     """Gives each survey its parts. All surveys of a process share one engine."""
 
     def count_store(self, survey: Survey) -> CountStore:
-        """Returns the survey's counts. Sends no request yet."""
+        """Returns the survey's counts."""
 
     def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
-        """Returns the survey's results. Sends no request yet."""
+        """Returns the survey's results."""
 
     def check(self, survey: Survey) -> None:
         """Checks that the survey can be estimated, and creates its missing topics.

@@ -33,7 +33,6 @@ IDLE_S = 0.2
 
 
 def _ticks_ms() -> int:
-    """Returns the monotonic time in ms, for the turns: the wall clock may be set back."""
     return round(1000 * monotonic())
 
 
@@ -42,10 +41,9 @@ class EstimatorLoop:
 
     Args:
         watch, stop, seen, settings: as for `estimator_process.serve`.
-        engine: gives each survey its parts.
 
     Attributes:
-        served: the surveys for the page, by name. Changes while the page is served.
+        served: the surveys for the page, by name.
     """
 
     def __init__(
@@ -70,12 +68,12 @@ class EstimatorLoop:
 
     @property
     def well(self) -> bool:
-        """True if the last turn of at least one survey raised no error, or if there is no survey at present."""
+        """True if the last turn of at least one survey raised no error, or if there is no survey."""
         estimators = list(self._estimators.values())
         return not estimators or any(estimator.well for estimator in estimators)
 
     def run(self, until: int | None) -> list[Publication]:
-        """Serves the page, unless it is served already, and estimates until `stop`; see `estimator_process.serve`.
+        """Serves the page and estimates until `stop`; see `estimator_process.serve`.
 
         At the end, releases all leases.
         """
@@ -133,7 +131,6 @@ class EstimatorLoop:
         return False
 
     def _follow_files(self, at_ms: int) -> None:
-        """Looks at the survey files, at most about once a second."""
         if 0 <= at_ms - self._looked_ms < 1000 * LOOK_S:
             return
         self._looked_ms = at_ms
@@ -172,7 +169,7 @@ class EstimatorLoop:
         estimator.close()
 
     def close(self) -> None:
-        """Stops the page's server, releases all leases, then closes the surveys' connections."""
+        """Stops the page's server, releases the leases, and closes the connections."""
         if self._page is not None:
             self._page.close()
         self._leases.close()

@@ -1,19 +1,10 @@
 """The filtered curve of an attribute: every share, estimated from all steps so far, and the jumps that the filter detects.
 
-The filter (`estimators.local_level`) observes each step once and in order, when the counts of the step and of all earlier steps
-are final. The schedule saves the filter's state together with its progress, so a restarted estimator continues exactly. While
-the counts of the step or of an earlier step may still change, the publication is preliminary. The filter then starts from the
-last final step, passes over the steps between, and observes the published step. The schedule does not save this state, and
-publishes the step again later.
+The filter (`estimators.local_level`) observes a step when the counts of the step and of all earlier steps are final. Before
+that, the publication is preliminary. If there is no usable state, the filter starts anew at the step.
 
-If there is no usable state, or the state belongs to a later step, the filter starts anew at the step. If the schedule restores
-a step from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if
-the publication lacks the reports of each level, or if its matrix inversion may be post-processed.
-
-The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
-For an attribute with `choices`, these shares of drawn members are multiplied by the largest number of choices, and are at most
-1. The filter's state is not projected: a filter needs unbiased observations. An interval is the filter's interval within
-[0, 1], extended to the published share.
+The published shares are the filter's levels, projected onto the simplex (norm-sub). With `choices`, they are multiplied by the
+largest number of choices, and at most 1. An interval is the filter's interval within [0, 1], extended to the published share.
 """
 
 from collections.abc import Sequence

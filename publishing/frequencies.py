@@ -22,14 +22,13 @@ Withheld = Literal["bias", "levels"]
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`.
 
-    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None if intervals are withheld, and for
-    estimators with normal intervals: such an interval is the frequency ± 1.96 standard errors. `gap` is an upper bound of the
-    distance of the log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
+    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None for other estimators, whose interval
+    is the frequency ± 1.96 standard errors, and if intervals are withheld. `gap` is an upper bound of the distance of the
+    log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
 
-    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator never has
-    intervals ("ems"), has no standard errors, or differs from the unbiased estimate by more than
-    `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ, so every estimate over all levels
-    is biased (`estimators.levels`).
+    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator has no
+    intervals, or differs too much from the unbiased estimate (`estimators.intervals.MAX_BIAS`). "levels": the levels'
+    histograms differ, so every estimate over all levels is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -71,10 +70,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def estimate(self) -> Estimate:
-        """Converts back to an `Estimate`, without the number of reports and the log-likelihood.
-
-        For the level 0.95, `Estimate.interval` returns the published ends; for other levels it scales them (`Ends.interval`).
-        """
+        """Converts back to an `Estimate`, without the number of reports and the log-likelihood."""
         gap = math.nan if self.gap is None else self.gap
         f, errors = with_nan(self.frequencies), with_nan(self.standard_errors)
         ends = None if self.low is None or self.high is None else Ends(f, with_nan(self.low), with_nan(self.high))
@@ -90,8 +86,7 @@ class Ends:
     high: FloatArray
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns intervals in [0, 1]. For a level other than 0.95, each end's distance from the share is scaled like that of a
-        normal distribution, which is an approximation."""
+        """Returns intervals in [0, 1]. For a level other than 0.95, the ends are scaled as for a normal distribution."""
         if level == PUBLISHED_LEVEL:
             return self.low, self.high
         scale = ndtri(0.5 + level / 2) / NORMAL
@@ -126,7 +121,6 @@ def numbers_of(
     """Returns the mean and the percentiles of an attribute's numbers, by their names in `NUMBERS`.
 
     Args:
-        estimate: the ordered estimate of the attribute.
         edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
         withheld: the reason to leave out the intervals.
 

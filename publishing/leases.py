@@ -22,9 +22,6 @@ class Lease(Protocol):
 class LeaseKeeper:
     """Renews leases in a thread. During its own turn, a survey renews its lease itself.
 
-    The leases only avoid duplicate work, and every write is fenced (`schedule`). Therefore a renewal that comes too late, or
-    that keeps the lease from another estimator, does no harm.
-
     Args:
         clock: returns monotonic time in seconds.
     """
@@ -41,7 +38,7 @@ class LeaseKeeper:
 
     @contextmanager
     def turn(self, lease: Lease, leads: Callable[[], bool]) -> Iterator[None]:
-        """Renews the other leases during a survey's turn; afterwards also renews this lease, if `leads` then returns true."""
+        """Renews the other leases during a survey's turn, and afterwards this lease if `leads` returns true."""
         self.drop(lease)
         self._turned_s = self._clock()
         yield

@@ -18,7 +18,6 @@ class StoredReader:
     """Decodes publications that Redis, the topic of estimates or a data folder stores.
 
     Args:
-        survey: the survey.
         registry: registry of the counter of skipped publications; None for no counter.
     """
 
@@ -35,14 +34,12 @@ class StoredReader:
                 self._counter.labels(self._survey, store)  # exports 0 before the first one
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
-        """Returns the decoded value. None if nothing is stored, or if the value cannot be decoded. An undecodable value is
-        logged and counted once for each of the first `MOST_KEYS` keys.
+        """Returns the decoded value; None if nothing is stored, or if the value cannot be decoded. An undecodable value is
+        logged and counted.
 
         Args:
-            decode: decodes the bytes. If it raises `OtherFormat`, so does this method: another format is never skipped.
-            raw: the stored bytes; None if nothing is stored.
+            decode: decodes the bytes; its `OtherFormat` is raised.
             store: where the bytes come from: "redis", "kafka" or "folder".
-            key: key of the publication.
         """
         if raw is None:
             return None

@@ -8,9 +8,6 @@ Key = TypeVar("Key")
 class Turns(Generic[Key]):
     """The time of each survey's next turn. The survey that has waited longest goes first.
 
-    A survey whose turn has ended waits behind all surveys that are already waiting. A turn publishes at most one step, so a
-    survey with many overdue steps delays each other survey by at most one of these steps.
-
     >>> turns = Turns[str]()
     >>> for survey, time_ms in (("slow", 0), ("late", 9), ("soon", 5)):
     ...     turns.put(survey, time_ms)

@@ -1,7 +1,6 @@
-"""Measures the share of time that a process needs for its estimates, and decides whether to leave out research estimators.
+"""Decides whether a process that needs too much time for its estimates leaves out research estimators.
 
-A process that needs more than a step's duration to estimate a step falls further behind with each step. Before this happens,
-the process leaves out the research estimators. It keeps the default estimator, the raw matrix inversion and the filtered curve.
+Without them, the process publishes the default, the raw matrix inversion and the filtered curve.
 """
 
 from collections import deque

@@ -1,10 +1,8 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
-A few kilobytes can unpack to gigabytes. Every decoder therefore writes to a buffer of `MAX_UNPACKED_BYTES` and stops when the
-buffer is full. A snappy block that states a larger size is refused at once. A decoder's window needs at most another
-`MAX_UNPACKED_BYTES` of memory.
+A decoder writes to a buffer of `MAX_UNPACKED_BYTES`, and stops when the buffer is full.
 
-Snappy comes as a frame of blocks (the xerial format) or as one raw block. We read both formats.
+Snappy comes as a frame of blocks (the xerial format) or as one raw block.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +53,6 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
 
 def _snappy(packed: memoryview, out: memoryview) -> int:
-    """Unpacks raw snappy or the blocks of a xerial frame."""
     size = 0
     for block in _xerial_blocks(packed) if packed[: len(_XERIAL)] == _XERIAL else [packed]:
         if size + cramjam.snappy.decompress_raw_len(block) > len(out):

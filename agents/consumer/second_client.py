@@ -19,7 +19,7 @@ ANSWER_MS = 3_000
 
 
 class SecondClient:
-    """A client for requests about topics. The client shares no connection and no thread with the consumer.
+    """A client for requests about topics.
 
     Raises (all methods except `close`):
         LogUnavailable: if the broker does not answer or does not serve the topic.

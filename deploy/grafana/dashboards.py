@@ -69,10 +69,10 @@ Steps = tuple[tuple[float | None, str], ...]
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: shape, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
+    """One panel; in a table, the legend is the title of the query's column.
 
-    In a table, the legend is the title of the query's column. `steps` are (lower bound, colour) pairs in increasing order; a
-    first bound of None means minus infinity. `empty` is the text without data.
+    `steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity. `empty` is the text
+    without data.
     """
 
     shape: Shape

@@ -14,7 +14,7 @@ from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 
 
 class Api(FastAPI):
-    """FastAPI with the width of every number in the OpenAPI document. Without a width, client generators assume 32 bits."""
+    """FastAPI with a format for the numbers in the OpenAPI document. Without a width, client generators assume 32 bits."""
 
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())

@@ -62,8 +62,6 @@ class ApiResponses:
     """Builds the bodies of responses from the saved publications.
 
     Args:
-        survey: the survey.
-        source: reads the survey's publications.
         truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
         replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
 
@@ -211,7 +209,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
-        """Returns the true shares of the cells of a table by cohort, row by row; None if a cohort's are unknown."""
         total = sum(p.reports for p in found if p is not None)
         truths = [(p.reports / total, self._truth(p)) for p in found if p is not None and total] if self._truth else []
         if len(truths) < len(found) or any(of is None for _, of in truths):
@@ -298,7 +295,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def _detectable(self, attribute: Attribute, found: Sequence[Publication], values: Sequence[int]) -> float | None:
-        """Returns `Series.detectable`."""
         step = next((p.step for p in reversed(found) if p.reports), None)
         counted = None if step is None else self._source.get([publication_key(attribute.name, "step", step)])[0]
         if counted is None or INVERSION not in counted.estimators:
@@ -332,7 +328,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> tuple[list[Publication], int]:
-        """Returns at least one publication of `kept_steps` up to `step` or the latest step, and the distance of these steps."""
         progress, latest = self._source.progress(), self.latest_step() if step is None else step
         steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, last)
         keys = [publication_key(name, span, step, cohort) for step in steps]
@@ -395,7 +390,6 @@ class ApiResponses:
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
-    """Returns an estimator's result, without any number for a cohort below its least size."""
     return Frequencies.nothing(attribute.k) if p.below_least else p.estimators[estimator]
 
 
@@ -408,7 +402,6 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 
 def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
-    """Returns the n most frequent values, without the dummies of `choices`, and their frequencies; none without an estimate."""
     if p.below_least:
         return []
     frequencies = p.estimators[p.main].estimate().frequencies[: attribute.k - (attribute.most or 0)]
