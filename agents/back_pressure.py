@@ -32,21 +32,17 @@ class BackPressure:
         return self._open.is_set()
 
     async def wait(self) -> None:
-        """Waits until chunks are accepted."""
         await self._open.wait()
 
     @property
     def full(self) -> bool:
-        """True if too many bytes wait to be written or sent."""
         unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
         return self._letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def add(self, letter: DeadLetter) -> None:
-        """Adds the size of a dead letter that waits to be sent."""
         self._letter_bytes += _weight(letter)
 
     def weigh_letters(self) -> None:
-        """Recomputes the size of the waiting dead letters."""
         self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
         self.update()
 
@@ -56,7 +52,6 @@ class BackPressure:
         self.update()
 
     def update(self) -> None:
-        """Decides again whether chunks are accepted."""
         if self.store_answers and not self.full:
             self._open.set()
         else:

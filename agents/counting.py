@@ -57,7 +57,6 @@ class Counting:
 
     Args:
         commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier.
-        clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -94,7 +93,6 @@ class Counting:
 
     @property
     def store_answers(self) -> bool:
-        """False after a failed request to the store, until `step` has finished a commit."""
         return self._back_pressure.store_answers
 
     def assign(self, partitions: Iterable[int]) -> None:

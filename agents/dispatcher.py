@@ -73,7 +73,6 @@ class Dispatcher:
     """Dispatches chunks to the countings of several surveys. Use this class in one event loop.
 
     Args:
-        done: called with a survey's topic and a chunk that no longer waits.
         failed: called with a survey whose counting raised an unexpected error, after the error was logged.
     """
 
@@ -91,7 +90,6 @@ class Dispatcher:
 
     @property
     def topics(self) -> set[str]:
-        """The reports topics of all surveys."""
         return set(self._by_topic)
 
     def add(self, survey: Survey, assigned: Iterable[AssignedPartition]) -> None:
@@ -99,7 +97,6 @@ class Dispatcher:
 
         Args:
             survey: a survey whose topics are usable; no other survey here has its name.
-            assigned: all partitions that are assigned to this process.
         """
         assert survey.reports_topic not in self._by_topic
         one = self._by_topic[survey.reports_topic] = _Counted(survey, self._make(survey))
@@ -118,7 +115,6 @@ class Dispatcher:
         one.end()
 
     async def close(self) -> None:
-        """Tries to commit everything a last time and stops, within `CLOSE_S` seconds."""
         counted = list(self._by_topic.values())
         await asyncio.gather(*(one.close() for one in counted))
         for one in counted:
@@ -135,16 +131,12 @@ class Dispatcher:
     # ---- events from the consumer
 
     def assign(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Replaces the set of our partitions of all surveys."""
         partitions = list(partitions)
         for one in self._by_topic.values():
             one.assign(partitions)
 
     async def revoke(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Tries to commit partitions a last time before they go to another agent.
-
-        Ends after `CLOSE_S` seconds at the latest.
-        """
+        """Ends after `CLOSE_S` seconds at the latest."""
         partitions = list(partitions)
         revoking = [asyncio.create_task(one.revoke(partitions)) for one in self._by_topic.values()]
         if not revoking:
@@ -157,7 +149,6 @@ class Dispatcher:
         await asyncio.gather(*revoking, return_exceptions=True)
 
     def displace(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Marks partitions whose reads cannot continue."""
         for partition in partitions:
             if (one := self._by_topic.get(partition.topic)) is not None:
                 one.counting.displace([partition.partition])
@@ -194,7 +185,6 @@ class Dispatcher:
 
     @property
     def n_partitions(self) -> int:
-        """Number of partitions that are assigned to this process."""
         return sum(one.n_partitions for one in list(self._by_topic.values()))
 
     async def watch(self, alive: Callable[[], None]) -> None:

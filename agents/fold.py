@@ -35,7 +35,6 @@ class FoldResult:
     Attributes:
         records: number of new records: counted, rejected, duplicates and records without a value.
         reports: number of reports counted.
-        redelivered: number of records skipped because the fold had counted them before.
         rejected: the rejected records with their reasons, in the order of the log.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
         duplicates: number of records not counted, because a record with the same report key was counted before.
@@ -86,12 +85,10 @@ class PartitionFold:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record to count."""
         return self._next
 
     @property
     def log_id(self) -> str:
-        """The id of the log that the fold counts."""
         return self._log_id
 
     def of_another_log(self, log_id: str) -> bool:
@@ -133,11 +130,7 @@ class PartitionFold:
         return self._dirty_bytes + self._keys.unwritten_bytes
 
     def feed(self, records: Sequence[Record]) -> FoldResult:
-        """Counts the next records. Skips records that were counted before, and stops at a missing record.
-
-        Args:
-            records: records of the partition, offsets ascending.
-        """
+        """Counts the next records. Skips records that were counted before, and stops at a missing record."""
         batch = Records.of(records)
         redelivered = bisect_left(batch.offsets, self._next)
         batch = batch[redelivered:] if redelivered else batch
@@ -174,7 +167,6 @@ class PartitionFold:
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, marker: Record, n: int) -> FoldResult:
-        """Skips `n` transaction markers, which are not records to count."""
         if marker.offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, marker.offset))
         if (left := marker.offset + n - self._next) > 0:

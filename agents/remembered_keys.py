@@ -61,7 +61,6 @@ class RememberedKeys:
 
     @property
     def unwritten_bytes(self) -> int:
-        """Bytes of the keys that are not yet written to the store."""
         return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)
 
     def admit(self, keys: Keys, appended_ms: int) -> tuple[Mask, int]:
@@ -123,11 +122,7 @@ class RememberedKeys:
         self._generations.clear()
 
     def changes(self, newest_ms: int) -> tuple[dict[int, int], dict[int, bytes]]:
-        """Returns the fields `n_keys` and `keys` of a change.
-
-        Args:
-            newest_ms: the latest append time so far, in Unix milliseconds.
-        """
+        """Returns the fields `n_keys` and `keys` of a change."""
         self._drop_closed(newest_ms)
         keys = dict.fromkeys(self._stored - self._generations.keys(), b"")
         for step, generation in self._generations.items():
@@ -147,9 +142,6 @@ class _Generation:
     """The keys of one generation.
 
     Runs are merged so that each has at least `RATIO` times the keys of the next one.
-
-    Attributes:
-        unwritten: the keys that are not yet written to the store, in the order in which they were added.
     """
 
     __slots__ = ("n", "runs", "unwritten")
@@ -197,7 +189,6 @@ def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> 
     """Counts the reports of the records; skips records with a remembered key.
 
     Args:
-        records: records with their append times, which must not decrease.
         remembered: the keys of earlier records; gets the keys of these records.
     """
     if records.keys is None:

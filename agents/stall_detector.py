@@ -25,7 +25,6 @@ class StallDetector:
 
     Args:
         displace: called with the partitions that need a new seek.
-        clock: monotonic time in seconds.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
     Raises:
-        OpenSurveyChanged, KeptUnreadable: as `SurveyKeeper.check`.
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
         StoreRefused, SettingsError: as `check_redis`.
     """
@@ -30,7 +29,6 @@ def check_redis(store: RedisCountStore) -> None:
     """Checks that Redis grants our rights and does not evict counts. Skips the check if Redis does not answer.
 
     Raises:
-        StoreRefused: if Redis denies the login or a right that we need.
         SettingsError: if Redis would evict counts when its memory is full.
     """
     try:

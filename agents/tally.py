@@ -49,7 +49,6 @@ class Tally:
 
     @property
     def reports(self) -> int:
-        """Number of reports counted."""
         return sum(table.n for table in self.counts.values())
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -63,8 +62,6 @@ class Records(Sequence[Record]):
     """Records as columns.
 
     Attributes:
-        appended_ms: append times in Unix milliseconds.
-        values: the envelopes; an empty value is a marker.
         keys: the values of the `key` headers, empty for a record without; None if no record has such a header.
     """
 
@@ -134,7 +131,7 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
     Report keys are ignored: `agents.remembered_keys.tally_once` counts each key once.
 
     Args:
-        records: envelopes with their append times. The append time determines whether a report is late. Markers are skipped.
+        The append time determines whether a report is late. Markers are skipped.
     """
     batch = Records.of(records)
     panes: dict[PaneKey, _Pane] = {}

@@ -91,7 +91,6 @@ def moving_shares() -> FloatArray:
 
 
 def counted(survey: Survey, truth: FloatArray) -> list[CountTable]:
-    """Simulates the count table of every step."""
     rng, m = np.random.default_rng(1), survey.mechanisms[0][0]
     groups = [np.sort(rng.random(n)) for n in rng.multinomial(PEOPLE, np.full(m.every_steps, 1 / m.every_steps))]
     order = [CHAT, 0, SEARCH, 2, 4, 5]  # "home" between the two values that move, so that the other people keep their values
@@ -154,7 +153,6 @@ def _draw(panel: Axes, curves: Curves, steps: range) -> None:
 
 
 def promises() -> None:
-    """Reads the table "Values that change often" of the results."""
     _, _, table = (HERE.parent / "results.md").read_text().partition("**Values that change often")
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[2].split("\n\n")[0].splitlines()

@@ -230,7 +230,6 @@ def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | No
 
 
 def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
-    """The forecasts of all pairs and their levels."""
     found = []
     levels = [(i, level, m) for i, a in enumerate(survey.attributes) for level, m in zip(a.levels, survey.mechanisms[i])]
     for row, (i, level, m) in zip(rows, levels, strict=True):

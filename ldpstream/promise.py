@@ -65,12 +65,10 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
 
 def nats(loss: float) -> str:
-    """Returns a privacy loss with four digits and its unit."""
     return plural(number(loss), "nat")
 
 
 def device_line(survey: Survey) -> str:
-    """Returns the losses of a device over all its attributes, in words."""
     t = survey.window_steps
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
     any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)

@@ -189,7 +189,6 @@ def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Reads a file; raises SigningError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -92,7 +92,6 @@ class PublishedEstimator:
     make: Callable[[AttributeCounts], Estimate] | None
 
     def estimate(self, counts: AttributeCounts) -> Estimate:
-        """Calculates the estimate from the counts of a span."""
         assert self.make is not None, f"{self.name} has no estimate from one span"
         return self.make(counts)
 
@@ -194,5 +193,4 @@ def find(name: str) -> PublishedEstimator | None:
 
 
 def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
-    """True if a level of an attribute has a mechanism of numbers."""
     return any(not m.pure for m in mechanisms)

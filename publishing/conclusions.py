@@ -39,7 +39,6 @@ def conclude(
     """Estimates one attribute over the panes of a span.
 
     Args:
-        step: last step of the span.
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
         complete: true if no report can be missing.
@@ -119,11 +118,7 @@ def _table(survey: Survey, pair: int, counted: Counted, of_members: Sequence[lis
 
 
 def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
-    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level.
-
-    Args:
-        panes: for each step, the count table of every level.
-    """
+    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level."""
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
     return groups, [_most_reports(m, panes) for m in mechanisms]
 

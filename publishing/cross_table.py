@@ -23,7 +23,6 @@ class TableShares(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, found: Shares, withheld: bool) -> "TableShares":
-        """Converts shares; leaves out the intervals if they are withheld."""
         shares, low, high = (plain(numbers.ravel()) for numbers in (found.shares, found.low, found.high))
         nothing: list[float | None] = [None] * len(shares)
         return cls(shares=shares, low=nothing if withheld else low, high=nothing if withheld else high)
@@ -47,7 +46,7 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     are None, and their intervals reach from 0 to 1.
 
     Attributes:
-        first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.
+        first, second: the names of the two attributes.
         first_reports, second_reports: number of reports of these attributes that also count for the margins: not those of
             levels with Square Wave. 0 if they clearly disagree with the pair's reports, so that only the pair's reports count.
         cells: of all people, the shares with both values.
@@ -78,7 +77,6 @@ def cross_table(
     """Estimates the cross table of a pair.
 
     Args:
-        counts: the counts of the pair, of the first and of the second attribute.
         shape: (k₁, k₂).
         same_people: true if the same people answer all three questions.
 

@@ -37,13 +37,10 @@ def _ticks_ms() -> int:
 
 
 class EstimatorLoop:
-    """Gives each survey its turns, follows the survey files, and serves the page.
+    """Estimates the surveys in turns, follows the survey files, and serves the page.
 
     Args:
         watch, stop, seen, settings: as for `estimator_process.serve`.
-
-    Attributes:
-        served: the surveys for the page, by name.
     """
 
     def __init__(
@@ -73,10 +70,6 @@ class EstimatorLoop:
         return not estimators or any(estimator.well for estimator in estimators)
 
     def run(self, until: int | None) -> list[Publication]:
-        """Serves the page and estimates until `stop`; see `estimator_process.serve`.
-
-        At the end, releases all leases.
-        """
         try:
             if self._page is None:
                 self.serve_page()
@@ -87,11 +80,7 @@ class EstimatorLoop:
             self.close()
 
     def serve_page(self) -> None:
-        """Serves the page, if it has a port; `run` stops the server at its end.
-
-        Raises:
-            SettingsError: if the address cannot be bound.
-        """
+        """Raises SettingsError if the address cannot be bound."""
         settings = self._settings
         if not settings.page_port:
             return
@@ -153,7 +142,6 @@ class EstimatorLoop:
         self._turns.put(survey.fingerprint, _ticks_ms())
 
     def replaced(self, survey: Survey) -> list[Replaced]:
-        """The surveys whose history a survey continues."""
         served = list(self.served.values())
         return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
 

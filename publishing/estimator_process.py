@@ -43,8 +43,6 @@ def serve(
     reported and tried again.
 
     Args:
-        stop: an event; the caller sets the event to end the estimator.
-        seen: called with every publication made.
         check_topics: checks a survey's topics, and raises `Unreachable` while Kafka is unreachable.
         until: the last wanted step of a single survey; None to continue until `stop`.
 
@@ -52,7 +50,6 @@ def serve(
         All kept publications of a single survey, oldest step first; nothing for a folder of surveys.
 
     Raises:
-        Stopped: if `stop` is set before Kafka and Redis have answered.
         UserError: if Kafka or Redis refuses our login, or something that a single survey needs.
     """
     keep_freed_memory()

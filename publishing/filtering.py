@@ -39,8 +39,6 @@ def conclude_filtered(
     """Returns the publication of the span "filtered" and the filter's state after the step.
 
     Args:
-        mechanisms: each level's mechanism.
-        tables: each level's count table of the step.
         made: the publications of the step and of its window.
         state: the filter's state after an earlier step; None if there is no state.
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
@@ -72,13 +70,7 @@ def conclude_filtered(
 
 
 def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:
-    """Returns the filter's state after a step whose publication was restored.
-
-    Args:
-        mechanisms: each level's mechanism.
-        step: the publication of the step alone.
-        state: the filter's state after an earlier step; None if there is no state.
-    """
+    """Returns the filter's state after a step whose publication was restored."""
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
     main = find(step.main)
     # Publications without a default estimator come from versions that could post-process the inversion before publication.
@@ -105,7 +97,6 @@ def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], ra
 
 
 def _projected(found: Filtered, reports: int) -> Estimate:
-    """Returns the shares to publish, with their intervals; all numbers are NaN before the first observation."""
     levels, half = found.frequencies, NORMAL * found.standard_errors
     shares = post_process(levels, "norm-sub")
     ends = Ends(shares, np.clip(levels - half, 0, 1), np.clip(levels + half, 0, 1))
@@ -115,7 +106,6 @@ def _projected(found: Filtered, reports: int) -> Estimate:
 def _numbers(
     found: Filtered, mechanisms: tuple[Mechanism, ...], reports: int, edges: Sequence[float] | None, withheld: Withheld | None
 ) -> dict[str, NumberEstimate]:
-    """Returns the mean and percentiles of the smoothed filtered shares; for mechanisms of sets, the sets' mean size."""
     if mechanisms[0].choices is not None:
         return of_sets(mean_of_filtered(found, mechanisms), withheld)
     if edges is None:
@@ -125,7 +115,6 @@ def _numbers(
 
 
 def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
-    """Returns the filter with this state, or a new filter if there is no usable state."""
     if state is not None:
         try:
             level = LocalLevel.from_bytes(state)

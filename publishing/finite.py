@@ -31,7 +31,6 @@ class Attempts:
         self.failed: list[str] = []
 
     def of(self, name: str, make: Callable[[], T], otherwise: T) -> T:
-        """Returns the result of `make`, or `otherwise` if `make` raises an ArithmeticError or a ValueError."""
         try:
             return make()
         except (ArithmeticError, ValueError):
@@ -41,11 +40,6 @@ class Attempts:
 
 
 def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
-    """Returns the publication without numbers that are not finite.
-
-    Args:
-        failed: the parts that are known to have failed.
-    """
     shares = {name: _finite_shares(found) for name, found in p.estimators.items()}
     numbers = all(_is_finite(msgspec.structs.astuple(x)) for x in p.numbers.values())
     levels = {name: _finite_level(found) for name, found in p.levels.items()}

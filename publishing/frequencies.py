@@ -59,18 +59,15 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def nothing(cls, k: int) -> "Frequencies":
-        """The result for k values of which no share is published."""
         return cls(frequencies=[None] * k, standard_errors=[None] * k, iterations=0, converged=False)
 
     def at(self, values: Sequence[int]) -> "Frequencies":
-        """Returns the result for some of the values alone."""
         lists = {name: getattr(self, name) for name in ("frequencies", "standard_errors", "low", "high")}
         return msgspec.structs.replace(
             self, **{name: None if numbers is None else [numbers[i] for i in values] for name, numbers in lists.items()}
         )
 
     def estimate(self) -> Estimate:
-        """Converts back to an `Estimate`, without the number of reports and the log-likelihood."""
         gap = math.nan if self.gap is None else self.gap
         f, errors = with_nan(self.frequencies), with_nan(self.standard_errors)
         ends = None if self.low is None or self.high is None else Ends(f, with_nan(self.low), with_nan(self.high))
@@ -120,10 +117,6 @@ def numbers_of(
 ) -> dict[str, NumberEstimate]:
     """Returns the mean and the percentiles of an attribute's numbers, by their names in `NUMBERS`.
 
-    Args:
-        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
-        withheld: the reason to leave out the intervals.
-
     Returns:
         No numbers without edges, without reports, or if the attribute has too many values (`estimators.ordered`).
     """
@@ -133,11 +126,9 @@ def numbers_of(
 
 
 def plain(numbers: FloatArray) -> list[float | None]:
-    """Returns the numbers as a list, with None for NaN."""
     found: list[Any] = numbers.tolist()
     return [None if math.isnan(x) else x for x in found] if np.isnan(numbers).any() else found
 
 
 def with_nan(numbers: list[float | None]) -> FloatArray:
-    """Returns the numbers as an array, with NaN for None."""
     return np.array(numbers, np.float64)

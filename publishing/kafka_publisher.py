@@ -93,11 +93,7 @@ class KafkaPublisher:
         return dict(self._in_topic)
 
     def end(self) -> int:
-        """See `progress.EstimatesTopic`.
-
-        Raises:
-            LogUnavailable: if the broker does not answer.
-        """
+        """See `progress.EstimatesTopic`."""
         with self._unavailable_on_error():
             return self._open_topic().end()
 
@@ -115,11 +111,7 @@ class KafkaPublisher:
             self._in_topic[summary.key] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `progress.EstimatesTopic`. Skips records of other software versions that this version cannot read.
-
-        Raises:
-            LogUnavailable: if the broker does not answer.
-        """
+        """See `progress.EstimatesTopic`. Skips records of other software versions that this version cannot read."""
         wanted = {self._in_topic[key].offset: key for key in keys if key in self._in_topic}
         if not wanted:
             return []

@@ -20,11 +20,7 @@ class Lease(Protocol):
 
 
 class LeaseKeeper:
-    """Renews leases in a thread. During its own turn, a survey renews its lease itself.
-
-    Args:
-        clock: returns monotonic time in seconds.
-    """
+    """Renews leases in a thread. During its own turn, a survey renews its lease itself."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._turned_s = clock, clock()
@@ -46,7 +42,6 @@ class LeaseKeeper:
             self._kept = [*self._kept, lease]
 
     def drop(self, lease: Lease) -> None:
-        """Renews this lease no longer."""
         self._kept = [kept for kept in self._kept if kept is not lease]
 
     def renew(self) -> None:

@@ -207,7 +207,6 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
 
 
 def publication_key(attribute: str, span: Span, step: int, cohort: str | None = None) -> str:
-    """Returns the `Publication.key` of this attribute, span, step and cohort."""
     return f"{attribute}|{span}|{step}" if cohort is None else f"{attribute}|{span}|{step}|{cohort}"
 
 
@@ -220,7 +219,6 @@ def publication_keys(survey: Survey, step: int) -> list[str]:
 
 
 def spans(attribute: Attribute) -> tuple[Span, ...]:
-    """Returns the spans for which an attribute is published."""
     return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
 
 

@@ -70,9 +70,6 @@ class KeptResults(Results, ABC):
     """Base of the stores that hold the JSON of each publication by its key.
 
     A publication that this version cannot decode counts as missing (`StoredReader`).
-
-    Args:
-        store, where: the kind of store, such as "redis", and the publications' place in the store, for messages.
     """
 
     def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:

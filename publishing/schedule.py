@@ -115,7 +115,6 @@ class Schedule:
         """Publishes all steps that are due, oldest first.
 
         Args:
-            now_ms: the current time, in Unix milliseconds.
             stop: called before each step; if `stop` returns True, the run ends early.
 
         Returns:
@@ -366,7 +365,7 @@ def _without(progress: Progress, step: int) -> Progress:
 
 
 def quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
-    """Returns the rank of a publication: greater is better. None (no publication) has the lowest rank."""
+    """Returns the rank of a publication: greater is better."""
     return (False, -1) if p is None else (p.complete, p.reports)
 
 

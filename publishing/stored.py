@@ -34,11 +34,9 @@ class StoredReader:
                 self._counter.labels(self._survey, store)  # exports 0 before the first one
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
-        """Returns the decoded value; None if nothing is stored, or if the value cannot be decoded. An undecodable value is
-        logged and counted.
+        """Returns the decoded value; None if nothing is stored, or if the value cannot be decoded.
 
         Args:
-            decode: decodes the bytes; its `OtherFormat` is raised.
             store: where the bytes come from: "redis", "kafka" or "folder".
         """
         if raw is None:

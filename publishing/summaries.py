@@ -88,7 +88,6 @@ class Summarizer:
 
 
 def alerts(status: Status, now_ms: int) -> Iterator[Alert]:
-    """Yields the warnings, the most important kind first."""
     if status.due_ms is not None and now_ms > status.due_ms + OVERDUE_MS:
         yield Alert("late")
     silent = bool(status.attributes) and all(overview.step_reports == 0 for overview in status.attributes)

@@ -36,7 +36,6 @@ class SurveyEstimator:
     """Estimates one survey, one step a turn.
 
     Args:
-        seen: called with every publication made.
         alone: True if the process estimates only this survey. Then a refusal at the start, or an unexpected error, ends the
             process.
 
@@ -93,9 +92,6 @@ class SurveyEstimator:
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
         """Publishes at most one step, if a step is due. The first turn connects and checks our rights.
-
-        Args:
-            n_surveys: number of surveys of this process; with more surveys, a survey that waits has fewer turns.
 
         Returns:
             The number of milliseconds until the next turn.
@@ -187,7 +183,6 @@ class SurveyEstimator:
         return self._well and self._schedule is not None and self._schedule.leads
 
     def prepare(self) -> bool:
-        """See `Schedule.prepare`."""
         return self._schedule is not None and self._schedule.prepare()
 
     def reached(self, until: int) -> bool:

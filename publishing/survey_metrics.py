@@ -13,13 +13,11 @@ class SurveyMetrics(Collector):
         self._registries: tuple[CollectorRegistry, ...] = ()  # replaced, never changed: a thread reads it for each scrape
 
     def add(self) -> CollectorRegistry:
-        """Returns a new registry that is part of the page."""
         registry = CollectorRegistry()
         self._registries = (*self._registries, registry)
         return registry
 
     def remove(self, registry: CollectorRegistry) -> None:
-        """Removes a registry from the page."""
         self._registries = tuple(kept for kept in self._registries if kept is not registry)
 
     def collect(self) -> Iterable[Metric]:

@@ -27,7 +27,6 @@ class Turns(Generic[Key]):
         self._at_ms[survey] = at_ms
 
     def remove(self, survey: Key) -> None:
-        """Removes the survey, if it is there."""
         self._at_ms.pop(survey, None)
 
     def first(self) -> tuple[Key, int] | None:

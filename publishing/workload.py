@@ -14,11 +14,7 @@ TRY_AGAIN_S = 600.0  # time without research estimators, until they are tried ag
 
 
 class Workload:
-    """The load of an estimator process: the time for one step of each survey, divided by the step's duration, summed.
-
-    Args:
-        now_s: returns monotonic time in seconds.
-    """
+    """The load of an estimator process: the time for one step of each survey, divided by the step's duration, summed."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s, self._reduced_until_s = now_s, now_s()
@@ -30,7 +26,6 @@ class Workload:
         return self._now_s() >= self._reduced_until_s
 
     def add(self, survey: bytes, load: float) -> None:
-        """Notes the load of one step of a survey, estimated with all estimators."""
         self._loads.setdefault(survey, deque(maxlen=RECENT)).append(load)
         if sum(map(self.of, self._loads)) > LOAD_MOST:
             self._reduced_until_s = self._now_s() + TRY_AGAIN_S
@@ -41,5 +36,4 @@ class Workload:
         return min(loads) if len(loads) == RECENT else 0.0
 
     def drop(self, survey: bytes) -> None:
-        """Drops the loads of a survey that this process no longer estimates."""
         self._loads.pop(survey, None)

@@ -19,7 +19,6 @@ def start_log(level: str) -> None:
 
 
 def logging_config(level: str) -> dict[str, Any]:
-    """Logging configuration for our own log and the libraries' logs."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -84,11 +84,9 @@ class SurveyChecks:
         self._retry_s[survey.fingerprint] = time.monotonic() + RETRY_S
 
     def postponed(self, survey: Survey) -> bool:
-        """True if the survey has a planned check, due or not."""
         return survey.fingerprint in self._retry_s
 
     def due(self, survey: Survey) -> bool:
-        """True if the time of the planned check has come, or if no check is planned."""
         return time.monotonic() >= self._retry_s.get(survey.fingerprint, 0.0)
 
     def forget_others(self, fingerprints: Iterable[bytes]) -> None:

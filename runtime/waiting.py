@@ -32,9 +32,7 @@ def wait_for(
     """Retries every second until a service answers, without a time limit.
 
     Args:
-        what: the service and its address, for messages.
         stop: waits for the given seconds; returns true if the process has to stop.
-        tell: receives the messages about the waiting.
         unreachable: returns true if an error of `ask` means "unreachable"; any other error is raised.
 
     Raises:

@@ -78,11 +78,7 @@ class ChunkConsumer(driver.Consumer):
         return self._thread._ensure_consumer()
 
     async def in_thread(self, question: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the consumer's thread and returns its result.
-
-        Raises:
-            LogUnavailable: if the broker does not answer in time or refuses, or if a partition is not assigned to us.
-        """
+        """Raises LogUnavailable if the broker does not answer in time or refuses, or if a partition is not assigned to us."""
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._thread.thread_loop))
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
@@ -143,7 +139,6 @@ class ChunkConsumer(driver.Consumer):
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """The surveys that get the chunks."""
         dispatcher: Dispatcher = cast(Any, self.app).dispatcher
         return dispatcher
 

@@ -32,7 +32,6 @@ class Membership:
         self._member_s = clock()
 
     async def keep(self) -> None:
-        """Checks the membership until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             self.check()

@@ -35,7 +35,6 @@ class SecondClient:
         return str(self._describe(topic).get("topic_id") or "")
 
     def partitions(self, topic: str) -> set[int]:
-        """Returns the numbers of the topic's partitions."""
         return {int(partition["partition_index"]) for partition in self._describe(topic)["partitions"]}
 
     def _describe(self, topic: str) -> dict[str, Any]:

@@ -69,11 +69,8 @@ Steps = tuple[tuple[float | None, str], ...]
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel; in a table, the legend is the title of the query's column.
-
-    `steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity. `empty` is the text
-    without data.
-    """
+    """`steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity. `empty` is the
+    text without data."""
 
     shape: Shape
     title: str
@@ -100,7 +97,6 @@ OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[
 
 
 def happened(counter: str) -> str:
-    """Returns a query: how often a counter has counted in the time shown."""
     return f"round(sum(increase({counter}[$__range])))"
 
 

@@ -186,7 +186,6 @@ def advise(
 
 
 def check_runs(repeats: int, seed: int) -> None:
-    """Raises AdviceError if the number of repetitions or the seed is outside its range."""
     try:
         integer("repeats", repeats, 10, 10**6)
         integer("seed", seed, 0, 2**63)
@@ -240,7 +239,6 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
 
 
 def candidate_of(question: Question, m: Mechanism, deviation: float) -> Candidate:
-    """The candidate with this mechanism and this exact deviation."""
     return Candidate(
         mechanism=m.name, signature=m.signature, deviation=deviation, report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1,
         eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf, eps_t=m.eps_t(question.horizon),
@@ -268,10 +266,6 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Sorts combinations by their mean error.
-
-    `errors` holds an array of shape (repeats,) for each combination.
-    """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
     return [

@@ -313,5 +313,4 @@ def _round_up(number: Decimal) -> Decimal:
 
 
 def rounded(number: Decimal) -> int | float:
-    """The number as an edge of bins in a survey."""
     return int(number) if number == int(number) else float(number)

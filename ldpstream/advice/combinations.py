@@ -41,7 +41,6 @@ def as_single(question: Question) -> Question:
 
 
 def combination_labels(labels: Sequence[str], choices: int) -> list[str]:
-    """The text of each combination, in the order of `set_codes`."""
     codes = set_codes(len(labels), choices).tolist()
     return [JOINED.join(label for i, label in enumerate(labels) if code >> i & 1) or NONE for code in codes]
 

@@ -109,7 +109,6 @@ def advise_numbers(
         edges: the edges of each choice of bins.
         target: one of `TARGETS`.
         sample: (m,) numbers of a sample of people; a sample of n people is the population. None for the five shapes.
-        repeats, seed, seen, processes: as in `advise`.
 
     Raises:
         AdviceError: if an argument is outside its range, or no mechanism is left.
@@ -168,7 +167,6 @@ def advise_numbers(
 
 
 def check_target(target: str) -> None:
-    """Raises AdviceError if the target is none of `TARGETS`."""
     if target not in TARGETS:
         raise AdviceError(f"the wanted numbers must be one of {', '.join(TARGETS)}, got {target!r}")
 
@@ -183,7 +181,6 @@ def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.G
 
 
 def counts_in(numbers: FloatArray, edges: Sequence[float]) -> IntArray:
-    """(k,) number of people in each bin."""
     k = len(edges) - 1
     places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, k - 1)
     return np.bincount(places, minlength=k)
@@ -205,7 +202,6 @@ def repetition(
     seed: int,
     task: tuple[int, int],
 ) -> dict[Option, dict[str, float]]:
-    """Draws people and count tables; returns the errors of the published numbers."""
     limits = float(edges[0][0]), float(edges[0][-1])
     numbers = people(sources[task[0]], n, limits, np.random.default_rng([seed, *task]))
     percentiles = np.quantile(numbers, PERCENTILES, method="inverted_cdf")

@@ -118,7 +118,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {"values": list(labels or map(str, range(self.k))), "choices": self.choices}
 
     def build(self, name: str) -> Mechanism:
-        """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow the mechanism."""
+        """Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps, choices=self.choices)
         assert self.eps_inf is not None

@@ -57,7 +57,6 @@ def people(source: Source, question: Question, rng: np.random.Generator) -> IntA
 
 
 def shares_of(people: IntArray, question: Question) -> FloatArray:
-    """(k,) share of people with each value."""
     if question.choices is None:
         return np.asarray(people / question.n)
     codes, numbers = np.unique(people, return_counts=True)
@@ -97,7 +96,6 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """Draws a population and count tables; returns the metric of each estimate, infinite if an estimate is missing."""
     asked = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
     truth, metric = shares_of(asked, question), METRICS[question.metric]
     run = Run({}, {})

@@ -31,8 +31,6 @@ class Reply(NamedTuple):
 
 
 class TrialRelay(ThreadingHTTPServer):
-    """The server."""
-
     daemon_threads = True
     request_queue_size = 1024
 

@@ -113,7 +113,6 @@ class KafkaNode(Node):
         }
 
     def start(self) -> None:
-        """Starts the broker, with its old data if any exists."""
         deadline = time.monotonic() + self.start_timeout_s
         if not (self.folder / "data").exists():
             self._format()
@@ -189,7 +188,6 @@ class RedisNode(Node):
         return f"redis://{LOOPBACK}:{self._ports[0]}/0"
 
     def start(self) -> None:
-        """Starts the server, which loads its append-only file if there is one."""
         deadline = time.monotonic() + self.start_timeout_s
         command = ["redis-server", "--bind", LOOPBACK, "--port", str(self._ports[0]), "--dir", str(self.folder)]
         command += ["--save", "", "--appendonly", "yes" if self._append_fsync else "no"]

@@ -54,7 +54,6 @@ class FolderLogs:
         self._ending = set[asyncio.Task[None]]()
 
     def add(self, survey: Survey) -> "FolderSurveyLog":
-        """Returns the log of a survey."""
         return FolderSurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
 
     async def start(self) -> None:
@@ -84,7 +83,6 @@ class FolderLogs:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def end(self, survey: Survey) -> None:
-        """Calls `ended` in a thread."""
         task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -64,10 +64,6 @@ class Direct:
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
-        token: bearer token, if the gateway needs one.
-
-    Raises:
-        ValueError: if the URL is malformed.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -75,7 +71,6 @@ class Direct:
         self._url, self._token = url.rstrip("/") + "/v1/reports", token
 
     def post(self, report: Waiting) -> Answer:
-        """Makes one attempt for a report."""
         headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
         try:
             status, given, _ = _exchange(self._url, report.envelope, headers, 0)
@@ -97,7 +92,6 @@ class Relay:
 
     Raises:
         ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
-        ModuleNotFoundError: if pyhpke is not installed.
     """
 
     def __init__(self, url: str, *, gateway: str, keys: str) -> None:
@@ -131,13 +125,10 @@ class Relay:
 
 
 class ThroughRelay:
-    """The way through a relay, of one survey's reports."""
-
     def __init__(self, relay: Relay, survey: Survey, token: str | None) -> None:
         self._relay, self._survey, self._token = relay, survey, token
 
     def post(self, report: Waiting) -> Answer:
-        """Makes one attempt for a report."""
         capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
         try:
             headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}

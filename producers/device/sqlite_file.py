@@ -26,7 +26,6 @@ class SQLiteFile:
     Args:
         path: the file; its folder must exist.
         file_format: `DEVICE` or `WALLET`.
-        create: true to create a missing file.
 
     Raises:
         StoreCleared: if the file is missing and `create` is false.
@@ -55,7 +54,6 @@ class SQLiteFile:
         occurs.
 
         Raises:
-            StoreCleared: if the file is missing.
             StoreHeld: if another transaction holds the file for longer than `BUSY_S`.
             StoreFull: if the disk is full.
             DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
@@ -99,5 +97,4 @@ class SQLiteFile:
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """The file's format; 0 if the file is empty."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -29,11 +29,7 @@ class GatewaySink:
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
-        token: bearer token, if the gateway needs one.
         patience_s: how long the sink retries a batch, in seconds.
-
-    Raises:
-        SinkError: if the URL is malformed.
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:

@@ -41,11 +41,7 @@ def read_tokens(settings: Settings) -> list[str]:
 
 
 def read_relay_keys(settings: Settings) -> RelayKeys | None:
-    """Returns the keys for requests through a relay; None if the setting names no file.
-
-    Raises:
-        SettingsError: if the file cannot be read, or is not a file of relay keys.
-    """
+    """Returns the keys for requests through a relay; None if the setting names no file."""
     if settings.gateway_relay_keys_file is None:
         return None
     try:
@@ -55,11 +51,7 @@ def read_relay_keys(settings: Settings) -> RelayKeys | None:
 
 
 def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) -> None:
-    """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without TLS.
-
-    Raises:
-        SettingsError: if they cannot be used.
-    """
+    """Checks the certificate and its key, then lets `context` use them for new connections."""
     cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
     if cert is None and key is None:
         return
@@ -102,12 +94,7 @@ class Credentials:
         load_certificate(settings)
 
     async def follow(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks every second, until the task is cancelled.
-
-        Args:
-            intake: gets new tokens and relay keys.
-            context: gets a new certificate; None without TLS.
-        """
+        """Looks every second, until the task is cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look(intake, context)

@@ -46,11 +46,7 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: Pairs) -> 
 
 
 def chunk_fault(read: bytes) -> Problem | None:
-    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer.
-
-    Args:
-        read: the input up to the chunk's data, at least the last `CHUNK_LINE_BYTES` of it.
-    """
+    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer."""
     if not read.endswith(b"\r\n"):
         return None  # within a trailer
     _, found, line = read[-CHUNK_LINE_BYTES:-2].rpartition(b"\r\n")

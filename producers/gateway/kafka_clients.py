@@ -17,7 +17,7 @@ CLOSE_S = 1.5
 
 
 def kafka_producer(settings: Settings) -> AIOKafkaProducer:
-    """Returns an idempotent producer, not yet connected. Call it within a running event loop."""
+    """Returns an idempotent producer, not yet connected."""
     return AIOKafkaProducer(
         **settings.kafka_options(),
         enable_idempotence=True,
@@ -34,11 +34,7 @@ def kafka_consumer(settings: Settings) -> AIOKafkaConsumer:
 
 
 class Clients:
-    """A producer and a consumer that start and end together.
-
-    Attributes:
-        pending: appends of the producer that are not yet acknowledged.
-    """
+    """A producer and a consumer that start and end together."""
 
     def __init__(self, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer) -> None:
         self.producer, self.consumer = producer, consumer
@@ -75,7 +71,7 @@ class Clients:
             await self.close()
 
     async def close(self) -> None:
-        """Closes the clients within three times `CLOSE_S`. The outcome of appends still pending is unknown."""
+        """Closes the clients within three times `CLOSE_S`."""
         stopping = asyncio.create_task(self.producer.stop())
         if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records
             self.producer._sender.sender_task.cancel()

@@ -33,7 +33,6 @@ class ServedSignatures:
         return any(read)
 
     def of(self, text: SurveyText) -> Signature | None:
-        """Returns the signature of a survey; None if it has none."""
         return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical))
 
     def _read(self, path: Path) -> bool:

@@ -39,7 +39,6 @@ class ServedSurveys:
     """The surveys of the files, as surveys of a gateway.
 
     Args:
-        surveys: the gateway's surveys, without any survey yet.
         check: checks that a survey's topic is usable; runs in a thread.
     """
 
@@ -57,7 +56,6 @@ class ServedSurveys:
         """Checks all surveys. Returns the usable surveys.
 
         Raises:
-            Unreachable: if the broker is unreachable.
             UserError: if no survey is usable: the first survey's error.
         """
         return self._checks.check_all()

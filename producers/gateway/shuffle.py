@@ -32,11 +32,7 @@ class Shuffle:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, release: Callable[[], None]) -> None:
-        """Holds a request or an answer until the end of the present batch.
-
-        Args:
-            release: called once, to hand it over.
-        """
+        """Holds a request or an answer until the end of the present batch."""
         if not self._held:
             loop = asyncio.get_running_loop()
             loop.call_at((loop.time() // self._batch_s + 1) * self._batch_s, self._release)

@@ -37,7 +37,6 @@ class TopicLog:
     without a key go to the partitions that have a record, in turn.
 
     Attributes:
-        topic: the topic's name.
         answers: True if the last look at the partitions succeeded; None before the first look.
         failed: True if a batch that the producer took has failed since the last change of clients.
     """
@@ -146,12 +145,12 @@ class TopicLog:
             self._flush_soon()
 
     def give_up_pending(self) -> None:
-        """Ends all appends that wait for an acknowledgement. Their outcome is unknown."""
+        """Ends all appends that wait for an acknowledgement."""
         for future in list(self._pending):
             future.cancel()
 
     def close(self) -> None:
-        """Takes no further append. The appends so far continue until `idle`."""
+        """Takes no further append."""
         self._closed = True
 
     @property

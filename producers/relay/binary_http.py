@@ -58,11 +58,7 @@ def encode_response(response: BinaryResponse) -> bytes:
 
 
 def decode_request(message: bytes) -> BinaryRequest:
-    """Returns the request that the bytes hold.
-
-    Raises:
-        BinaryHttpError: if they hold no request.
-    """
+    """Returns the request that the bytes hold."""
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (REQUEST, OPEN_REQUEST):
@@ -72,11 +68,7 @@ def decode_request(message: bytes) -> BinaryRequest:
 
 
 def decode_response(message: bytes) -> BinaryResponse:
-    """Returns the final response that the bytes hold.
-
-    Raises:
-        BinaryHttpError: if they hold no response.
-    """
+    """Returns the final response that the bytes hold."""
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (RESPONSE, OPEN_RESPONSE):

@@ -73,7 +73,6 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 
 
 def describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI description of a response, with every reference replaced by its schema."""
     (schema,), parts = msgspec.json.schema_components([answer])
     return {200: {"content": {"application/json": {"schema": _resolve(schema, parts)}}}, **FAILURES}
 

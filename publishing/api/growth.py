@@ -24,7 +24,6 @@ def errors_of(
     """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,).
 
     Args:
-        published, estimates: the two publications of one attribute and span, and their estimates.
         people: see `estimators.differences.difference_errors`.
         apart: true for two cohorts.
     """

@@ -11,8 +11,6 @@ from ldpstream.surveys.errors import did_you_mean
 
 
 class HeadAsGet:
-    """Middleware that answers HEAD like GET."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 

@@ -85,7 +85,6 @@ class ApiResponses:
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
     def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
-        """Returns the summary; `outlook` adds the losses now and in a year."""
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
         return Status(
@@ -337,7 +336,6 @@ class ApiResponses:
         return found, steps.step
 
     def people(self, p: Publication | Overview) -> float:
-        """See `growth.people_of`."""
         return people_of(self._survey, p)
 
     def _published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:

@@ -172,7 +172,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two estimates of a comparison. Fields as in `Histogram`."""
+    """One of the two estimates of a comparison."""
 
     step: int
     cohort: str | None
@@ -257,7 +257,7 @@ class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
+    """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats.
 
     The numbers of a step without an estimate are None. Without values in the request, the lines are the five most frequent
     values of the last step with an estimate. For the span "filtered", `changes` has the jumps detected at these steps, and
@@ -301,9 +301,8 @@ class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
 class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
-    The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
-    only their ends are None. `estimator` is the estimator of the numbers: the attribute's default, or the filter. `every` is as
-    in `Series`. Times and `cohort` are as in `Histogram`.
+    The numbers of a step without an estimate are None. If only the intervals are withheld, only their ends are None.
+    `estimator` is the estimator of the numbers: the attribute's default, or the filter. `every` is as in `Series`.
     """
 
     survey: str

@@ -128,7 +128,6 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
-    """Describes a survey; `simulated`: the truth is known."""
     attributes = [
         AttributeInfo(
             name=a.name,
@@ -174,7 +173,6 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
 
 
 def named(**chances: Chance) -> dict[str, Any]:
-    """Returns the chances as numbers, with the names of the upper bounds as `bounds`."""
     return {name: float(chance) for name, chance in chances.items()} | {
         "bounds": [name for name, chance in chances.items() if not chance.exact]
     }

@@ -82,7 +82,6 @@ def export(
     Args:
         folder: the folder, which is created if necessary. A folder has one survey.
         fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
-        seen: called after each record with the number of records read and the number to read.
         data: the data folder of `serve`, which is read in place of Kafka.
 
     Raises:

@@ -52,7 +52,6 @@ TABLE = {  # estimator of the rows -> part of the cross table
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:
-    """Returns the attribute and month whose file has a publication's rows."""
     return publication.attribute, f"{_time(survey.opens_ms(publication.step)):%Y-%m}"
 
 
@@ -105,18 +104,14 @@ def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 class MonthFiles:
-    """The files of a survey in a folder."""
-
     def __init__(self, folder: Path, fmt: Format) -> None:
         self._folder, self._format = folder, fmt
 
     def path(self, month: MonthOf) -> Path:
-        """Returns the path of a month's file."""
         attribute, name = month
         return self._folder / f"attribute={attribute}" / f"month={name}" / f"estimates.{self._format}"
 
     def read(self, month: MonthOf) -> pl.DataFrame:
-        """Returns a month's rows; no rows if there is no file."""
         path = self.path(month)
         if not path.exists():
             return pl.DataFrame(schema=SCHEMA)
@@ -137,7 +132,6 @@ class MonthFiles:
 
 
 def replace_durably(part: Path, path: Path) -> None:
-    """Renames a new file over an old file, and writes both to the disk."""
     for written in (part, path.parent):
         descriptor = os.open(written, os.O_RDONLY)
         try:

@@ -17,9 +17,6 @@ class PageServer:
         api: an application of `publishing.api.app`.
         port: port to listen on; 0 for a free one.
 
-    Attributes:
-        url: address of the page for a browser on this machine.
-
     Raises:
         OSError: if the address cannot be bound.
     """

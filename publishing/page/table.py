@@ -64,7 +64,7 @@ def page_table(
 
     Args:
         attribute: name of one attribute, for at most 1000 of its values; None for at most ten values of every attribute.
-        step, span, estimator, cohort: as in the API. An attribute without this span is shown for the window.
+        An attribute without this span is shown for the window.
 
     Raises:
         StoreUnavailable: if the store of results does not answer.
@@ -238,5 +238,4 @@ def _guess(chances: Chances, name: str) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """Returns a Unix time as text, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -88,7 +88,6 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """True if no bound is above its claim and every broken mechanism is caught."""
         return all(f.kept for f in self.findings) and all(c.caught for c in self.controls)
 
     @property
@@ -98,7 +97,6 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The one-time mechanism with the parameter ε, or the memoized mechanism with eps_1 = ε and eps_inf = 2ε."""
     if name in SETS:
         options["choices"] = CHOICES
     if one_time(name):
@@ -134,7 +132,6 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
 
 
 def losses(m: Mechanism) -> tuple[Loss, ...]:
-    """Names of the losses that the audit covers for a mechanism."""
     return ("eps_1", "eps_t", "eps_inf") if m.memoized else ("eps_1",)
 
 
@@ -211,9 +208,6 @@ def audit(
     Args:
         paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
         devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
-
-    Returns:
-        All bounds, and the controls.
     """
     audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)

@@ -30,7 +30,6 @@ class Finding:
 
     @property
     def kept(self) -> bool:
-        """True if the bound is not above the claim."""
         return self.bound <= self.claimed
 
 
@@ -44,5 +43,4 @@ class Control:
 
     @property
     def caught(self) -> bool:
-        """True if the bound is above the claim."""
         return not self.finding.kept

@@ -62,7 +62,6 @@ class Sending:
 
     @property
     def requests(self) -> int:
-        """Number of different keys."""
         return len(self._bodies)
 
     def take(self, pairs: Sequence[tuple[bytes, bytes]], body: bytes) -> int | Problem | None:

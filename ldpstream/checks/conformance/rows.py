@@ -44,7 +44,6 @@ def take(reports: Rows, positions: IntArray) -> Rows:
 
 
 def one_of_each(reports: Rows) -> Rows:
-    """The first report of each device."""
     return take(reports, np.sort(np.unique(reports.devices, return_index=True)[1]))
 
 
