@@ -52,8 +52,7 @@ class Change:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9].
 
-        A Bonferroni correction over the values that moved widens the normal interval. The interval assumes that `step` is
-        right.
+        The interval assumes that `step` is right.
         """
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
         half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
@@ -138,7 +137,6 @@ class JumpScores:
         self.sums = np.zeros((2, STARTS, k))
 
     def arrays(self) -> list[FloatArray]:
-        """Returns the arrays that hold the whole state."""
         return [self.begun, self.lag, self.sums]
 
     def add(self, step: int, innovations: FloatArray, spread: FloatArray, gain: FloatArray) -> None:
@@ -184,6 +182,5 @@ class JumpScores:
         return scores
 
     def forget(self, moved: npt.NDArray[np.bool_]) -> None:
-        """Drops all evidence about the values whose level starts anew."""
         self.lag[:, moved] = 0
         self.sums[:, :, moved] = 0

@@ -179,7 +179,6 @@ def _mode(
 
 
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the lower Cholesky factor of Jᵀ G J + Q, with J the derivatives of the shares f."""
     from scipy.linalg import lapack
 
     pull = f * (likelihood.curvature @ f)

@@ -119,7 +119,6 @@ def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
-    """Approximate mean and variance of the deviance Σ 2 c ln(c/μ) of k multinomial counts c with means μ."""
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
     mu = np.maximum(small, 1e-300)

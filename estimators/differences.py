@@ -82,8 +82,7 @@ def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
 def clear_differences(differences: FloatArray, errors: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
     """Marks the differences that are more than chance, (k,) bool, by the procedure of Benjamini and Hochberg.
 
-    The false discovery rate is the expected share of values without a true difference among the marked values. It is at most
-    `rate` if the tests of the values are independent or positively dependent.
+    The false discovery rate is at most `rate` if the tests of the values are independent or positively dependent.
 
     Args:
         differences: (k,) differences; normally distributed around the true differences.

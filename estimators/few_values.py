@@ -6,8 +6,8 @@ The prior is a mixture. Under each component but the last, shares are independen
 - Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
 - All shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
 
-The shares are multiples of one step h. L_v are the likelihoods of `estimators.value_likelihood`. Two passes of convolutions
-give the probability of the counts under a component, and each share's posterior:
+The shares are multiples of one step h. Two passes of convolutions give the probability of the counts under a component, and
+each share's posterior:
 
     P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)    sum of the shares up to v; the second pass: of the shares from v on
 
@@ -63,7 +63,6 @@ class Lattice:
 
     @classmethod
     def of(cls, seen: list[Observation], k: int) -> "Lattice":
-        """Returns the lattice for at least one observation."""
         likely = np.full(k, 1 / k)
         z = np.array([s.z for s in seen])
         for _ in range(2):  # the noise depends on the shares
@@ -94,12 +93,10 @@ class Lattice:
 
     @property
     def shares(self) -> FloatArray:
-        """(k, most points) share at each point."""
         return np.asarray(self.points * self.step)
 
     @property
     def points(self) -> IntArray:
-        """(k, most points) number of each point."""
         return np.asarray(self.first[:, None] + np.arange(self.like.shape[1]))
 
 

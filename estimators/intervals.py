@@ -1,4 +1,4 @@
-"""Bias of an estimate. With a large bias, normal intervals cover the truth too rarely.
+"""Bias of an estimate.
 
 For a pure mechanism, matrix inversion without post-processing has no bias.
 """

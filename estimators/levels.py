@@ -42,7 +42,6 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
     `p` is this bound times the number of values and the number of pairs (Bonferroni).
 
     Args:
-        groups: each level's mechanism and table, all on the same domain.
         steps: as in `matrix_inversion`.
 
     Returns:

@@ -1,7 +1,6 @@
 """Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
 
-IBU is expectation maximisation (EM). Early stopping regularises: the estimate stays nearer to the uniform distribution than the
-maximum is.
+Early stopping regularises: the estimate stays nearer to the uniform distribution than the maximum is.
 
 `ibu` and `mle` use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
 pseudo-likelihood of the support counts.
@@ -51,15 +50,12 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    For several levels, one EM maximises the sum of the levels' log-likelihoods. The function ignores levels without information
-    (no reports, or p = q).
+    For several levels, one EM maximises the sum of the levels' log-likelihoods.
 
     Args:
-        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
-        table: the mechanism's count table. If the counts carry no information, the result is `Estimate.of_nothing`.
+        m, table, steps: as in `matrix_inversion`. If the counts carry no information, the result is `Estimate.of_nothing`.
         max_iter: largest number of iterations, at least 1.
         tol: stop when no frequency changes by more than `tol`, in [0, 1].
-        steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
             this test.
         likelihood: ``"exact"`` uses the true likelihood if the table determines it, otherwise the likelihood of the support

@@ -9,8 +9,8 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
 The filter follows θ + m, and the estimate's variance is the filter's variance plus s². If s² changes, the filter adds |change
 of s²| to its variance.
 
-A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels. The estimate's
-variance includes the spread between the filters.
+A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels; its variance
+includes the spread between the filters.
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
 steps (`MEMORY`). The prior π is nearly the mean of all values' weights at the step before. If `estimators.changes` detects a

@@ -10,8 +10,6 @@ probabilities of the reports after `PILOT_STEPS` steps of EM:
 
 Levels with a pure mechanism contribute their inversions with independent normal noise, as in `estimators.ordered`.
 
-The intervals of shares come from normal approximations of the log-density.
-
 The intervals of the mean and of percentiles come from the unbiased shares (`Unbiased`).
 """
 
@@ -149,7 +147,6 @@ def _likelihood(groups: list[Group], steps: Steps, cells: _Cells) -> Likelihood:
 
 @lru_cache(maxsize=32)
 def _channel(m: Mechanism, parts: bytes, size: int) -> tuple[FloatArray, IntArray]:
-    """Returns the channel from cells of `size` bins to groups of `size` reports, and the first report of each group."""
     channel, of_bins = m.channel(), np.frombuffer(parts)
     rows = np.add.reduceat(of_bins[:, None] * channel, np.arange(0, of_bins.size, size), axis=0)
     outputs = np.arange(0, channel.shape[1], size)
@@ -167,7 +164,6 @@ def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = 
 
 
 def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -> FloatArray:
-    """Returns equally likely shares of the cells, (DRAWS, K), from the normal approximations at the modes."""
     from scipy.linalg import solve_triangular  # slow to load; only estimates need it
 
     size = likelihood.widths.size
@@ -193,7 +189,6 @@ def _bias(found: list[ModelFit], weights: FloatArray) -> FloatArray:
 
 
 def _of_fewer_people(drawn: FloatArray, reports: int, people: float) -> FloatArray:
-    """Adds the difference of two variances to the draws: of the choice of `people`, and of as many people as reports."""
     if people >= reports:
         return drawn
     size = 1 / (1 / people - 1 / reports)
@@ -228,8 +223,7 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
     """Returns the raw inversion, with the error of its mean and bounds of the distribution function.
 
     The mean of an ascending function over some edges is at most the function at the last edge. The span of each bound is the
-    best one for the estimated `shares`. With z for the weighted mean of the levels' inversions and e (sum 1) for `centre`, the
-    shares are z + (1 - Σ z) e.
+    best one for the estimated `shares`.
     """
     k, size = shares.size, cells.first.size
     told = list(informative(groups, steps))
@@ -283,7 +277,6 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
 def _pure_variances(
     m: Mechanism, shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray, reports: int
 ) -> FloatArray:
-    """Returns the variances of sums of one random person's inverted shares, (r,), with one factor for each group of values."""
     k = shares.size
     own, x = m.support_covariance(np.pad(shares, (0, m.k - k)), reports)
     squares = np.add.reduceat((own + (x**2).sum(axis=0))[:k] * numbers**2, first) @ parts**2

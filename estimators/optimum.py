@@ -57,7 +57,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x."""
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
     for attempt in range(200):
@@ -125,7 +124,6 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian, built from `metric` and pairs (step, decrease of the gradient)."""
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())

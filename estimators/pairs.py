@@ -13,8 +13,8 @@ cells to row sums and column sums, y = (z₁, z₂), W the covariance of y and K
     S = H V Hᵀ + W - H K - Kᵀ Hᵀ
     θ̂ = z + (V Hᵀ - K) S⁻¹ (y - H z)              Q = V - (V Hᵀ - K) S⁻¹ (V Hᵀ - K)ᵀ
 
-A cell of θ̂ can be negative by chance. K is 0 if different people answer the three questions. If the same people answer all of
-them, K is the covariance of the sample of people.
+K is 0 if different people answer the three questions. If the same people answer all of them, K is the covariance of the sample
+of people.
 
 V is a diagonal minus a few outer products (`Mechanism.support_covariance`), and so is Q = diag(own) - FᵀF.
 
@@ -242,7 +242,6 @@ def _possible(shares: FloatArray) -> FloatArray:
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:
-    """The covariance plus a little noise, relative to the largest variance in it, so that rounding errors do no harm."""
     return np.asarray(covariance + np.eye(len(covariance)) * (ROUNDING * largest + TINY))
 
 
@@ -292,7 +291,6 @@ def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, a
 
 
 def _sampled(cells: _Seen, seen: _Seen, of_cells: FloatArray, at: FloatArray) -> FloatArray:
-    """Covariance of a margin and the cells, (k - 1, k₁ k₂), if the same people answer both: that of the sample of people."""
     shares = at.ravel()
     covariance = of_cells * shares - np.outer(of_cells @ shares, shares)
     return np.asarray(covariance[:-1] / max(cells.people, seen.people))
@@ -304,7 +302,6 @@ def _between(rest: list[_Seen], at: FloatArray) -> FloatArray:
 
 
 def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
-    """The levels' inversions together, with the sum 1; None if the counts carry no information."""
     informative = counted.informative()
     if not informative:
         return None

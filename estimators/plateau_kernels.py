@@ -1,6 +1,6 @@
 """Loops of the estimate with plateaus, compiled by Numba. The arrays are those of `ValueLikelihood.apart`.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 import math

@@ -2,9 +2,9 @@
 
     f_1 ~ G;   f_v = f_{v-1} with chance 1 - ρ, or else f_v ~ G
 
-This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances.
-Expectation maximisation (EM, Baum and others 1970) fits G and ρ. A prior H of the levels is a mixture of gamma distributions
-with mean 1/k and of a power law. Each EM step counts H as M further levels:
+This is a hidden Markov model, whose levels are the points of a grid. Expectation maximisation (EM, Baum and others 1970) fits G
+and ρ. A prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M
+further levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
@@ -73,7 +73,6 @@ def _with_sum_one(mean: FloatArray) -> FloatArray:
 
 
 def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
-    """Returns the likelihoods of every value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
     from ldpstream.estimators.plateau_kernels import forward_backward
 
     k = z.size

@@ -6,15 +6,12 @@ add the variance f (c - f) / people of the choice of the people. c is 1, or less
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
-The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above. Other levels
-divide the part outside in the same proportion.
+The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above.
 
 For a value far above the noise, the interval also contains the best linear unbiased interval, given that the shares sum to 1.
 If there are at most 20 values, this holds for all of them.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
-
-The ends move outwards by a small part of the noise (`SHARP`).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Loops of the empirical-Bayes estimate, compiled by Numba. The arrays are those of `estimators.value_likelihood`.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 import math

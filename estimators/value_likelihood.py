@@ -6,8 +6,6 @@ exponential family with mean f and variance N(f), up to a factor that does not d
 
     ln L(f; z) = z A(f) - B(f),    A(f) = ∫ df / N(f),    B(f) = ∫ f df / N(f)
 
-The log-likelihoods of several mechanisms' inversions add up. The shares are points of a grid on [0, 1].
-
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
 

@@ -1,7 +1,4 @@
-"""Checks of arguments.
-
-A message about people's values never shows a value.
-"""
+"""Checks of arguments."""
 
 import math
 from collections.abc import Iterable

@@ -112,8 +112,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     @property
     @abstractmethod
-    def randomizer(self) -> type[Randomizer]:
-        """The class of the device's code."""
+    def randomizer(self) -> type[Randomizer]: ...
 
     def parameters(self) -> Parameters:
         """Returns the parameters that a device needs to run `device`."""

@@ -55,7 +55,7 @@ def probabilities(k: int, eps: float) -> tuple[float, float]:
 
 
 def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
-    """The ε₂ = ln(p₂/q₂) that gives one report of GRR∘GRR on k symbols a loss of exactly eps_1. See the module's docstring."""
+    """The ε₂ = ln(p₂/q₂) that gives one report of GRR∘GRR on k symbols a loss of exactly eps_1."""
     log_excess = math.log1p((k - 1) * math.exp(-eps_inf)) + eps_1 + log1mexp(eps_1) - log1mexp(eps_inf - eps_1)
     return float(np.logaddexp(0.0, log_excess))
 
@@ -73,7 +73,6 @@ def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> 
 
 
 def symbol_coins(n_symbols: int, p: float, q: float) -> dict[str, Coin]:
-    """The coins of one round of GRR on n symbols."""
     return {"keep": coin(p, q, n_symbols - 1)}
 
 

@@ -88,15 +88,11 @@ class Inference(ABC):
     def likelihood(self, table: CountTable, exact: bool = True) -> Term:
         """Returns the log-likelihood of a count table.
 
-        The result is the true likelihood if the table determines it. Bit counts do not: for unary encodings and subsets, the
-        result is the papers' pseudo-likelihood of the support counts.
+        The result is the true likelihood if the table determines it.
 
         Args:
             exact: false for the likelihood of the support counts. A mechanism without support counts returns its true
                 likelihood.
-
-        Raises:
-            ValueError: if the table belongs to another mechanism.
         """
         self.require(table)
         term = self.device._channel_term(table.counts) if exact else None
@@ -112,7 +108,7 @@ class Inference(ABC):
         return None
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
-        """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`). The values do not affect these tests.
+        """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`).
 
         Args:
             table: counts of this mechanism's reports.
@@ -126,14 +122,10 @@ class Inference(ABC):
 
     @property
     def has_score_moments(self) -> bool:
-        """True if the mechanism computes `score_moments`."""
         return False
 
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         """Returns minus the expected Hessian of one report, and the covariance of one person's scores over some steps, at f.
-
-        Scores of the true likelihood omit the part that is the same for all values, which has no effect if frequencies sum to
-        1.
 
         Args:
             f: (k,) true frequencies.
@@ -152,11 +144,7 @@ class Inference(ABC):
         return np.asarray((self.support(table) / table.n - self.q) / (self.p - self.q))
 
     def inverse(self) -> FloatArray:
-        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure.
-
-        Raises:
-            TypeError: for a pure mechanism, whose inversion needs only the support counts.
-        """
+        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure."""
         raise TypeError(f"{self.signature} is pure and has no inverse of its channel")
 
     def possible(self, shares: FloatArray) -> FloatArray:
@@ -269,9 +257,6 @@ class Inference(ABC):
         Args:
             shares: (k,) shares of the drawn members, as the inversion estimates them.
             steps: number of reports of the person, with an unchanged set.
-
-        Raises:
-            ValueError: for mechanisms that are not of sets.
         """
         raise ValueError(f"{self.signature} is no mechanism of sets")
 

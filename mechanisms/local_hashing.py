@@ -105,8 +105,7 @@ class HashingTerm(ChannelTerm):
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. For a memoized mechanism, p is the probability
-    over both rounds.
+    For a memoized mechanism, p is the probability over both rounds.
 
     Args:
         pool: the hash functions.

@@ -2,10 +2,10 @@
 
     A[x, z] = Pr[report z | value x]
 
-These mechanisms are not pure. The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The geometric
-mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their distance. Shokri's mechanism
-guarantees an expected error of an adversary who knows the prior, and bounds no likelihood ratio. The attribute `eps_1` is the
-mechanism's true worst-case loss, and is infinite if a report excludes a value.
+The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The geometric mechanisms guarantee
+geo-indistinguishability: the loss between two values is at most ε times their distance. Shokri's mechanism guarantees an
+expected error of an adversary who knows the prior, and bounds no likelihood ratio. The attribute `eps_1` is the mechanism's
+true worst-case loss, and is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -209,10 +209,7 @@ class LocationMechanism(ChannelMechanism):
 
 
 class StoredChannel(LocationMechanism):
-    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row.
-
-    A report with the probability 0 is never drawn.
-    """
+    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row."""
 
     def _set_channel(self, channel: FloatArray) -> None:
         self._matrix = channel

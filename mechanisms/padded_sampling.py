@@ -6,8 +6,8 @@ set has the first m - |S| dummies. The report is one symbol:
     Pr[report = s] = A if s is in the padded set, B for every other symbol,   A/B = e^ε,  m A + n B = 1
 
 This is PrivSet with outputs of one symbol. It is also GRR on the d symbols of one member, which the device draws anew for each
-report, at the larger loss ε' = ln(1 + m (e^ε - 1)). Estimators use this second view: they estimate the distribution of the
-drawn member over the d symbols. A value's share among the drawn members times m is the share of people who chose the value.
+report, at the larger loss ε' = ln(1 + m (e^ε - 1)). A value's share among the drawn members times m is the share of people who
+chose the value.
 
 In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set. Each report is a symbol
 of GRR on the d symbols for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
@@ -111,15 +111,12 @@ class SetRatios(Ratios):
     eps: float
 
     def table(self, t: int) -> FloatArray:
-        """ln of the ratio for PS-GRR. For L-PS-GRR, more than (i, j) decides the ratio: a score in proportion to i - j."""
+        """ln of the ratio for PS-GRR."""
         i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
         return np.asarray((i - j) * self.eps)
 
     def loss(self, t: int) -> float:
-        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol.
-
-        The best set has the m most reported symbols, and the worst set the m least reported ones.
-        """
+        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol."""
         if self.log_e2 is None:
             return t * self.eps
         worst = 0.0
@@ -218,7 +215,6 @@ class SetMechanism(Symbols):
         return None
 
     def _channel(self) -> FloatArray:
-        """One row for each set, in the order of `set_codes`."""
         return np.where(members(set_codes(self._n, self.choices), self._n, self.choices), *self.symbol_chances())
 
     def _log2_outputs(self) -> float:

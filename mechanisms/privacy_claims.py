@@ -141,11 +141,10 @@ class PrivacyClaims(ABC):
         also knows the values of all other people, and with fake data whose reports are true.
 
         One-time mechanisms: t reports of any values, which the observer cannot link. Each report is one of n reports in its
-        set. For sums, each report is one of n reports in every difference of two sums that contains it. Longitudinal
-        mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of one memo of each
-        of n - 1 others, all at the same steps. The observer can link the reports of a memo.
+        set. Longitudinal mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of
+        one memo of each of n - 1 others, all at the same steps. The observer can link the reports of a memo.
 
-        Both results are upper bounds, and at most the bounds for an observer who knows the sender of each report.
+        Both results are upper bounds.
 
         Args:
             t: number of reports, at least 1; `math.inf` only for a longitudinal mechanism.
@@ -177,7 +176,6 @@ class PrivacyClaims(ABC):
         return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
 
     def _sequence_loss(self, t: int) -> float:
-        """`eps_sequence`, or infinity above 60 nats."""
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
             if loss > 60:

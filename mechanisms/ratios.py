@@ -71,7 +71,6 @@ class SymbolRatios(Ratios):
         return np.asarray(log_a - log_b)
 
     def loss(self, t: int) -> float:
-        """Returns the loss of t reports, in nats."""
         p1, q1, p2, q2 = self.chain
         gain = math.log(p2) - math.log(q2)
         worst = 0.0

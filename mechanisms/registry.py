@@ -64,7 +64,7 @@ def answering(*, once: bool, sets: bool = False, numbers: bool = False) -> tuple
     Args:
         once: True for one-time mechanisms.
         sets: True for a question with several answers.
-        numbers: True for numbers in bins, for which mechanisms of categories exist, too.
+        numbers: True for numbers in bins.
 
     >>> answering(once=False, sets=True), "SW" in answering(once=True, numbers=True), "SW" in answering(once=True)
     (('L-PS-GRR',), True, False)

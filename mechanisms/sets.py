@@ -17,7 +17,6 @@ MAX_SET_VALUES = 30  # codes fit 32 bits in every language
 
 
 def code_of(values: Iterable[int]) -> int:
-    """The code of a set of different values."""
     return sum(1 << value for value in values)
 
 
@@ -27,7 +26,6 @@ def set_codes(n: int, choices: int) -> IntArray:
 
 
 def n_sets(n: int, choices: int) -> int:
-    """The number of sets of at most `choices` of n values."""
     return sum(math.comb(n, size) for size in range(choices + 1))
 
 

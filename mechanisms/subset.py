@@ -50,7 +50,6 @@ class SubsetRandomizer(OneTimeRandomizer):
         self._omega = parameters.omega
 
     def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        """Draws whether the set contains the value, then draws the other members uniformly."""
         inside = bool(random.toss(self._second["with_value"], 1)[0])
         n_others = self._omega - inside
         others: set[int] = set()

@@ -8,13 +8,9 @@ and is linear in f. Therefore
 A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
 max_v ∂L/∂f_v - Σ c, the duality gap.
 
-`Mechanism.likelihood` returns the term of a count table. A group of reports with a channel A of shape (k, outputs) has
+A group of reports with a channel A of shape (k, outputs) has
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)
-
-Such a term needs only products A x and Aᵀ f (`ChannelTerm`). The formulas do not assume Σ f = 1.
-
-For a memoizing mechanism, L(f) is the likelihood of single reports.
 """
 
 import math
@@ -42,7 +38,7 @@ class Term(Protocol):
     n: int
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) holds even if Σ f is not 1."""
+        """Returns L(f) in nats and its gradient (k,), for all f >= 0."""
 
 
 class SupportTerm:
@@ -147,9 +143,7 @@ class DenseTerm(ChannelTerm):
 class FakeDataTerm:
     """A term under fake data: a device encodes its true value with probability 1/d, else a uniform value.
 
-        L(f) = term((f + (d-1)/k Σf) / d)
-
-    Source: `Mechanism.with_fake_data`.
+    L(f) = term((f + (d-1)/k Σf) / d)
     """
 
     def __init__(self, term: ChannelTerm, d: int) -> None:

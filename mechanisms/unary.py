@@ -63,7 +63,6 @@ class Round:
         )
 
     def coins(self) -> dict[str, Coin]:
-        """Returns the coins of a one and of a zero."""
         return {"one": coin(self.p, self.not_p), "zero": coin(self.q, self.not_q)}
 
     def eps(self) -> float:
@@ -84,7 +83,6 @@ def optimized(eps: float) -> Round:
 
 
 def _logistic(x: float) -> tuple[float, float]:
-    """(1/(1+e^-x), 1/(1+e^x)) for x >= 0."""
     small = math.exp(-x)
     return 1 / (1 + small), small / (1 + small)
 

@@ -38,10 +38,6 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
 
 
 def _memos(survey: Survey, other: int, attribute: int) -> int:
-    """Number of memos that a level of `other` may draw while the value of `attribute` stays the same.
-
-    The other attribute of a pair may then take all its values, and the pair has a memo for each.
-    """
     pair = survey.members(other)
     return survey.attributes[sum(pair) - attribute].k if pair and attribute in pair else 1
 
@@ -107,10 +103,6 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
 
 
 def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
-    """Evidence of a value that reveals at least as much as all reports of a device in a survey, at the worst levels.
-
-    For rs+fd: for an observer who knows which answer is true.
-    """
     steps = math.inf if survey.n_steps is None else survey.n_steps
     worst = [
         Evidence.worst(_told(m.device, reports_in(m, steps), False, _memos(survey, other, attribute)) for m in levels)

@@ -75,7 +75,6 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
     @property
     def cohort(self) -> int:
-        """0: a survey without cohorts has a single cohort, with this index."""
         return 0
 
 
@@ -242,7 +241,6 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
 
 
 def _why_undecodable(raw: bytes) -> Reason:
-    """Returns ``unknown version`` for an envelope of another version, with any other elements; otherwise ``undecodable``."""
     try:
         elements = _take_apart(raw)
         version: Any = msgspec.msgpack.decode(elements[0]) if elements else None

@@ -57,7 +57,6 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
 
 
 def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
-    """Length of the header, taken from the first valid envelope; None if no envelope is valid."""
     for position in positions.tolist():
         try:
             envelope = open_envelope(survey, raws[position], int(times[position]))
@@ -68,7 +67,6 @@ def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positi
 
 
 def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
-    """Groups of equal rows."""
     n, width = headers.shape
     everything = np.arange(n)
     if (headers == headers[0]).all():
@@ -93,11 +91,7 @@ def _open(
     members: IntArray,
     header: int,
 ) -> EnvelopeGroup | None:
-    """The group of the envelopes at these positions, which share their first `header` bytes.
-
-    Returns:
-        None if the group is small, or if a quick check does not show that all its headers are valid.
-    """
+    """Returns None if the group is small, or if a quick check does not show that all its headers are valid."""
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]

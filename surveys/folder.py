@@ -77,7 +77,7 @@ class _File:
 
 
 class SurveyFolder:
-    """The surveys in files and folders. Not thread-safe.
+    """The surveys in files and folders.
 
     Args:
         paths: survey files, and folders of survey files; at least one path.
@@ -127,11 +127,6 @@ class SurveyFolder:
                 known.why = change_refused(kept.survey)
 
     def _read(self, at_once: bool) -> dict[Path, str]:
-        """Reads new and changed files. Returns the folders that cannot be read, each with the reason.
-
-        Args:
-            at_once: True to read files in the first look that finds them.
-        """
         unreadable: dict[Path, str] = {}
         files: dict[Path, _File] = {}
         for path in self._paths:
@@ -163,7 +158,6 @@ class SurveyFolder:
         return unreadable
 
     def _decide(self) -> None:
-        """Accepts the new surveys of files, except those that would end an open survey."""
         held = [(known.refused or known.good, known) for known in self._files.values()]
         for known in self._files.values():
             if (new := known.refused) is None:
@@ -178,7 +172,7 @@ class SurveyFolder:
                 known.good, known.refused, known.why = new, None, ""
 
     def _named_twice(self) -> dict[Path, str]:
-        """Returns the files whose survey has the name of another file's different survey. A survey that is served wins."""
+        """A survey that is served wins."""
         good = [known.good for known in self._files.values() if known.good is not None]
         first: dict[str, SurveyText] = {}
         for text in sorted(good, key=lambda text: text.survey.fingerprint not in self.surveys):  # a stable sort

@@ -1,7 +1,7 @@
 """The life of a survey: its state, the surveys that it replaces, and how their histories join.
 
 A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. The two surveys need
-different names. `join` decides for each attribute whether its shares mean the same in both surveys.
+different names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -125,7 +125,6 @@ def _apart(reason: str) -> Join:
 
 
 def _places(before: Attribute, after: Attribute) -> tuple[int | None, ...] | str:
-    """For each value its index in the earlier attribute, or the reason why the values do not mean the same."""
     if before.most != after.most:
         return "people may choose another number of values"
     if before.bins is not None or after.bins is not None:

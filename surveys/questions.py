@@ -81,7 +81,7 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     Attributes:
         name: name of the fact, such as ``"version"``; no attribute has this name.
-        values: the cohorts, 2 to 64. An envelope has the index of one of them.
+        values: the cohorts, 2 to 64.
         least: the service publishes a histogram of a cohort only if it comes from at least this number of reports.
     """
 
@@ -367,7 +367,6 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
 
 def _paired_aliases(first: Attribute, second: Attribute) -> dict[str, str]:
-    """The earlier texts of the combinations of which a value was renamed -> their texts now."""
     one, other = ([*((label, label) for label in a.labels), *a.aliases.items()] for a in (first, second))
     names = {PAIRED.format(i, j): PAIRED.format(now_i, now_j) for i, now_i in one for j, now_j in other}
     return {was: now for was, now in names.items() if was != now}

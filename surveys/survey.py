@@ -102,8 +102,6 @@ Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=LABEL)]
 
 
 def _table_bytes(m: Mechanism) -> int:
-    """Returns the size of a mechanism's count table, in bytes. Raises ValueError if its report or table is too large to
-    process."""
     if m.report_dtype.itemsize > MAX_REPORT_BYTES:
         raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {m.report_dtype.itemsize}")
     table_bytes = 8 * math.prod(m.table_shape)
@@ -116,7 +114,6 @@ def _table_bytes(m: Mechanism) -> int:
 
 
 def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
-    """The attribute of a pair with this name. Raises ValueError if there is none, or if it is a pair or has `choices`."""
     attribute = named.get(name)
     if attribute is not None and attribute.most is not None:
         raise ValueError(f"pair must name attributes with one answer, got {name!r} (choices)")
@@ -132,7 +129,7 @@ def _unix_ms(time: datetime) -> int:
 
 
 class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`.
+    """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka.
 
     The fingerprint leaves out the keys that devices need not know: `title`, `description`, `purpose`, `owner`, `contact`,
     `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered` and `aliases`.
@@ -318,7 +315,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """First 8 bytes of the SHA-256 of `canonical` in UTF-8. An envelope with another fingerprint is rejected."""
+        """First 8 bytes of the SHA-256 of `canonical` in UTF-8."""
         return hashlib.sha256(self.canonical.encode()).digest()[:FINGERPRINT_BYTES]
 
     @cached_property
@@ -358,7 +355,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return self.step_at(_unix_ms(self.ends)) if isinstance(self.ends, datetime) else self.ends
 
     def ended(self, step: int) -> bool:
-        """True if the step is after the survey's last step. No report of such a step counts."""
+        """True if the step is after the survey's last step."""
         return self.n_steps is not None and step >= self.n_steps
 
     def step_at(self, time_ms: int) -> int:

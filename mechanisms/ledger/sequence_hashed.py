@@ -47,7 +47,6 @@ def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float)
 
 @lru_cache(maxsize=4096)
 def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The largest loss of k values with different symbols, over all numbers of reports of each symbol."""
     found = [
         (_spread(own, others, k, rounds), own, others)
         for n in range(t + 1)
@@ -59,10 +58,7 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
-    """max_x ln P(y|x) - min_x' ln P(y|x') of an output y.
-
-    `own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols.
-    """
+    """`own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols."""
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)
     below = np.asarray((states[:, None, :] >= states[None, :, :]).all(axis=2))
