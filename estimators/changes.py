@@ -31,15 +31,13 @@ MOVED = 2.0  # if a value jumps, the levels of all values with scores above this
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A detected jump.
-
-    Attributes:
-        value: index of the value with the highest normal score.
-        step: estimate of the first time step at the new level.
-        size: estimated jump of the value's frequency.
-        standard_error: standard error of `size`, if `step` is right.
-        score: |size| / standard_error.
-        moved: (k,) bool, true for values with a score above `MOVED` for the same step of the jump.
+    """Attributes:
+    value: index of the value with the highest normal score.
+    step: estimate of the first time step at the new level.
+    size: estimated jump of the value's frequency.
+    standard_error: standard error of `size`, if `step` is right.
+    score: |size| / standard_error.
+    moved: (k,) bool, true for values with a score above `MOVED` for the same step of the jump.
     """
 
     value: int
@@ -156,11 +154,7 @@ class JumpScores:
         self.lag *= 1 - gain
 
     def normal_scores(self, gain: FloatArray) -> FloatArray:
-        """Returns the highest score of every value, mapped to a normal score, (k,).
-
-        Args:
-            gain: (k,) the filter's gain.
-        """
+        """Returns the highest score of every value, mapped to a normal score, (k,)."""
         degrees = DEGREES / np.maximum(gain, 1e-6) ** 2
         return np.asarray(np.sqrt(degrees * np.log1p(self._scores().max(axis=0) ** 2 / degrees)))
 

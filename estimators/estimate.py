@@ -84,8 +84,6 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Multiplied:
-    """A posterior distribution of shares that are multiplied by a factor; see `Estimate.times`."""
-
     posterior: Intervals
     factor: int
     most: float

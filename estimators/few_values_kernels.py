@@ -18,8 +18,6 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
 
     Args:
         weighted: (k, components, most points) weights of the values 0, 1 … of each integer.
-        size: (k,) number of possible values of each integer.
-        total: the sum, at least 0.
 
     Returns:
         (components, k, most points) probabilities, 0 for a component under which this sum is impossible; and (components,)

@@ -34,8 +34,8 @@ class LevelsDifference:
 def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
-    The difference D of a value is a sum of independent contributions, one per person. Each contribution is within b of its
-    mean. If both levels have the same histogram, Bernstein's inequality holds, with the variance V of D:
+    The difference D of a value is a sum of independent contributions, one per person, each within b of its mean. If both levels
+    have the same histogram, Bernstein's inequality holds, with the variance V of D:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 

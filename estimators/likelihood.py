@@ -2,8 +2,8 @@
 
 Early stopping regularises: the estimate stays nearer to the uniform distribution than the maximum is.
 
-`ibu` and `mle` use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
-pseudo-likelihood of the support counts.
+`ibu` and `mle` use the true likelihood if the count table determines it, otherwise the papers' pseudo-likelihood of the support
+counts.
 """
 
 from collections.abc import Iterable
@@ -61,9 +61,6 @@ def ibu(
         likelihood: ``"exact"`` uses the true likelihood if the table determines it, otherwise the likelihood of the support
             counts. ``"support"`` uses the likelihood of the support counts. Mechanisms that are not pure always use the true
             likelihood.
-
-    Raises:
-        ValueError, TypeError: as in `matrix_inversion`.
 
     Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023. Several levels: ElSalamouny and
     Palamidessi 2022 (free-will privacy), Algorithm 1 (GIBU).
@@ -125,7 +122,7 @@ def _tells(terms: list[Term]) -> bool:
 def em(
     terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
 ) -> tuple[FloatArray, int, bool]:
-    """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance."""
+    """Runs EM from f; returns the frequencies, the number of iterations, and true if EM met a tolerance."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from ldpstream.estimators.kernels import support_em

@@ -1,14 +1,12 @@
 """Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
 
 The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
-counts under each model. Draws for intervals use other odds (`DRAWN_ODDS`).
+counts under each model.
 
 The models have at most 96 cells of neighbouring bins. The counts are nearly normal with the variances n m, where m are the
 probabilities of the reports after `PILOT_STEPS` steps of EM:
 
     ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
-
-Levels with a pure mechanism contribute their inversions with independent normal noise, as in `estimators.ordered`.
 
 The intervals of the mean and of percentiles come from the unbiased shares (`Unbiased`).
 """
@@ -53,9 +51,6 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
 
     Returns:
         As `empirical_bayes`; `converged` is true if the searches for the models with a weight ended before their limits.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     raw = matrix_inversion(groups, steps=steps)
     w = checked_widths(widths, raw.frequencies.size)
@@ -110,7 +105,6 @@ class _Cells:
         self._part = place - self._before
 
     def spread(self, shares: FloatArray) -> FloatArray:
-        """Returns the shares of the bins, (..., k), for positive shares of the cells, (..., K)."""
         if self.first.size == self.of_bin.size:
             return shares
         density = np.log(shares / self.widths)
@@ -121,7 +115,6 @@ class _Cells:
 
 
 def _likelihood(groups: list[Group], steps: Steps, cells: _Cells) -> Likelihood:
-    """Returns the likelihood of the cells' shares, as if every report came from another person."""
     k, size = cells.of_bin.size, cells.first.size
     linear, curvature = np.zeros(size), np.zeros((size, size))
     pilot = em(likelihood_terms(groups, "support"), np.full(k, 1 / k), PILOT_STEPS)[0]
@@ -220,11 +213,8 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
 
 
 def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cells) -> Unbiased:
-    """Returns the raw inversion, with the error of its mean and bounds of the distribution function.
-
-    The mean of an ascending function over some edges is at most the function at the last edge. The span of each bound is the
-    best one for the estimated `shares`.
-    """
+    """The mean of an ascending function over some edges is at most the function at the last edge. The span of each bound is the
+    best one for the estimated `shares`."""
     k, size = shares.size, cells.first.size
     told = list(informative(groups, steps))
     weights = np.array([inversion_weight(m, table.n / each, each)[:k] for m, table, each in told])
@@ -235,7 +225,6 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
     exact = mixed + (1 - mixed.sum()) * centre
 
     def errors(numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
-        """Standard errors, (r,), of sums of the raw shares: `first` begins each group, and `parts` (K, r) are its factors."""
         total = np.zeros(parts.shape[1])
         for (m, table, each), weight in zip(told, weights, strict=True):
             a = weight * numbers

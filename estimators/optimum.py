@@ -72,7 +72,7 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 
 
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
-    """Approximates the maximum of a sum of terms by projected L-BFGS. Returns the distribution and the number of evaluations.
+    """Approximates the maximum of a sum of terms by projected L-BFGS; returns the distribution and the number of evaluations.
 
     By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
     ∂L/∂f_v.

@@ -52,9 +52,6 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
 
     Args:
         widths, steps: as in `empirical_bayes`.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
     widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
@@ -89,9 +86,6 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
         standard_errors: (k,) their standard errors, positive.
         n: number of reports.
         widths: as in `empirical_bayes`.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     if np.isnan(shares).any():
         return Estimate.of_nothing(shares.size, n)

@@ -8,7 +8,7 @@ further levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
-The excess of their sum over 1 is first subtracted from the inversions, in proportion to their variances.
+The excess of the inversions' sum over 1 is first subtracted from the inversions, in proportion to their variances.
 
 The model ignores the widths of bins: it describes jumps of the shares, not of the shares per unit of width.
 
@@ -35,12 +35,9 @@ LEAST = 1e-100  # smallest weight of a point in H; the product of two such weigh
 
 @dataclass(frozen=True, slots=True)
 class Plateaus:
-    """The fitted model.
-
-    Attributes:
-        frequencies: (k,) posterior means, with sum 1.
-        posterior: the posterior of each share, for intervals.
-        log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
+    """Attributes:
+    frequencies: (k,) posterior means, with sum 1.
+    log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
     """
 
     frequencies: FloatArray

@@ -1,8 +1,8 @@
 """Posterior of the shares: means and intervals.
 
-The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
-add the variance f (c - f) / people of the choice of the people. c is 1, or less for several reports of a set
-(`Inference.concentration`). For a prior that is fitted to k values, distances from the value's mean are multiplied by
+Standard errors and intervals are for the population: they add the variance f (c - f) / people of the choice of the people. c is
+1, or less for several reports of a set (`Inference.concentration`). For a prior that is fitted to k values, distances from the
+value's mean are multiplied by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
@@ -73,7 +73,6 @@ class Posterior:
         """Returns the posterior on a grid.
 
         Args:
-            values: the grid.
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people, concentration: as for `Posterior`.

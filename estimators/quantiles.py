@@ -50,9 +50,6 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 
     Returns:
         None for an estimate without draws.
-
-    Raises:
-        ValueError: if an argument is out of range.
     """
     at, posterior = _edges(estimate, edges), _posterior(estimate)
     if posterior is None:
@@ -74,10 +71,8 @@ def quantiles(
     """Quantiles of the numbers, in the order of the probabilities; result and errors as in `mean`.
 
     Args:
-        estimate: an estimate whose posterior is `Draws`.
-        edges: (k + 1,) edges of the bins, ascending and finite.
+        estimate, edges, level: as in `mean`.
         probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
-        level: level of the intervals, in [1e-9, 1 - 1e-9].
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
     >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))

@@ -24,7 +24,6 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
 
     Args:
         bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers unused).
-        weights: (k,) at least 0.
         l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
     """
     k = weights.size

@@ -64,15 +64,13 @@ NEGLIGIBLE = 1e-3  # a mode with a smaller weight is left out
 
 @dataclass(frozen=True, slots=True)
 class SmoothPosterior:
-    """Posterior of the shares.
-
-    Attributes:
-        frequencies: (k,) posterior means; positive, with sum 1.
-        standard_errors: (k,) posterior standard deviations.
-        draws: equally likely histograms.
-        variance: (k,) variances of the unbiased shares, at the first estimate.
-        log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
-        moved: function that returns the posterior means, (k,), for other unbiased shares, (k,), near the observed ones.
+    """Attributes:
+    frequencies: (k,) posterior means; positive, with sum 1.
+    standard_errors: (k,) posterior standard deviations.
+    draws: equally likely histograms.
+    variance: (k,) variances of the unbiased shares, at the first estimate.
+    log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
+    moved: function that returns the posterior means, (k,), for other unbiased shares, (k,), near the observed ones.
     """
 
     frequencies: FloatArray
@@ -102,8 +100,6 @@ class _Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """A Gaussian prior of η: the bands (3, k) of its precision, and the log-determinant for differences of η."""
-
     bands: FloatArray
     log_det: float
 

@@ -22,11 +22,7 @@ LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 
 
 
 def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake.
-
-    Returns:
-        None if the number of ones has no variance.
-    """
+    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     found = int(table.counts.sum(dtype=object))
@@ -86,9 +82,6 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
     The entry ``"floor"`` is None if the floor test is unreliable, and is absent otherwise.
 
     Args:
-        table: the count table, (size, g).
-        size: number of functions.
-        g: number of symbols.
         memoized: true if a device keeps its function.
         steps: number of reports of one device.
     """

@@ -118,7 +118,6 @@ class TruncatedGeometric(LocationMechanism):
         return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
 
     def distances(self) -> FloatArray:
-        """(k, k) |x - x'|, in cells."""
         cells = np.arange(self.k, dtype=np.float64)
         return np.abs(cells[:, None] - cells)
 
@@ -224,8 +223,6 @@ def grid_shape(shape: Any) -> tuple[int, int]:
 
 
 def _regions(side: int) -> IntArray:
-    """(side, side) indices into an axis of `lattice_sums`. Entry [x, z]: the set of offsets y - x for which clipping moves y to
-    z."""
     reach = max(side, 2)
     if side == 1:
         return np.array([[2 * reach]])

@@ -32,7 +32,7 @@ SAME = 1e-6  # chances with a smaller relative difference count as equal
 
 
 class Chance(float):
-    """A probability, either exact or an upper bound. As text it is in per cent; an upper bound is marked and rounded up.
+    """A probability, either exact or an upper bound.
 
     >>> str(Chance(0.47537)), str(Chance(0.47537, exact=False))
     ('47.5 %', 'at most 47.6 %')
@@ -61,7 +61,7 @@ def percent_up(bound: float) -> str:
 
 
 def round_up(bound: float) -> float:
-    """Rounds an upper bound up to the digits of `percent`. Ignores excesses below 5·10⁻⁶ of the last digit as rounding errors.
+    """Rounds an upper bound up to the digits of `percent`.
 
     >>> round_up(0.47537), round_up(0.01234)
     (0.476, 0.013)
@@ -86,11 +86,10 @@ def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -
         t: number of reports, or `math.inf`.
         known: chance of a guesser who knows the memo: the limit for many reports.
         chance: function that returns the exact chance from a number of reports, up to `most`.
-        most: largest number of reports for which `chance` is called.
 
     Returns:
-        For t <= `most` the exact chance. For more reports `known`: exact if the chance from `most` reports equals it (`SAME`),
-        else an upper bound.
+        The exact chance up to `most` reports; beyond, `known`, exact if the chance from `most` reports equals it (`SAME`), else
+            an upper bound.
     """
     return Chance(chance(int(t))) if t <= most else Chance(known, exact=known - chance(most) < SAME * known)
 

@@ -1,7 +1,4 @@
-"""The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates.
-
-`Inference` implements these methods for a pure mechanism, whose reports support each value with probability p or q.
-"""
+"""The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates."""
 
 import math
 from abc import ABC, abstractmethod
@@ -39,16 +36,11 @@ class Inference(ABC):
     def device(self) -> "Inference": ...
 
     def require(self, table: CountTable) -> None:
-        """Raises ValueError if the table belongs to another mechanism."""
         if table.mechanism != self.signature:
             raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     def support(self, table: CountTable) -> IntArray:
-        """(k,) int64 support counts C_v: how many reports support each value.
-
-        Raises:
-            ValueError: if the table belongs to another mechanism, or if the mechanism is not pure.
-        """
+        """(k,) int64 support counts C_v: how many reports support each value."""
         self.require(table)
         return self._support(table)
 
@@ -66,8 +58,6 @@ class Inference(ABC):
         """Number of honest people whom one false report outweighs, for a set of r values.
 
             max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
-
-        For one value, the result is (1-q)/(p-q), or q/(p-q) if q is above 1/2.
 
         Args:
             values: r, the size of the set, in [1, k].
@@ -111,7 +101,6 @@ class Inference(ABC):
         """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`).
 
         Args:
-            table: counts of this mechanism's reports.
             steps: number of reports of one device with an unchanged value.
 
         Returns:
@@ -131,9 +120,6 @@ class Inference(ABC):
             f: (k,) true frequencies.
             steps: number of reports of one person with an unchanged value.
             exact: true for the score of the true likelihood, false for the score of the support counts.
-
-        Returns:
-            Two (k, k) matrices.
         """
         raise ValueError(f"{self.signature} has no score moments")
 
@@ -170,9 +156,6 @@ class Inference(ABC):
         Returns:
             The variance; infinite if p and q are the same double.
 
-        Raises:
-            ValueError: if an argument is outside its range, or if the mechanism is not pure.
-
         Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0, or if p + q = 1 in both rounds.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
@@ -195,7 +178,6 @@ class Inference(ABC):
 
         Args:
             frequencies: true frequencies of all values, each in [0, 1].
-            steps: W, at least 1.
 
         Returns:
             The variances d, in the shape of `frequencies`, and the rows x, (r, k).
@@ -232,8 +214,6 @@ class Inference(ABC):
 
         Args:
             variance: (k,) variances of the inversion at its own shares, for random people.
-            n: number of reports.
-            steps: number of reports of each person.
             everyone: number of people of all groups, each group's number divided by its `concentration`.
 
         Returns:
@@ -256,7 +236,6 @@ class Inference(ABC):
 
         Args:
             shares: (k,) shares of the drawn members, as the inversion estimates them.
-            steps: number of reports of the person, with an unchanged set.
         """
         raise ValueError(f"{self.signature} is no mechanism of sets")
 

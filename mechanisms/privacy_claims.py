@@ -11,8 +11,6 @@ from ldpstream.mechanisms.guessing import Chance
 
 
 class PrivacyClaims(ABC):
-    """Claims of a mechanism about the privacy of its reports."""
-
     k: int
     eps_inf: float
     memoized: bool
@@ -40,10 +38,7 @@ class PrivacyClaims(ABC):
 
     @property
     def eps_window(self) -> float | None:
-        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
-
-        None for a longitudinal mechanism.
-        """
+        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats."""
         return None
 
     @property
@@ -66,9 +61,6 @@ class PrivacyClaims(ABC):
         """Exact privacy loss of t reports of an unchanged value, in nats.
 
         With fake data, the result is an upper bound for t answers, each with one report for every attribute.
-
-        Raises:
-            ValueError: if t is not an integer in [1, 2^62].
         """
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
@@ -98,10 +90,7 @@ class PrivacyClaims(ABC):
         return Chance(chance, exact=chance.exact and self.fakes == 1)
 
     def guess_any_values(self, t: int) -> Chance:
-        """Chance of a right guess of the value at one step, from t reports of any values.
-
-        The result's `exact` is false if it is an upper bound.
-        """
+        """Chance of a right guess of the value at one step, from t reports of any values."""
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
         return Chance(chance, exact=chance.exact and self.fakes == 1)

@@ -74,10 +74,7 @@ def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
 @lru_cache(maxsize=64)
 def _hits(pool: LinearPool) -> tuple[FloatArray, FloatArray]:
     """Returns indicators [symbol, function, value], 1 if the function hashes the value to the symbol, and the functions'
-    probabilities.
-
-    A function represents all its multiples, with the sum of their probabilities.
-    """
+    probabilities."""
     k, g = pool.k, pool.g
     columns = np.array([pool.radon(unit) for unit in np.eye(k)]).T  # axes: cell, value
     blocks, start = [], 0

@@ -1,7 +1,7 @@
 """Sets of values as integers, for questions with several answers.
 
-The code of a set has bit i set if the set has the value i. A mechanism of sets pads a set with dummies to exactly m members.
-The symbols n … n + m - 1 after the n values are dummies, and a set of c values has the first m - c of them.
+The code of a set has bit i set if the set has the value i. A set of c values is padded with the first m - c of the m dummies,
+the symbols n … n + m - 1.
 """
 
 import math

@@ -9,8 +9,6 @@
 who knows π and A. There is no guarantee against an adversary who knows more than π. A report may exclude values; `eps_1` and
 `eps_distance` are then infinite.
 
-If ℓ = d, the optimum is min(Q, error of the best guess without a report).
-
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, where ℓ = d.
 """

@@ -10,8 +10,7 @@ k-1, the report is one of m = k-1+L cells, and L is the width of the wave in cel
 
     Pr[cell y | bin x] = p if x <= y < x+L, else q      q = 1 / (L e^ε + k-1),   p = e^ε q
 
-If L may be any real number, the maximum is at L = 2b (k-1). The default is the nearest integer, at least 1. With L = 1 the
-mechanism is GRR.
+By default, L is the integer nearest to 2b (k-1), at least 1. With L = 1 the mechanism is GRR.
 
 Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li 2020, "Estimating Numerical Distributions under Local Differential Privacy",
 arXiv:1912.01051, §5.
@@ -203,7 +202,6 @@ class SquareWave(ChannelMechanism):
         return WaveTerm(self.k, self.width, self.far, self.eps_1, counts)
 
     def _waves(self) -> FloatArray:
-        """(k, m) 1 where a cell is near a bin, else 0."""
         offset = np.arange(self.cells) - np.arange(self.k)[:, None]
         return ((offset >= 0) & (offset < self.width)).astype(np.float64)
 
@@ -216,12 +214,9 @@ class SquareWave(ChannelMechanism):
 
     @cached_property
     def _pseudo_inverse(self) -> FloatArray:
-        """Inverse B by least squares under Σ f = 1: of all these f, o B has the channel's output nearest to the shares o.
+        """Inverse B by least squares under Σ f = 1. With the waves W (k, m), G = W Wᵀ and y = (o - q)/(p-q), f = y V,
 
-        With the waves W (k, m), o = q + (p-q) f W. So y = (o - q)/(p-q) has the mean f W and the sum L. With G = W Wᵀ,
-        least squares under Σ f = 1 gives f = y V,
-
-            V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
+        V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
         """
         from scipy.linalg import cho_factor, cho_solve  # scipy.linalg is slow to load; only estimates need it
 

@@ -1,4 +1,4 @@
-"""Terms of a log-likelihood. A term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
+"""Terms of a log-likelihood: concave functions of the frequencies, each for the reports of one mechanism.
 
 A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of times that reports have outcome z. γ_z is the probability of z under f,
 and is linear in f. Therefore
@@ -31,7 +31,6 @@ class Term(Protocol):
 
     Attributes:
         k: domain size.
-        n: number of reports; L / n is the normalised log-likelihood.
     """
 
     k: int
@@ -155,5 +154,4 @@ class FakeDataTerm:
         return value, self._mixed(gradient)
 
     def _mixed(self, f: FloatArray) -> FloatArray:
-        """The mixing matrix is symmetric."""
         return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)

@@ -26,9 +26,6 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
     """Chance of a right guess of an attribute's value from all reports of the device, at the other attributes' worst levels.
 
     Args:
-        survey: the survey.
-        attribute: number of the attribute.
-        m: the mechanism of the attribute's level.
         steps: number of steps in which the device reports; `math.inf` only without `any_values`.
         any_values: false if this value and the answers to the other questions never change, except the other value of a pair;
             true for the value at one step, if all values may change.
@@ -90,8 +87,7 @@ def _hint(o: Mechanism, k: int, reports: float, any_values: bool, memos: int) ->
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
     """Upper bound of the chance of a right guess of a value that never changes, from all reports of a device in two surveys.
 
-    Every attribute of both surveys may be the worst function of the value. If the numbers of values differ, the bound is for
-    the smaller number.
+    Every attribute of both surveys may be the worst function of the value.
 
     Args:
         first, second: the surveys.
@@ -114,8 +110,7 @@ def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
     """The chances of a right guess from all reports that a device may make in these steps, by their names in the API.
 
-    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change. The names
-    with `_device` are from all reports of the device, the others from the reports of this attribute.
+    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change.
     """
     alone, any_values = _alone(m, m.reports_in(steps))
     return {

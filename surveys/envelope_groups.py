@@ -32,8 +32,6 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
     """Returns groups of envelopes with equal valid headers, and the positions of all other envelopes, valid or not.
 
     Args:
-        survey: the survey that is being counted.
-        raws: the records' values.
         appended_ms: each record's append time in the log, in ms since 1970.
     """
     groups: list[EnvelopeGroup] = []
@@ -91,7 +89,6 @@ def _open(
     members: IntArray,
     header: int,
 ) -> EnvelopeGroup | None:
-    """Returns None if the group is small, or if a quick check does not show that all its headers are valid."""
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]

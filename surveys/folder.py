@@ -54,7 +54,7 @@ class Changes(NamedTuple):
 
     Attributes:
         added: surveys to serve from now on.
-        removed: surveys to serve no longer. A replaced file gives one removed and one added survey.
+        removed: surveys to serve no longer.
         updated: surveys with a known fingerprint and a new text.
         broken: newly broken files and folders, and the reason, in one line.
         mended: files and folders that are no longer broken.
@@ -85,8 +85,8 @@ class SurveyFolder:
 
     Attributes:
         surveys: the surveys to serve, by fingerprint, in the order of the paths and of the names in a folder.
-        broken: broken files and folders, each with the reason. Includes the files in `changed`.
-        changed: files that now hold another survey, while the survey that they held before is open. The open survey is served.
+        broken: broken files and folders, each with the reason.
+        changed: files that now hold another survey, while the survey that they held before is open.
         incomplete: true if a broken or changed file or folder may hold a survey that is not in `surveys`.
         only_file: the path, if there is only one path and it is not a folder; otherwise None.
 
@@ -172,7 +172,6 @@ class SurveyFolder:
                 known.good, known.refused, known.why = new, None, ""
 
     def _named_twice(self) -> dict[Path, str]:
-        """A survey that is served wins."""
         good = [known.good for known in self._files.values() if known.good is not None]
         first: dict[str, SurveyText] = {}
         for text in sorted(good, key=lambda text: text.survey.fingerprint not in self.surveys):  # a stable sort
@@ -206,7 +205,6 @@ class SurveyFolder:
 
 
 def survey_files(folder: Path) -> list[Path]:
-    """The survey files of a folder, in the order of their names."""
     files = sorted(folder.iterdir())
     return [file for file in files if file.suffix == ".toml" and not file.name.startswith(".") and not os.path.isdir(file)]
 

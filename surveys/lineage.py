@@ -22,8 +22,7 @@ class Join(NamedTuple):
         joined: true if the shares of single steps mean the same in both surveys.
         windows: true if the shares of windows also mean the same.
         reason: the reason why the shares do not mean the same, or the differences; "" if nothing differs.
-        places: for each value its index in the replaced survey; None for an added value, whose earlier share is unknown. Empty
-            if `joined` is False.
+        places: for each value its index in the replaced survey, or None for an added value; empty if not `joined`.
     """
 
     joined: bool
@@ -36,7 +35,6 @@ def state(survey: Survey, now_ms: int, replaced: bool) -> State:
     """The survey's state at a time.
 
     Args:
-        survey: the survey.
         now_ms: the time, in Unix milliseconds.
         replaced: true if another survey replaces this one and has begun.
     """
@@ -69,7 +67,6 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
     """The surveys that this survey replaces, directly or through another survey, the latest first.
 
     Args:
-        survey: the survey.
         known: surveys by fingerprint, as hexadecimal digits.
 
     Raises:

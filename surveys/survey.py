@@ -1,4 +1,4 @@
-"""The survey: the questions, their privacy and their time steps. Devices and service read the same public TOML file.
+"""The survey: the questions, their privacy and their time steps.
 
     name = "commute"                    # letters, digits, . _ -
     start = 2026-01-05T00:00:00Z        # beginning of step 0, with a time zone
@@ -237,11 +237,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return {attribute.name: i for i, attribute in enumerate(self.attributes)}
 
     def index(self, attribute: str) -> int:
-        """The index of the attribute with this name.
-
-        Raises:
-            ValueError: if there is none.
-        """
+        """The index of the attribute with this name."""
         if attribute not in self._indices:
             suggestion = did_you_mean(attribute, self._indices)
             raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}{suggestion}")
@@ -272,11 +268,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return 1 if self.cohort is None else len(self.cohort.values)
 
     def cohort_index(self, cohort: str | None) -> int:
-        """The index of a cohort; 0 for None in a survey without cohorts.
-
-        Raises:
-            ValueError: if the survey has no such cohort.
-        """
+        """The index of a cohort; 0 for None in a survey without cohorts."""
         if self.cohort is not None:
             return self.cohort.index(cohort)
         if cohort is not None:
@@ -351,7 +343,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def n_steps(self) -> int | None:
-        """Number of steps of the survey; None for a survey without end. The last step ends at or before `ends`."""
+        """Number of steps of the survey; None for a survey without end."""
         return self.step_at(_unix_ms(self.ends)) if isinstance(self.ends, datetime) else self.ends
 
     def ended(self, step: int) -> bool:
@@ -363,7 +355,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return (time_ms - self.start_ms) // self.step_ms
 
     def opens_ms(self, step: int) -> int:
-        """The time at which the step begins."""
         return self.start_ms + step * self.step_ms
 
     def closes_ms(self, step: int) -> int:

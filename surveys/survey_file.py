@@ -35,7 +35,6 @@ def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
     """A survey from a parsed TOML document.
 
     Args:
-        document: the parsed document.
         source: the origin of the document, for error messages.
 
     Raises:

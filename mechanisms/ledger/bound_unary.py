@@ -178,7 +178,6 @@ class PriceProgramme:
             yield [_Bits(k - len(n), cold_kind, 0.0), *(_Bits(1.0, kind, 0.0) for kind in hot)]
 
     def _vertices(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
-        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: the interval's index (V,), and a (V, r)."""
         blocks = len(sizes)
         corners = np.array(list(product((0, 1), repeat=blocks))) * sizes
         numbers, found = [], []
@@ -193,7 +192,6 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """Size 0 stands for a bit that is cold in x."""
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
         hottest = {}
@@ -285,7 +283,6 @@ class PriceProgramme:
         return total.max(axis=0), total.argmax(axis=0)
 
     def _best(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(R, V) gains of bits that are cold in x', and of bits that are hot in x'."""
         net = self.value - p[self.interval] * self.ones - q[self.interval] * (self.t - self.ones)
         cold = net + self.values[:, None] * kappa[0, self.interval]
         return cold, cold + (kappa[1] - kappa[0])[self.interval]

@@ -1,8 +1,7 @@
 """Privacy loss of memoized local hashing between any two value sequences, also for fewer values than symbols.
 
-The device's reports are those of L-GRR on the hashed symbols (see `sequence_grr`). If k >= g, some function maps the values
-onto all g symbols, and the loss equals the loss of L-GRR on g symbols. If k < g, the values have at most k different symbols,
-and L-GRR's loss is only an upper bound.
+If k >= g, some function maps the values onto all g symbols, and the loss equals the loss of L-GRR on g symbols. If k < g, the
+values have at most k different symbols, and L-GRR's loss is only an upper bound.
 """
 
 from functools import lru_cache
@@ -27,9 +26,6 @@ def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float)
         k: number of values, in [2, 2^31).
         g: number of symbols, in [2, 2^31).
         log_e1, log_e2: as in `eps_sequence_grr`.
-
-    Raises:
-        ValueError: if an argument is outside its range.
 
     >>> loss = eps_sequence_hashed(3, k=2, g=4, log_e1=2.0, log_e2=1.5731722)
     >>> round(loss.value, 3), loss.exact

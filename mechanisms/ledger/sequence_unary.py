@@ -40,9 +40,6 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
         t: number of reports, in [1, 2^50].
         k: number of bits, in [2, 2^31).
         rounds: the probabilities of both rounds.
-
-    Raises:
-        ValueError: if an argument is outside its range.
     """
     return _loss(integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K), rounds)
 
@@ -97,10 +94,7 @@ def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, 
 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.inf) -> tuple[float, IntArray]:
-    """The largest loss of the pair over all choices of common values and reported bits, and the partners for `_describe`.
-
-    If this loss is not above `known`, the result may be any number from the loss to `known`.
-    """
+    """If the loss is not above `known`, the result may be any number from the loss to `known`."""
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
     cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)
@@ -177,7 +171,6 @@ def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
 
 
 def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Sequences of length t with at most `most` values; new values appear in the order 0, 1, 2, …."""
     if t == 0:
         yield ()
         return

@@ -182,10 +182,7 @@ class ShuffledLoss:
         return high
 
     def guess(self, k: int) -> float:
-        """Bound of the chance of a right guess of one of k equally likely values.
-
-        Pr[A_v | v] <= x Pr[A_v | v'] + δ for all v ≠ v' adds up to at most (x + (k-1) δ) / (x + k-1) on average.
-        """
+        """Bound of the chance of a right guess of one of k equally likely values."""
         found = 1.0
         for eps in np.linspace(0, max(float(self.losses[-1]), 0.0), 400).tolist():
             odds = math.exp(min(eps, 700))
