@@ -61,8 +61,6 @@ class _WithoutWeb(BootStrategy):
 
 
 class AgentApp(faust.App):
-    """A Faust app that counts the records of the surveys' reports topics."""
-
     BootStrategy = _WithoutWeb
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:

@@ -28,7 +28,6 @@ class BackPressure:
 
     @property
     def open(self) -> bool:
-        """True if chunks are accepted now."""
         return self._open.is_set()
 
     async def wait(self) -> None:

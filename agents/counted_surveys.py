@@ -20,7 +20,6 @@ class CountedSurveys:
     Args:
         check: checks that a survey's topics and its part of the count store are usable; runs in a thread.
         assigned: returns all partitions that are assigned to this process.
-        subscribe: called with the reports topics of the counted surveys.
         forget: called with each counted survey that is no longer in the files; runs in a thread.
 
     Attributes:

@@ -96,7 +96,6 @@ class Counting:
         return self._back_pressure.store_answers
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Replaces the set of our partitions."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -379,10 +378,7 @@ class Counting:
         self._group_offsets.clear()
 
     async def healthy(self) -> bool:
-        """Returns True unless a partition or the consumer has been stalled for a minute.
-
-        Requests a new seek for a partition without progress although the log has other records.
-        """
+        """Requests a new seek for a partition without progress although the log has other records."""
         return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 
     def _forget(self, number: int) -> None:

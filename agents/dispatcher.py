@@ -180,7 +180,6 @@ class Dispatcher:
 
     @property
     def store_answers(self) -> bool:
-        """True while the count store answers."""
         return all(one.counting.store_answers for one in list(self._by_topic.values()))
 
     @property

@@ -34,7 +34,6 @@ class FoldResult:
 
     Attributes:
         records: number of new records: counted, rejected, duplicates and records without a value.
-        reports: number of reports counted.
         rejected: the rejected records with their reasons, in the order of the log.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
         duplicates: number of records not counted, because a record with the same report key was counted before.
@@ -56,7 +55,6 @@ class PartitionFold:
     Args:
         checkpoint: the partition's checkpoint from the store; None if there is none.
         begin: the partition's first offset; counting starts here if there is no checkpoint.
-        log_id: id of the partition's log; used if the checkpoint has no log id.
         writer: a name that no other fold has; "" is allowed if the store never loses data.
     """
 
@@ -107,7 +105,6 @@ class PartitionFold:
 
     @property
     def first_open_step(self) -> int:
-        """The earliest step whose reports still count."""
         return first_open_step(self._survey, self._newest_ms)
 
     @property

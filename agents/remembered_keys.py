@@ -44,11 +44,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class RememberedKeys:
-    """The report keys that the fold of one partition remembers.
-
-    Args:
-        stored: the stored keys of each generation.
-    """
+    """The report keys that the fold of one partition remembers."""
 
     def __init__(self, survey: Survey, stored: Mapping[int, bytes]) -> None:
         self._survey = survey
@@ -118,7 +114,6 @@ class RememberedKeys:
             del self._generations[step]
 
     def clear(self) -> None:
-        """Drops all generations, because their log no longer exists."""
         self._generations.clear()
 
     def changes(self, newest_ms: int) -> tuple[dict[int, int], dict[int, bytes]]:
@@ -131,7 +126,6 @@ class RememberedKeys:
         return {step: generation.n for step, generation in self._generations.items()}, keys
 
     def committed(self, change: Checkpoint) -> None:
-        """Marks a change as written to the store."""
         self._stored = set(change.n_keys)
         for step, keys in change.keys.items():
             if step in self._generations:

@@ -18,7 +18,6 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
 
     Raises:
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
-        StoreRefused, SettingsError: as `check_redis`.
     """
     ensure_topics(settings, survey, "agent", group)
     check_redis(RedisCountStore(survey, settings, client=client))

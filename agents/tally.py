@@ -99,7 +99,6 @@ class Records(Sequence[Record]):
         return Record(self.offsets[index], self.appended_ms[index], self.values[index], self.keys[index] if self.keys else b"")
 
     def without(self, positions: Collection[int]) -> "Records":
-        """Returns the records except those at the given positions, and without their keys."""
         kept = bytearray(b"\1") * len(self)
         for position in positions:
             kept[position] = 0
@@ -131,7 +130,7 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
     Report keys are ignored: `agents.remembered_keys.tally_once` counts each key once.
 
     Args:
-        The append time determines whether a report is late. Markers are skipped.
+        records: the append time determines whether a report is late. Markers are skipped.
     """
     batch = Records.of(records)
     panes: dict[PaneKey, _Pane] = {}

@@ -132,7 +132,6 @@ def relay_line(row: BehindRelay) -> str:
 
 
 def second_promise(survey: Survey, people: int | None, colluding: int, rows: list[BehindRelay]) -> list[str]:
-    """Returns the conditions, and one sentence for each row except windows of one report."""
     told = [row for row in rows if row.span != "window" or row.reports != 1]
     return [*relay_lines(survey, people, colluding), *map(relay_line, told)]
 

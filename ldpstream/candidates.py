@@ -175,7 +175,6 @@ def least_found(m: Mechanism, window: int, people: float, candidates: int) -> fl
 
     Args:
         m: the mechanism on all values of a round.
-        people: number of people who answer the attribute.
     """
     return least_share(person_variances(m, window)["window"], people, float(-ndtri(FALSE_ALARM / candidates)))
 
@@ -196,7 +195,6 @@ def rounds(
     """Makes the next surveys.
 
     Args:
-        most: largest number of candidates in a round.
         steps: number of steps of a round; None for a window if there are several rounds, and for no end if there is one.
         mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
         after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.

@@ -25,7 +25,6 @@ class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chance: the probability, or its upper bound.
-        text: as `check` prints it.
     """
 
     chance: float

@@ -47,9 +47,6 @@ class Truth:
 class Demo:
     """A survey answered by simulated devices through the embedded service.
 
-    Args:
-        seed: seed of the simulated devices.
-
     Attributes:
         service: the embedded service; `service.results` contains all publications.
     """

@@ -46,11 +46,7 @@ class MemoryLog:
 
 
 class EmbeddedService:
-    """Counting and estimating over a `MemoryLog`.
-
-    Args:
-        publishers: receive the publications.
-    """
+    """Counting and estimating over a `MemoryLog`."""
 
     def __init__(self, survey: Survey, log: MemoryLog, publishers: list[Publisher] | None = None) -> None:
         self.log, self.store, self.results = log, MemoryCountStore(survey), MemoryResults()

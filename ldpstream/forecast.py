@@ -61,7 +61,6 @@ class MeanPrecision(Struct, frozen=True, kw_only=True):
     Attributes:
         half_width: half of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are equally frequent.
         wished: the wished half-width of a share times the range of the numbers.
-        people: number of people of the whole survey for `wished`.
     """
 
     half_width: float

@@ -37,7 +37,6 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
 
 
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
-    """Table with three rows for every attribute and level: a step, the window, the filter."""
     names = {"step": "step", "window": plural(survey.window_steps, "step"), "filter": "filter"}
     shown = Table("attribute, level")
     for column in ("share", "of a", "±", "least\nshare", "least\njump", f"people for\n± {points(width)}"):

@@ -56,9 +56,6 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
     """Returns the loss of a device over all its attributes, in nats, at the levels with the largest loss.
 
     - smp and rs+fd: the largest loss of one attribute; spl: the sum.
-
-    Args:
-        loss: returns the loss of one attribute's mechanism, such as eps_inf.
     """
     dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
     return sum(dearest) if survey.collection == "spl" else max(dearest)
@@ -181,7 +178,6 @@ def _cohort(cohort: Cohort) -> list[str]:
 
 
 def cohort_line(cohort: Cohort) -> str:
-    """Returns what the privacy losses leave out, in one line."""
     return f"The losses are about the values. A report carries the device's cohort ({cohort.name}) in clear."
 
 

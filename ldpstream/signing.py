@@ -41,7 +41,6 @@ class Entry(NamedTuple):
     Attributes:
         survey: the signed survey; None if this version cannot read it.
         earlier: the latest earlier survey that this survey continues, by name or `replaces`; None without one.
-        changes: the differences from `earlier`.
     """
 
     statement: Statement
@@ -103,7 +102,6 @@ def is_encrypted(pem: bytes) -> bool:
 
 
 def public_text(key: "Ed25519PrivateKey") -> str:
-    """Returns the public key in base64, as devices need it."""
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 

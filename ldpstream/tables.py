@@ -54,7 +54,6 @@ def numbers_lines(publication: "Publication", several: bool) -> list[str]:
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
-    """Table of a publication, with only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {
         "step": "step",

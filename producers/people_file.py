@@ -141,7 +141,6 @@ class _Column:
 
 
 def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
-    """Returns the index of the cell's value, or None if a device refuses the cell; and a key of `CHANGED`, or ""."""
     if attribute.most is not None:
         try:
             code, inside = find_cell(attribute, cell)

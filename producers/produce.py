@@ -35,7 +35,6 @@ def produce_step(
     """Sends all reports of a step; returns when the sink has acknowledged every report.
 
     Args:
-        step: the survey's time step, written in the envelopes.
         turn: the population's step whose reports are sent; None if it equals the survey's step.
         envelope_bytes: approximate size of an envelope; larger if a single report needs more.
 

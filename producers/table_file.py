@@ -58,7 +58,6 @@ class TableFile:
             return next(rows)
 
     def refuse(self, why: str) -> NoReturn:
-        """Raises DataError for the last line that was read."""
         raise self.error(why) from None
 
     def error(self, why: str) -> DataError:

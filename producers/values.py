@@ -294,6 +294,5 @@ def split_cell(cell: str) -> list[str]:
 
 
 def int64(numbers: "array[int]") -> IntArray:
-    """Returns the numbers, at least one, as an array that shares their memory."""
     entries: npt.NDArray[np.int64] = np.frombuffer(numbers, np.int64)
     return entries

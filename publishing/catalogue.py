@@ -188,7 +188,6 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
 
 
 def find(name: str) -> PublishedEstimator | None:
-    """Returns the row with this name; None for an estimator of another version."""
     return next((row for row in ESTIMATORS if row.name == name), None)
 
 

@@ -70,11 +70,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
 
 
 def crowd_of(survey: Survey, attribute: int, cohorts: Sequence[Sequence[CountTable]]) -> Crowd | UnsetType:
-    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty.
-
-    Args:
-        cohorts: for each cohort, the count table of every level at the step.
-    """
+    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty."""
     if survey.crowd is None or not cohorts:
         return UNSET
     levels = zip(survey.attributes[attribute].levels, zip(*cohorts, strict=True), strict=True)

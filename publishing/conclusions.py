@@ -118,7 +118,6 @@ def _table(survey: Survey, pair: int, counted: Counted, of_members: Sequence[lis
 
 
 def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
-    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level."""
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
     return groups, [_most_reports(m, panes) for m in mechanisms]
 

@@ -23,7 +23,6 @@ class Copies:
     """Compares the two copies of the publications. Only the leading estimator may call the methods.
 
     Args:
-        topic: the copy in Kafka; None if there is none.
         leads: renews the lease, and returns False if another estimator leads.
     """
 
@@ -33,11 +32,7 @@ class Copies:
         self._in_neither: set[str] = set()  # publications, and attributes' filters, that could not be restored
 
     def publish(self, publications: list[Publication], after: Progress, in_topic: Iterable[PublicationSummary]) -> Progress:
-        """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`.
-
-        Args:
-            in_topic: the publications in the topic that the results may lack.
-        """
+        """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`."""
         if self._topic is None:
             return after
         end = self._topic.publish(publications)

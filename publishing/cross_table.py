@@ -46,7 +46,6 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     are None, and their intervals reach from 0 to 1.
 
     Attributes:
-        first, second: the names of the two attributes.
         first_reports, second_reports: number of reports of these attributes that also count for the margins: not those of
             levels with Square Wave. 0 if they clearly disagree with the pair's reports, so that only the pair's reports count.
         cells: of all people, the shares with both values.

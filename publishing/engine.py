@@ -23,7 +23,6 @@ class Engine(Protocol):
         """Checks that the survey can be estimated, and creates its missing topics.
 
         Raises:
-            Unreachable: if a server is unreachable.
             UserError: if the survey is refused.
         """
 
@@ -31,7 +30,6 @@ class Engine(Protocol):
         """Checks the survey and our rights. Returns the survey's log, and its topic of estimates if there is one.
 
         Raises:
-            Unreachable, LogUnavailable, StoreUnavailable: if a server is unreachable.
             UserError: if the survey is refused, or if we lack a right.
         """
 

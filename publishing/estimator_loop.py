@@ -157,7 +157,6 @@ class EstimatorLoop:
         estimator.close()
 
     def close(self) -> None:
-        """Stops the page's server, releases the leases, and closes the connections."""
         if self._page is not None:
             self._page.close()
         self._leases.close()

@@ -43,7 +43,6 @@ def serve(
     reported and tried again.
 
     Args:
-        check_topics: checks a survey's topics, and raises `Unreachable` while Kafka is unreachable.
         until: the last wanted step of a single survey; None to continue until `stop`.
 
     Returns:

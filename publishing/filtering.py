@@ -40,9 +40,7 @@ def conclude_filtered(
 
     Args:
         made: the publications of the step and of its window.
-        state: the filter's state after an earlier step; None if there is no state.
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
-        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
     """
     step, most = made[0], mechanisms[0].choices
     raw = matrix_inversion(zip(mechanisms, tables, strict=True)).frequencies

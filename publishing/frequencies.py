@@ -42,7 +42,6 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
-        """Converts an estimate; leaves out the standard errors and intervals if `withheld` gives a reason."""
         errors: list[float | None] = [None] * estimate.frequencies.size
         normal = estimate.posterior is None or withheld is not None
         low, high = (None, None) if normal else map(plain, estimate.interval(PUBLISHED_LEVEL))

@@ -176,8 +176,5 @@ class KafkaPublisher:
 
 
 def record_key(p: Publication) -> bytes:
-    """Returns the key of a publication's record. Compaction keeps the last record of each key.
-
-    The key begins with the survey's fingerprint, so surveys of one name do not erase each other's history.
-    """
+    """The key begins with the survey's fingerprint, so surveys of one name do not erase each other's history."""
     return f"{p.fingerprint}|{p.key}".encode()

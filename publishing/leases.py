@@ -45,7 +45,6 @@ class LeaseKeeper:
         self._kept = [kept for kept in self._kept if kept is not lease]
 
     def renew(self) -> None:
-        """Renews the kept leases once, unless the present turn takes longer than `MAX_TURN_S`."""
         if self._clock() - self._turned_s < MAX_TURN_S:
             for lease in self._kept:
                 with suppress(StoreUnavailable):

@@ -32,7 +32,7 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 
 
 class MarkerProducer:
-    """A producer of markers, which connects at first use. Several surveys may share one producer.
+    """A producer of markers, which connects at first use.
 
     After an error it connects again. An abandoned marker may still reach the log.
     """
@@ -65,9 +65,6 @@ class MarkerProducer:
 
 class KafkaLogPosition:
     """The survey's reports topic.
-
-    Args:
-        admin: a client of Kafka (`connect_admin`); several surveys may share it.
 
     Raises (all methods):
         LogUnavailable: if the brokers do not answer in time or have no such topic; the error names the brokers.

@@ -35,11 +35,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begun(survey: Survey, begin_ms: int) -> Progress:
-    """Returns the progress before any publication: at the first step that may have a countable report in the log.
-
-    Args:
-        begin_ms: the append time of the log's first record, in Unix milliseconds.
-    """
+    """Returns the progress before any publication: at the first step that may have a countable report in the log."""
     first = max(0, survey.step_at(begin_ms) - survey.lateness_steps)
     return Progress(first_step=first, next_step=first)
 
@@ -85,7 +81,6 @@ class PublicationSummary(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """`Publication.key` of the publication."""
         return publication_key(self.attribute, self.span, self.step, self.cohort)
 
 
@@ -117,4 +112,4 @@ class EstimatesTopic(Protocol):
         """
 
     def close(self) -> None:
-        """Ends the connections. A further `take_over` connects again."""
+        """Ends the connections."""

@@ -236,7 +236,6 @@ def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) 
 
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, steps: int) -> Privacy:
-    """Returns the privacy loss of this number of steps; see `Privacy`."""
     t = m.reports_in(steps)
     sequence = m.eps_sequence(t)
     return Privacy(

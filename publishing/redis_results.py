@@ -78,8 +78,6 @@ class RedisResults(KeptResults):
                                                    take-over after 60 s
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
-    One script writes `progress`, `estimates` and `filters`.
-
     Raises:
         StoreUnavailable: from every method, if Redis does not answer.
         OtherFormat: from the methods that decode stored objects, if an object has another format.
@@ -98,7 +96,7 @@ class RedisResults(KeptResults):
         self._renew, self._balance = client.register_script(_RENEW), client.register_script(_BALANCE)
 
     def check(self, settings: Settings) -> None:
-        """Checks that Redis allows our commands. Writes nothing.
+        """Checks that Redis allows our commands.
 
         Raises:
             StoreRefused: if Redis refuses a command or our login; the error names the reason.

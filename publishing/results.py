@@ -62,7 +62,6 @@ class MemoryResults:
         return [self._publications.get(key) for key in keys]
 
     def history(self) -> list[Publication]:
-        """Returns all publications, oldest step first."""
         return in_order(list(self._publications.values()))
 
 

@@ -80,11 +80,10 @@ class Publisher(Protocol):
 
 
 class Schedule:
-    """Estimates the steps of a survey in order. Several schedules may run at once: one works, and the others are on standby.
+    """Estimates the steps of a survey in order.
 
     Args:
         publishers: other receivers, called before the results are saved.
-        topic: the topic of estimates; None to publish without a topic.
         research: called for each step; False leaves the research estimators out.
         margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions.
     """

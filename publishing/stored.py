@@ -15,11 +15,7 @@ MOST_KEYS = 10_000  # keys remembered, so that each is counted and logged once
 
 
 class StoredReader:
-    """Decodes publications that Redis, the topic of estimates or a data folder stores.
-
-    Args:
-        registry: registry of the counter of skipped publications; None for no counter.
-    """
+    """Decodes publications that Redis, the topic of estimates or a data folder stores."""
 
     def __init__(self, survey: Survey, registry: CollectorRegistry | None = None) -> None:
         self._survey, self._skipped, self._counter = survey.name, set[str](), None

@@ -87,7 +87,6 @@ class SurveyEstimator:
 
     @property
     def well(self) -> bool:
-        """True if the last turn raised no error."""
         return self._well
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
@@ -194,7 +193,6 @@ class SurveyEstimator:
         return reached(progress, last)
 
     def close(self) -> None:
-        """Closes this survey's own connections."""
         if self._topic is not None:
             self._topic.close()
 
@@ -222,7 +220,6 @@ class _Watcher:
 
 
 def reached(progress: Progress | None, step: int) -> bool:
-    """True if all steps through `step` are final."""
     return progress is not None and progress.next_step > step and all(late > step for late in progress.incomplete)
 
 

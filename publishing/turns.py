@@ -6,7 +6,7 @@ Key = TypeVar("Key")
 
 
 class Turns(Generic[Key]):
-    """The time of each survey's next turn. The survey that has waited longest goes first.
+    """The time of each survey's next turn.
 
     >>> turns = Turns[str]()
     >>> for survey, time_ms in (("slow", 0), ("late", 9), ("soon", 5)):

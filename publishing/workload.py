@@ -22,7 +22,6 @@ class Workload:
 
     @property
     def research(self) -> bool:
-        """True if the next step shall have the research estimators."""
         return self._now_s() >= self._reduced_until_s
 
     def add(self, survey: bytes, load: float) -> None:

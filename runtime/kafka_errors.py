@@ -50,7 +50,6 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    """Collects the library's log while the caller creates a client."""
     library = logging.getLogger("kafka")
     level, propagate = library.level, library.propagate
     heard = Heard(settings)

@@ -57,7 +57,6 @@ class SurveyChecks:
         return usable, errors
 
     def usable(self, survey: Survey) -> bool:
-        """Returns True if the check of a survey succeeds; otherwise plans the next check."""
         try:
             error = self._error(survey)
         except Exception:  # the service continues with the other surveys
@@ -90,6 +89,5 @@ class SurveyChecks:
         return time.monotonic() >= self._retry_s.get(survey.fingerprint, 0.0)
 
     def forget_others(self, fingerprints: Iterable[bytes]) -> None:
-        """Drops the planned checks of all surveys except these."""
         kept = set(fingerprints)
         self._retry_s = {fingerprint: at for fingerprint, at in self._retry_s.items() if fingerprint in kept}

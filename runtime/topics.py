@@ -228,7 +228,6 @@ def _who(settings: Settings) -> str:
 
 
 def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
-    """Returns the topic's settings; empty if we have no right to read them."""
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
     return {key: str(config["value"]) for key, config in answer["topic"][topic].items()}
 

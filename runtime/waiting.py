@@ -18,7 +18,6 @@ class Stopped(Exception):
 
 
 def is_unreachable(error: Exception) -> bool:
-    """The default of `wait_for`: true if the error is an `Unreachable`."""
     return isinstance(error, Unreachable)
 
 

@@ -129,7 +129,6 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no type
         self._raw, self._start = memoryview(raw), 0
 
     def sound_batch(self) -> tuple[Any, memoryview]:
-        """Checks the next batch's checksum, then returns the batch and its bytes."""
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
         self._start = end = start + _BEFORE_LENGTH + length
@@ -218,7 +217,6 @@ def _plain(raw: memoryview) -> bytes:
 
 
 def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
-    """Yields the last three fields of each chunk; joins readable pieces."""
     for kind, run in groupby(pieces, type):
         if kind is ReadableBatch:
             yield _columns(cast(list[ReadableBatch], list(run))), None, 0

@@ -54,8 +54,6 @@ class _Placement:
 
 
 class ChunkConsumer(driver.Consumer):
-    """A consumer whose messages are chunks; see the module docstring."""
-
     _thread: "ChunkThread"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -113,7 +111,6 @@ class ChunkConsumer(driver.Consumer):
     # ---- for Faust
 
     async def perform_seek(self) -> None:
-        """Stops reading the partitions until they are placed."""
         self.placements.clear()
         assigned = self.assignment()
         if (fetcher := self.library._fetcher) is not None:
@@ -126,7 +123,6 @@ class ChunkConsumer(driver.Consumer):
         self.dispatcher.displace(partitions)
 
     def stop_reading(self, topic: str) -> None:
-        """Stops reading a topic until its partitions are placed again."""
         for partition in tuple(self.placements):
             if partition[0] == topic:
                 self.placements.pop(partition, None)

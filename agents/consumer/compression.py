@@ -32,10 +32,6 @@ class Unreadable(Exception):
 def unpacked(codec: int, packed: memoryview) -> memoryview:
     """Returns the unpacked records of a batch.
 
-    Args:
-        codec: the codec's number in the batch's attributes, 1 to 7.
-        packed: all bytes after the batch's header.
-
     Raises:
         Unreadable: "too large" if the records unpack to more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is
             unknown or the bytes are not complete streams of this codec.

@@ -67,7 +67,6 @@ def promise_table(advice: Advice) -> Table:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Sentences about the choice of mechanism and estimate, a report's length, the loss at the horizon, and false reports."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
     several = [] if advice.question.choices is None else [_why_sets(advice, c)]
     return [_why_mechanism(advice, c), *several, _why_estimate(advice, first), _cost(advice, c), *losses(advice.question, c)]
@@ -181,7 +180,6 @@ def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = N
 
 
 def use(advice: Advice) -> str:
-    """The advised estimate, and how to read it from the API."""
     name, post = advice.first.estimator, advice.first.post
     return name if post == "none" else f"{name}; in the API, estimator={name}&post={post}"
 

@@ -142,7 +142,6 @@ def advise(
         sample: (k,) counts of a sample of people; with several answers of a person, (n,) codes of their sets. A sample of n
             people is the population. Otherwise the simulation draws n people: from the sample's distribution, or without a
             sample from each of five shapes.
-        labels: texts of the values, if known, for several answers.
         repeats: repetitions for each distribution, at least 10.
         seed: seed of all randomness; the answer does not depend on the number of cores.
         seen: called with the repetitions done, all repetitions, and the current task.
@@ -218,8 +217,6 @@ def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], que
 
 
 def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
-    """All mechanisms by exact variance, averaged over the distributions. Mechanisms to simulate come first; those that cannot
-    be built come last."""
     found = []
     for name in question.names:
         try:

@@ -147,7 +147,6 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     """Returns the domain of a column's attribute, or the reason to drop the column.
 
     Args:
-        least: least number of people who share a listed value.
         several: names of columns with several answers, beside those that are recognised.
     """
     n = column.cells.total()

@@ -35,7 +35,6 @@ def ranking_table(advice: NumberAdvice) -> Table:
 
 
 def reasons(advice: NumberAdvice) -> list[str]:
-    """Sentences about the choice of mechanism and bins, the forecast of the mean, the loss, and false reports."""
     first, target = advice.first, advice.target
     others = [row for row in advice.ranking if row.candidate.mechanism != first.candidate.mechanism]
     why = f"{first.candidate.mechanism} with {first.bins} bins: the smallest simulated error of the {target}"

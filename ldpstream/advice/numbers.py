@@ -106,7 +106,6 @@ def advise_numbers(
 
     Args:
         question: people and losses; its k is the number of bins of `edges[0]`, and `numbers` is true.
-        edges: the edges of each choice of bins.
         target: one of `TARGETS`.
         sample: (m,) numbers of a sample of people; a sample of n people is the population. None for the five shapes.
 
@@ -172,7 +171,6 @@ def check_target(target: str) -> None:
 
 
 def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.Generator) -> FloatArray:
-    """(n,) numbers of people, in ascending order; numbers outside the limits become the nearest limit."""
     if not isinstance(source, str):
         numbers = source if source.size == n else rng.choice(source, n)
         return np.sort(np.clip(numbers, *limits))

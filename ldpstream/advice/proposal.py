@@ -106,7 +106,6 @@ def plan_survey(
         n: number of devices expected; the number of people in the sample if left out.
 
     Raises:
-        DataError: if the file cannot be used.
         AdviceError: if the survey can ask for no column, or a number is outside its range.
     """
     n_people, columns = read_columns(path, only, drop)

@@ -108,7 +108,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the mechanisms that can answer the question."""
         return answering(once=self.eps is not None, sets=self.choices is not None, numbers=self.numbers)
 
     def domain(self, labels: Sequence[str] | None = None) -> Mapping[str, Any]:

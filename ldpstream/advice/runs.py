@@ -45,7 +45,6 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
-    """(k,) number of people with each value, n people in all; with several answers, (n,) codes of sets."""
     if question.choices is not None:
         if isinstance(source, str):
             return population_of_sets(source, question.k, question.choices, question.n, rng)
@@ -87,8 +86,6 @@ def simulate(
 
 
 class Run(NamedTuple):
-    """A repetition: the metric of every combination, and each mechanism's `luck`."""
-
     errors: dict[Combination, float]
     luck: dict[str, tuple[float, float]]
 

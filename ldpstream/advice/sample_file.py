@@ -78,9 +78,6 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     Args:
         path: a text file with a set on each line, or a CSV file with a header; semicolons separate the values of a set.
         k: number of values; if left out, that of the sample.
-
-    Returns:
-        (n,) codes and the values.
     """
     cells = _cells(path, column)
     sets = {cell: split_cell(cell) for cell in cells}

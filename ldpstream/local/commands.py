@@ -64,7 +64,6 @@ class CommandNode(Node):
 
 
 def get(port: int, path: str) -> bytes | None:
-    """Returns the body that a server on loopback sends with status 200; None for another status, or without an answer."""
     connection = HTTPConnection(LOOPBACK, port, timeout=REQUEST_S)
     try:
         connection.request("GET", path)

@@ -57,7 +57,7 @@ def cached() -> bool:
 
 
 def fetch() -> Path:
-    """Returns the folder of the jars. Maven copies missing jars into this folder.
+    """Returns the folder of the jars.
 
     Returns:
         A folder of `*.jar`: the broker, its runtime dependencies and its log binding.

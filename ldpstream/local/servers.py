@@ -82,7 +82,6 @@ class KafkaNode(Node):
 
     @property
     def admin_options(self) -> dict[str, Any]:
-        """Options for a client of kafka-python that has all rights."""
         return {"bootstrap_servers": self.bootstrap}
 
     def _properties(self) -> dict[str, str | int | Path]:

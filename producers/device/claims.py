@@ -74,7 +74,6 @@ def together(losses: Sequence[float], adds_up: bool) -> float:
 
 
 def added(losses: Iterable[float]) -> float:
-    """Adds losses from the first to the last, and rounds each sum."""
     total = 0.0
     for loss in losses:
         total += loss

@@ -74,7 +74,7 @@ class Waiting:
     """A report that may need another attempt.
 
     Attributes:
-        `Idempotency-Key` of all attempts, as 22 letters, digits, ``-`` and ``_``.
+        key: `Idempotency-Key` of all attempts, as 22 letters, digits, ``-`` and ``_``.
         due_ms: the time from which the report may leave, in ms since 1970; 0 if the survey requires no relay.
     """
 
@@ -92,7 +92,8 @@ class Device:
 
     Args:
         survey: the survey; a file made for another survey is an error.
-        Do not derive the name from the survey's name: a renamed survey would get a new file and a fresh budget.
+        path: the device's file. Do not derive the name from the survey's name: a renamed survey would get a new file and a
+            fresh budget.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently.
         expect_enrolled: true if the application knows that this device has enrolled before.
@@ -384,13 +385,7 @@ def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
 
 
 def index_of(survey: Survey, attribute: str, value: Any) -> int:
-    """Returns the index of a value; see `Device.report`.
-
-    For an attribute with `choices`, returns the code of a set (`mechanisms.sets`) given as a list.
-
-    Raises:
-        ValueError: if the attribute does not exist, or the value is not in the domain.
-    """
+    """Raises ValueError if the attribute does not exist, or the value is not in the domain."""
     members = survey.members(a := survey.index(attribute))
     if members is None:
         asked = survey.attributes[a]

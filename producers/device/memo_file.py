@@ -80,11 +80,7 @@ class Transaction:
     # ---- enrolment
 
     def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
-        """Creates the tables and stores the device's choices, one per attribute.
-
-        Args:
-            draw: draws the choices; a wallet calls it after it has admitted the survey.
-        """
+        """Creates the tables and stores the device's choices, one per attribute."""
         self._db.execute("CREATE TABLE survey (fingerprint BLOB NOT NULL)")
         self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
         self._create(draw())

@@ -50,7 +50,6 @@ class Answer(NamedTuple):
         status: the HTTP status; 0 for no answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
         from_gateway: false if an attempt through a relay got no answer of the gateway. A relay's own answer settles no report.
-        reason: why there is no answer of the gateway; may be empty.
     """
 
     status: int
@@ -120,7 +119,6 @@ class Relay:
         return encode_request(request).ljust(len(largest), b"\0")
 
     def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
-        """Returns the request, encrypted with a fresh key, and the object that opens the answer."""
         return self._capsules.seal_request(self._config, message)
 
 

@@ -46,7 +46,7 @@ class Sender:
 
     Args:
         to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway.
-        Behind a relay, all devices must have the same token.
+        token: the bearer token. Behind a relay, all devices must have the same token.
 
     Raises:
         RelayRequired: if the survey requires a relay and `to` is a URL.

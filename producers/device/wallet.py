@@ -139,7 +139,6 @@ class Wallet:
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:
-        """Returns the person's losses so far and the wallet's charges."""
         with self._accounts() as accounts:
             rows = accounts.rows()
             per_window, for_ever = accounts.charged(_now_ms())

@@ -38,12 +38,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A wallet's limits.
-
-    Attributes:
-        per_window: largest loss between histories that differ only within the window, in nats; None for no limit.
-        for_ever: largest loss between any two histories, in nats; None for no limit.
-    """
+    """A wallet's limits."""
 
     per_window: float | None
     window_s: int | None
@@ -58,13 +53,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SurveySpent:
-    """One enrolment in a survey, with the device's loss so far and the wallet's charges.
-
-    Attributes:
-        spent: bound of the loss of these reports between any two histories, in nats.
-        per_window: charge for a window, in nats.
-        for_ever: charge for ever, in nats; infinite if the survey's claim has no bound.
-    """
+    """One enrolment in a survey, with the device's loss so far and the wallet's charges."""
 
     survey: str
     fingerprint: str
@@ -92,7 +81,6 @@ class Accounts:
         self._db.execute(f"PRAGMA user_version = {WALLET}")
 
     def enrolled(self, fingerprint: bytes) -> int | None:
-        """Returns the number of the survey in which the device is enrolled; None if it is not enrolled."""
         if format_of(self._db) == 0:
             return None
         row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (fingerprint,)).fetchone()
@@ -103,9 +91,6 @@ class Accounts:
 
         Args:
             from_ms: beginning of the first step that the device may report.
-
-        Raises:
-            WalletFull: if the claim does not fit.
         """
         budget = self.budget()
         assert budget is not None

@@ -56,7 +56,6 @@ class RateLimit:
         return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        """Removes `count` from the client's bucket, even if the bucket holds less."""
         self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
@@ -77,7 +76,7 @@ class Connections:
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Counts a new connection and returns True. If the limit is reached, counts nothing and returns False."""
+        """Counts a new connection; if the limit is reached, counts nothing and returns False."""
         near = neighbourhood(host)
         if self._open[near] >= self._limit:
             return False

@@ -123,8 +123,6 @@ class Checks:
 
     Attributes:
         survey: the survey of the envelopes; None until an envelope names one of the surveys.
-        reports: number of reports in the envelopes that passed so far.
-        earliest_step, latest_step: the earliest and the latest step of these envelopes.
     """
 
     __slots__ = (

@@ -77,9 +77,6 @@ class Credentials:
 
     If a changed file cannot be used, the gateway logs it and goes on with the last good content.
 
-    Attributes:
-        relay_keys: the keys for requests through a relay, or None.
-
     Raises:
         SettingsError: if the tokens, the certificate or the relay keys cannot be used.
     """

@@ -39,7 +39,6 @@ def head_fault(method: bytes, version: str, headers: Pairs) -> Problem | None:
 
 
 def without_upgrade(method: bytes, url: bytes, version: str, headers: Pairs) -> bytes:
-    """Returns the request's head without its header ``Upgrade``, which a server may ignore (RFC 9110, section 7.8)."""
     lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
     lines += [b"%b: %b" % pair for pair in headers if pair[0] != b"upgrade"]
     return b"\r\n".join(lines) + b"\r\n\r\n"

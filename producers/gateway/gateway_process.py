@@ -191,8 +191,6 @@ class _GatewayServer(uvicorn.Server):
 
 
 def operations(intake: Intake) -> Starlette:
-    """Returns an application with `/metrics`, `/health` and `/ready`, for operators."""
-
     async def tell(_: Request) -> Response:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -67,9 +67,6 @@ class Intake:
         limits: rates of one client, per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         shuffle: holds the requests that come through a relay, and later their answers.
-
-    Attributes:
-        relay_keys: the keys for requests through a relay; None if the gateway takes none.
     """
 
     def __init__(
@@ -200,7 +197,6 @@ class Intake:
 
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        """Admits a request that contains an encapsulated request, and yields its body."""
         headers, reservation = read_headers(request.scope["headers"]), Reservation(self._memory)
         client = self.admit_anybody(request)
         try:
@@ -209,7 +205,6 @@ class Intake:
             reservation.release()
 
     def admit_capsule(self, host: str, size: int) -> Reservation:
-        """Admits a request of this size that contains an encapsulated request and has arrived whole."""
         now_s, client, reservation = time.monotonic(), (NO_TOKEN, neighbourhood(host)), Reservation(self._memory)
         self._charge(client, now_s)
         self._bytes.charge(client, size, now_s)
@@ -220,7 +215,6 @@ class Intake:
         return reservation
 
     def admit(self, request: Request) -> None:
-        """Checks the token of a request without reports and the client's rates, and charges the client for one request."""
         headers = read_headers(request.scope["headers"])
         self._admit(headers, _host(request), time.monotonic())
 

@@ -17,7 +17,6 @@ CLOSE_S = 1.5
 
 
 def kafka_producer(settings: Settings) -> AIOKafkaProducer:
-    """Returns an idempotent producer, not yet connected."""
     return AIOKafkaProducer(
         **settings.kafka_options(),
         enable_idempotence=True,
@@ -29,13 +28,10 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 
 
 def kafka_consumer(settings: Settings) -> AIOKafkaConsumer:
-    """Returns a client that reads offsets and no records, not yet connected."""
     return AIOKafkaConsumer(**settings.kafka_options(), enable_auto_commit=False)
 
 
 class Clients:
-    """A producer and a consumer that start and end together."""
-
     def __init__(self, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer) -> None:
         self.producer, self.consumer = producer, consumer
         self.pending = set[asyncio.Future[Any]]()
@@ -71,7 +67,6 @@ class Clients:
             await self.close()
 
     async def close(self) -> None:
-        """Closes the clients within three times `CLOSE_S`."""
         stopping = asyncio.create_task(self.producer.stop())
         if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records
             self.producer._sender.sender_task.cancel()

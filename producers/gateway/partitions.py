@@ -60,7 +60,6 @@ class View:
         return bool(self.first_ms) and self.first_ms[0] is not None and self.began_ms >= self.first_ms[0] + SETTLED_MS
 
     def unmarked(self) -> list[int]:
-        """Returns the partitions that need a marker now."""
         empty = [p for p, first in enumerate(self.first_ms) if first is None]
         if 0 in empty:
             return empty[1:] or empty

@@ -138,9 +138,7 @@ def unknown_at_present() -> Problem:
 
 
 def urn(cause: Cause) -> str:
-    """Returns the type of a problem.
-
-    >>> urn("step too old")
+    """>>> urn("step too old")
     'urn:ldpstream:problem:step-too-old'
     """
     if cause == "unknown key configuration":

@@ -100,8 +100,6 @@ class _Direct:
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """A connection; `gateway_protocol` makes the class with its attributes."""
-
     intake: ClassVar[Intake]
     fixed: ClassVar[bytes]
     proxies: ClassVar[_TrustedHosts | None]

@@ -25,7 +25,6 @@ class ServedSignatures:
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
-        """Reads the changed or broken files beside these surveys; returns True if one was read."""
         seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
         changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path) or path in self._refused]
         self._seen = seen

@@ -61,7 +61,6 @@ class ServedSurveys:
         return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
-        """Gives each of these surveys its log."""
         for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
             self._surveys.remove(fingerprint)
         for text in self._watch.surveys.values():
@@ -80,7 +79,6 @@ class ServedSurveys:
                 log.exception("internal error")
 
     async def look(self) -> None:
-        """Looks at the survey files once, and applies their changes."""
         changes, renewed = await asyncio.to_thread(self._look_at_files)
         for text in changes.removed:
             self._surveys.remove(text.survey.fingerprint)

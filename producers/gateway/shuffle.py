@@ -23,7 +23,6 @@ class Shuffle:
     """Holds requests and answers, and releases them in batches. Use it in one event loop.
 
     Args:
-        batch_s: length of a batch, in seconds.
         order: puts a list into another order; cryptographically random by default.
     """
 

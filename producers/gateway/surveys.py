@@ -61,7 +61,6 @@ class GatewaySurveys:
     # ---- changes
 
     def put(self, survey: Survey, toml: str, signature: Signature | None = None) -> None:
-        """Adds a survey, without a log, or replaces the survey with the same fingerprint."""
         self.by_fingerprint[survey.fingerprint] = survey
         served = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml, signature=signature)
         self._documents[survey.fingerprint] = msgspec.json.encode(served)

@@ -145,7 +145,6 @@ class TopicLog:
             self._flush_soon()
 
     def give_up_pending(self) -> None:
-        """Ends all appends that wait for an acknowledgement."""
         for future in list(self._pending):
             future.cancel()
 
@@ -155,11 +154,9 @@ class TopicLog:
 
     @property
     def idle(self) -> bool:
-        """True if the log is closed and no append waits."""
         return self._closed and not self._sending and not any(self._collected.values())
 
     def look(self, clients: Clients, began_ms: int) -> asyncio.Task[None]:
-        """Starts a look at the partitions, unless one is in progress."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(clients, began_ms))
         return self._looking

@@ -61,11 +61,7 @@ def encode_configs(configs: list[KeyConfig]) -> bytes:
 
 
 def decode_configs(document: bytes) -> list[KeyConfig]:
-    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`.
-
-    Raises:
-        CapsuleError: if the document is cut off, or a configuration has a wrong length.
-    """
+    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`."""
     found, at = list[KeyConfig](), 0
     ours = struct.pack(">HH", KDF.value, AEADS[0].value)
     while at < len(document):

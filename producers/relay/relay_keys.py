@@ -57,7 +57,6 @@ class RelayKeys:
 
 
 def read_keys(path: Path) -> RelayKeys:
-    """Returns the keys of a file."""
     return RelayKeys(_read(path).keys)
 
 

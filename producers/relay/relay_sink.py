@@ -1,7 +1,4 @@
-"""A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own.
-
-The sink sends the envelopes of a flush at once, in random order.
-"""
+"""A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own."""
 
 import random
 import secrets

@@ -67,7 +67,6 @@ def create_api(
     clock: Callable[[], int] = now_ms,
     replaced: Callable[[], Sequence[Replaced]] = tuple,
 ) -> Api:
-    """Returns the ASGI application of one survey."""
     only = Served(survey, source, rejected, truth, clock, replaced)
 
     async def served() -> Served:

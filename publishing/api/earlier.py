@@ -104,7 +104,6 @@ def earlier_parts(
     A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined.
 
     Args:
-        n_steps: the largest number of steps of all parts together.
         cohort: as in the series; a cohort's history ends at a survey without this cohort.
     """
     parts: list[EarlierPart] = []
@@ -174,5 +173,4 @@ def _part(
 
 
 def plain(x: float) -> float | None:
-    """The number; None for NaN, which JSON does not have."""
     return None if math.isnan(x) else float(x)

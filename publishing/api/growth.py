@@ -24,7 +24,6 @@ def errors_of(
     """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,).
 
     Args:
-        people: see `estimators.differences.difference_errors`.
         apart: true for two cohorts.
     """
     one, other = estimates

@@ -130,7 +130,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def outlook(self, name: str, step: int) -> dict[str, Outlook]:
-        """Returns the privacy losses after this step and a year later, or after the survey's last step, by level."""
         attribute = self._survey.index(name)
         steps, last = step + 1, self._survey.n_steps
         later = steps + self._survey.steps_a_year

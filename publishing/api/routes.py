@@ -227,8 +227,6 @@ class _Events(StreamingResponse):
 
 
 class News:
-    """Polls the progress while somebody listens, and notifies the listeners of changes."""
-
     def __init__(self, source: Source) -> None:
         self._source, self._changed = source, asyncio.Condition()
         self._progress: Progress | None = None

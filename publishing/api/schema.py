@@ -69,9 +69,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p` and
     `drift_label` describe the latest step. `step_reports` and `step_complete` describe the latest step. The names with levels
-    describe the span, or the window if the span is "filtered". See `publication.Diagnostics`. `change` is the jump that the
-    filter detected at the latest step. `outlook` is by level. `crowd` is the crowd at the latest step; None in a survey without
-    `crowd`. `growth` is None unless it is clear.
+    describe the span, or the window if the span is "filtered". `change` is the jump that the filter detected at the latest
+    step. `crowd` is the crowd at the latest step; None in a survey without `crowd`. `growth` is None unless it is clear.
     """
 
     attribute: str
@@ -238,8 +237,7 @@ class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
     """Part of a series from a survey that the series' survey replaces.
 
     `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
-    no steps. `survey` is "" if the earlier survey is not served here. `lines` has None for an added value. Other names are as
-    in `Series`.
+    no steps. `survey` is "" if the earlier survey is not served here. `lines` has None for an added value.
     """
 
     survey: str
@@ -261,10 +259,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
     The numbers of a step without an estimate are None. Without values in the request, the lines are the five most frequent
     values of the last step with an estimate. For the span "filtered", `changes` has the jumps detected at these steps, and
-    `change_labels` the labels of their values. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the
-    surveys that this survey replaces, the oldest first. `every`: the series has one step in `every`; it is above 1 if the
-    request covers more than 1000 kept steps. `detectable`: the size of a jump that the filter finds within five steps in about
-    9 of 10 cases; None for other spans.
+    `change_labels` the labels of their values. `earlier`: parts from the surveys that this survey replaces, the oldest first.
+    `every`: the series has one step in `every`; it is above 1 if the request covers more than 1000 kept steps. `detectable`:
+    the size of a jump that the filter finds within five steps in about 9 of 10 cases; None for other spans.
     """
 
     survey: str
@@ -302,7 +299,7 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
     The numbers of a step without an estimate are None. If only the intervals are withheld, only their ends are None.
-    `estimator` is the estimator of the numbers: the attribute's default, or the filter. `every` is as in `Series`.
+    `estimator` is the estimator of the numbers: the attribute's default, or the filter.
     """
 
     survey: str
@@ -344,7 +341,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     histograms.
 
     Without reports the numbers of all cells and of the attributes' values are None. `truth` has the true shares of the cells in
-    a simulation. Other fields are as in `Histogram`.
+    a simulation.
     """
 
     survey: str

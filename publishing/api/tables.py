@@ -45,9 +45,6 @@ def by_cohort(cohort: Cohort, attribute: Attribute, everybody: Publication, foun
 
     Of the people with a value, the share w_c f_c / Σ w f is in cohort c: w_c is its share of the reports, f_c its share of the
     value.
-
-    Args:
-        found: for each cohort its publication of the same step and span, if there is one.
     """
     shown = [p if p is not None and not p.below_least else None for p in found]
     of_each = [Frequencies.nothing(attribute.k) if p is None else p.estimators[p.main] for p in shown]

@@ -60,7 +60,6 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a run.
 
     Attributes:
-        publications: number of publications read.
         skipped: number of records that this version cannot read, or that belong to another survey of the same name.
     """
 
@@ -80,15 +79,13 @@ def export(
     """Adds the publications that are new since the previous run to the files of a folder.
 
     Args:
-        folder: the folder, which is created if necessary. A folder has one survey.
+        folder: the folder of one survey; created if missing.
         fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
         data: the data folder of `serve`, which is read in place of Kafka.
 
     Raises:
         ExportError: if the folder or the topic cannot be used.
         OtherFormat: if another version wrote the folder or a publication in another format.
-        FolderError: if the data folder cannot be read.
-        TopicError: if Kafka is unreachable or has no such topic.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):

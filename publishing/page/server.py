@@ -15,7 +15,6 @@ class PageServer:
 
     Args:
         api: an application of `publishing.api.app`.
-        port: port to listen on; 0 for a free one.
 
     Raises:
         OSError: if the address cannot be bound.

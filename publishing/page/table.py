@@ -47,7 +47,6 @@ FOOT = """</main>
 
 
 def with_query(index: str, query: str) -> str:
-    """Returns the live page; its links for browsers without JavaScript get the page's query."""
     return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
 
 
@@ -64,7 +63,7 @@ def page_table(
 
     Args:
         attribute: name of one attribute, for at most 1000 of its values; None for at most ten values of every attribute.
-        An attribute without this span is shown for the window.
+        span: as in the API. An attribute without this span is shown for the window.
 
     Raises:
         StoreUnavailable: if the store of results does not answer.

@@ -92,7 +92,6 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        """The audited losses of all mechanisms and of the spaced level."""
         return [f for row in self.rows for f in row.findings] + self.spaced
 
 
@@ -110,7 +109,6 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
     Args:
         counts: support counts by value.
         ratios: (t+1, t+1) from `Mechanism.ratios`.
-        alpha: probability with which the bound may exceed the true loss.
 
     Returns:
         bound in nats, the pair of values, hits and false hits of the event in the second half.

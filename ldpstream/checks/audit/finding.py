@@ -15,7 +15,6 @@ class Finding:
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the counted reports of a and of b.
-        n: number of reports of each value.
     """
 
     path: str

@@ -59,7 +59,6 @@ def spaced_findings(n: int, alpha: float) -> list[Finding]:
 
     Args:
         n: number of devices of each sequence.
-        alpha: probability with which each bound may exceed the true loss.
     """
     m = spaced_survey().mechanisms[0][0]
     sent = {name: device_reports(sequence, n) for name, sequence in SEQUENCES.items()}

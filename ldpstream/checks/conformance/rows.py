@@ -25,7 +25,6 @@ DISTANCES = (1, 8)  # between the two bits of a pair; 8 finds a byte that is use
 
 
 def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
-    """Compares reports with the channel, and pairs of reports of one value with the distribution of such pairs."""
     fresh = _independent(m, reports)
     if m.choices is not None:
         return [*reports_of_sets(place, HELD, 1 / SIGNAL_SHARE, m, fresh), *_repeated(place, m, reports)]
