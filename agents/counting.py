@@ -378,7 +378,6 @@ class Counting:
         self._group_offsets.clear()
 
     async def healthy(self) -> bool:
-        """Requests a new seek for a partition without progress although the log has other records."""
         return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 
     def _forget(self, number: int) -> None:

@@ -136,7 +136,7 @@ class Dispatcher:
             one.assign(partitions)
 
     async def revoke(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Ends after `CLOSE_S` seconds at the latest."""
+        """Tries to commit the partitions a last time, for at most `CLOSE_S` seconds."""
         partitions = list(partitions)
         revoking = [asyncio.create_task(one.revoke(partitions)) for one in self._by_topic.values()]
         if not revoking:
@@ -189,7 +189,7 @@ class Dispatcher:
     async def watch(self, alive: Callable[[], None]) -> None:
         """Calls `alive` every second, except while a restart of the process is the remedy.
 
-        Such a survey gets an error in the log and counts as stalled in the metric `surveys`. A restart is the remedy in two
+        A stalled survey gets an error in the log and counts as stalled in the metric `surveys`. A restart is the remedy in two
         cases:
 
         - A survey has stalled, and no healthy survey has got a chunk for a minute.

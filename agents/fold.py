@@ -123,7 +123,6 @@ class PartitionFold:
 
     @property
     def dirty_bytes(self) -> int:
-        """Bytes of the count tables and report keys that are not yet written to the store."""
         return self._dirty_bytes + self._keys.unwritten_bytes
 
     def feed(self, records: Sequence[Record]) -> FoldResult:

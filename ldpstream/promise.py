@@ -45,7 +45,6 @@ def odds(eps: float) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Formats a length of time in its largest whole unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds and seconds % length == 0:
             return plural(seconds // length, unit)

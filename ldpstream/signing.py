@@ -97,7 +97,6 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
 
 
 def is_encrypted(pem: bytes) -> bool:
-    """True if a private key needs a passphrase."""
     return b"ENCRYPTED" in pem
 
 

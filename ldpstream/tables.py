@@ -30,7 +30,6 @@ MAX_BUDGET = 1e9  # in nats
 
 
 def share(frequency: float) -> str:
-    """Formats a frequency with four decimals, NaN as a dash."""
     return "–" if math.isnan(frequency) else f"{frequency:.4f}"
 
 

@@ -45,7 +45,6 @@ def job_bar() -> Iterator[Callable[[int, int, str], None]]:
 
 @contextmanager
 def activity() -> Iterator[Callable[[str], None]]:
-    """Shows one line with the current activity on standard error, if standard error is a terminal."""
     with Console(stderr=True).status("") as status:
         yield status.update
 

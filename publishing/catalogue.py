@@ -36,7 +36,6 @@ class AttributeCounts:
     """The counts of an attribute over a span.
 
     Attributes:
-        groups: each level's mechanism and count table.
         reports: largest number of reports of one person, for each level.
         in_order: true if neighbouring values are similar.
         edges: the k + 1 edges of the values' numbers; None if the values are not numbers.
@@ -75,7 +74,7 @@ class PublishedEstimator:
     Attributes:
         mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
         max_k: largest number of values for which it is published; None for any number.
-        default: true if it is the default for these mechanisms. Cohorts have only the default.
+        default: true if it is the default for these mechanisms.
         was_default: true if it was a default in an earlier version, whose publications may still be stored.
         intervals: "always", "never", or "unless biased": an estimate with a large bias is published without intervals.
         make: calculates the estimate. None for the filter, which needs earlier steps (`publishing.filtering`).

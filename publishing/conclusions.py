@@ -41,7 +41,6 @@ def conclude(
     Args:
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
-        complete: true if no report can be missing.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
         research: False to leave out all estimators but the default and the raw matrix inversion.
         crowd: the crowd at the step (`cohorts.crowd_of`), for the span ``"step"``.

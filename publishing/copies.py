@@ -1,7 +1,4 @@
-"""Restores the results in Redis from the topic of estimates, and the topic from the results.
-
-Both hold the publications of the kept steps (`retention_steps`).
-"""
+"""Restores the results in Redis from the topic of estimates, and the topic from the results."""
 
 from collections.abc import Callable, Iterable
 

@@ -11,7 +11,7 @@ from ldpstream.surveys import Survey
 
 
 class Engine(Protocol):
-    """Gives each survey its parts. All surveys of a process share one engine."""
+    """Gives each survey its parts."""
 
     def count_store(self, survey: Survey) -> CountStore:
         """Returns the survey's counts."""

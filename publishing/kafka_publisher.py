@@ -29,8 +29,6 @@ _publication = msgspec.json.Decoder(Publication)
 class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `record_key`.
 
-    `take_over` fences all other estimators.
-
     Args:
         reader: decodes the publications, and counts those that cannot be decoded; None for no counter.
 

@@ -104,7 +104,6 @@ class Jump(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         changed_at: the first time step at the new level.
-        value: index of the value.
         size: estimated jump of the share.
         low, high: 95 % interval of `size`, if `changed_at` is right.
         sigma: |size| in standard errors.
@@ -126,7 +125,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         filtered    the share at that step, estimated from all steps so far (`publishing.filtering`); not for
                     attributes with more than 10 000 values
 
-    The key is (survey, attribute, step, span, cohort). A later publication replaces an earlier publication with the same key.
+    A later publication replaces an earlier publication with the same key.
 
     Attributes:
         cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has only the default
@@ -187,8 +186,6 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stated(msgspec.Struct):
-    """The format that a stored JSON object states."""
-
     format: int = 1
 
 

@@ -158,8 +158,6 @@ class RedisResults(KeptResults):
     def balance(self) -> bool:
         """Passes the lease to an announced estimator of higher rank, or announces this one to a leader of lower rank.
 
-        The caller must be between two runs of the schedule.
-
         Returns:
             True if this estimator passed its lease to the rival.
         """

@@ -14,7 +14,7 @@ second publications have the same keys as the first, and replace them.
 
 An estimator that hung may continue beside another one, so writes are fenced. The topic refuses an estimator's publications
 after another estimator has taken the topic over. The estimator saves results only if the stored progress is still the progress
-that it read. It prunes tables only if the stored checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
+that it read.
 
 An estimator takes the topic over if its last run was interrupted, or if the stored progress is not its own. The estimator then
 reads the publications:

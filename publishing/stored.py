@@ -15,8 +15,6 @@ MOST_KEYS = 10_000  # keys remembered, so that each is counted and logged once
 
 
 class StoredReader:
-    """Decodes publications that Redis, the topic of estimates or a data folder stores."""
-
     def __init__(self, survey: Survey, registry: CollectorRegistry | None = None) -> None:
         self._survey, self._skipped, self._counter = survey.name, set[str](), None
         if registry is not None:
@@ -30,11 +28,7 @@ class StoredReader:
                 self._counter.labels(self._survey, store)  # exports 0 before the first one
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
-        """Returns the decoded value; None if nothing is stored, or if the value cannot be decoded.
-
-        Args:
-            store: where the bytes come from: "redis", "kafka" or "folder".
-        """
+        """Returns the decoded value; None if nothing is stored, or if the value cannot be decoded."""
         if raw is None:
             return None
         try:

@@ -63,11 +63,7 @@ class Summarizer:
         self._seen: tuple[Progress | None, Status] | None = None
 
     def summary(self, now_ms: int) -> SurveySummary:
-        """Returns the summary at the time `now_ms`.
-
-        Raises:
-            StoreUnavailable: if the store of results does not answer.
-        """
+        """Raises StoreUnavailable if the store of results does not answer."""
         survey, responses = self._survey, self._responses
         progress = self._source.progress()
         if self._seen is None or self._seen[0] != progress:

@@ -90,7 +90,7 @@ class SurveyEstimator:
         return self._well
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
-        """Publishes at most one step, if a step is due. The first turn connects and checks our rights.
+        """Publishes at most one step, if a step is due.
 
         Returns:
             The number of milliseconds until the next turn.

@@ -49,7 +49,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
-        """Exact variance divided by the other mechanism's exact variance."""
         ratio = self.deviation / other.deviation
         return ratio * ratio
 

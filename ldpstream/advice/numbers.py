@@ -185,7 +185,6 @@ def counts_in(numbers: FloatArray, edges: Sequence[float]) -> IntArray:
 
 
 def mean_deviation(m: Mechanism, edges: Sequence[float], drawn: Sequence[FloatArray]) -> float:
-    """Root mean square of the exact standard errors of the unbiased mean, over the distributions."""
     at = np.array(edges)
     middles = (at[1:] + at[:-1]) / 2
     variances = [mean_variance(m, counts_in(numbers, edges) / numbers.size, middles) / numbers.size for numbers in drawn]

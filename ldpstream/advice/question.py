@@ -102,7 +102,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single(self) -> float:
-        """ε₁ of a memoized mechanism if the question has no budget."""
         assert self.eps_inf is not None
         return self.eps_inf / 2 if self.eps_1 is None else self.eps_1
 

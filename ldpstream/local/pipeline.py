@@ -45,8 +45,6 @@ class Services:
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports that the settings ask for."""
-
     kafka: int = KAFKA_PORT
     redis: int = REDIS_PORT
     page: int = PAGE_PORT

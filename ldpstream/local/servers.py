@@ -178,7 +178,6 @@ class RedisNode(Node):
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
-        """A client with all rights and a timeout of 30 s."""
         return redis.Redis.from_url(self.url, socket_timeout=30)
 
     @property

@@ -1,7 +1,6 @@
 """One SQLite file of a person, safe against restarts, crashes and parallel processes.
 
-Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
-the transaction ends.
+A transaction's writes are on the disk before the transaction ends.
 
 A connection lasts for one transaction, so threads may share the object. Our code opens an existing file only through SQLite: on
 POSIX, closing a second descriptor would drop SQLite's locks.

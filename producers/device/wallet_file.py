@@ -69,7 +69,6 @@ class Accounts:
         self._db = connection
 
     def budget(self) -> Budget | None:
-        """Returns the wallet's limits; None if the file is empty."""
         if format_of(self._db) == 0:
             return None
         return Budget(*self._db.execute("SELECT per_window, window_s, for_ever FROM budget").fetchone())

@@ -22,7 +22,7 @@ PATIENCE_S = 30.0
 
 
 class GatewaySink:
-    """Collects envelopes and posts them in batches. All attempts for a batch carry the batch's idempotency key.
+    """All attempts for a batch carry the batch's idempotency key.
 
     After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. After a
     `TooLateError` the sink goes on.

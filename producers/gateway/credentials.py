@@ -97,8 +97,6 @@ class Credentials:
             self.look(intake, context)
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks at the files, and reads those that changed."""
-
         def tokens() -> None:
             self.tokens = read_tokens(self._settings)
             intake.tokens = Tokens(self.tokens)

@@ -74,11 +74,7 @@ def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: f
 
 
 def chain(survey: Survey, served: Mapping[str, Replaced]) -> list[Replaced]:
-    """Returns the surveys that `survey` replaces, directly or indirectly, latest first, as far as `served` has them.
-
-    Args:
-        served: surveys by fingerprint, as hexadecimal digits.
-    """
+    """Returns the surveys that `survey` replaces, directly or indirectly, latest first, as far as `served` has them."""
     found: list[Replaced] = []
     seen, before = {survey.fingerprint.hex()}, survey.replaces
     while before is not None and before in served and before not in seen:

@@ -21,11 +21,7 @@ def errors_of(
     mechanisms: Sequence[Mechanism], published: tuple[Publication, Publication], estimates: tuple[Estimate, Estimate],
     estimator: str, people: float, *, apart: bool,
 ) -> tuple[Basis, FloatArray]:  # fmt: skip
-    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,).
-
-    Args:
-        apart: true for two cohorts.
-    """
+    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,)."""
     one, other = estimates
     if apart and published[0].span == "step":  # a device reports in one cohort
         return "separate", separate_errors(one, other)

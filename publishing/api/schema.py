@@ -67,10 +67,10 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values and its privacy loss.
 
-    `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p` and
-    `drift_label` describe the latest step. `step_reports` and `step_complete` describe the latest step. The names with levels
-    describe the span, or the window if the span is "filtered". `change` is the jump that the filter detected at the latest
-    step. `crowd` is the crowd at the latest step; None in a survey without `crowd`. `growth` is None unless it is clear.
+    `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p`,
+    `drift_label`, `step_reports` and `step_complete` describe the latest step. The names with levels describe the span, or the
+    window if the span is "filtered". `change` is the jump that the filter detected at the latest step. `crowd` is the crowd at
+    the latest step; None in a survey without `crowd`. `growth` is None unless it is clear.
     """
 
     attribute: str
@@ -193,13 +193,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
     step, since a device reports in one of them. "inversion": for the raw inversion of an attribute with one level; it allows
-    for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two estimates. `low`
-    and `high` are the ends of each value's interval. `clear` marks the differences that are more than chance, by the procedure
-    of Benjamini and Hochberg at the level 1 - `confidence`. With `top`, the values with the largest differences in standard
-    errors come first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None,
-    and `clear` is false. `interval_withheld` is the reason; None without reports. `cohort` is as in `Histogram`; if one side is
-    below the least size, all differences are None. `overlap` is true if both spans contain a common step. `truth` is the true
-    difference in a simulation.
+    for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two estimates.
+    `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
+    `confidence`. With `top`, the values with the largest differences in standard errors come first. If an estimate has no
+    intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
+    is the reason; None without reports. `cohort` is as in `Histogram`; if one side is below the least size, all differences are
+    None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str
@@ -337,8 +336,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     people in the row, the shares with the column. `within_columns`: of the people with the column, the shares in the row. The
     intervals have a confidence of 0.95. `independence` and `interval_withheld`: see `publishing.cross_table`.
 
-    A pair is estimated without bias, so a share can be negative by chance. A table by cohort comes from the cohorts'
-    histograms.
+    A pair is estimated without bias, so a share can be negative by chance.
 
     Without reports the numbers of all cells and of the attributes' values are None. `truth` has the true shares of the cells in
     a simulation.

@@ -42,8 +42,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The position of an export, in `export.json`.
 
     Attributes:
-        survey, fingerprint: the survey; the fingerprint is in hex.
-        state_format: format of the folder; 1 if `export.json` states none.
         topic_id: the topic's id; a recreated topic has another id.
         next_offset: offset of the topic's first record that is not in the files.
     """

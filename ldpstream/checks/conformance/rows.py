@@ -164,7 +164,6 @@ def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 
 
 def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the second member of each group that has two."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     begins = begins[np.diff(begins, append=order.size) > 1]
@@ -172,7 +171,6 @@ def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def ends(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the last member of each group that has three or more."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     sizes = np.diff(begins, append=order.size)
