@@ -14,6 +14,9 @@ def main() -> None:
     Without a handler, SIGTERM would not end process 1 of a container.
     """
     _open_streams()
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # read when NumPy loads; idle threads would spin and slow other processes
     told: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:
