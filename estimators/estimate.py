@@ -30,20 +30,15 @@ class Intervals(Protocol):
 class Estimate:
     """Estimated frequencies with their uncertainty.
 
-    Every estimator returns `Estimate.of_nothing` if the counts carry no information. Counts carry no information if there are
-    no reports, if every mechanism has p = q, or (for a likelihood of support counts) if no report supports any value.
-
     Attributes:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
-        standard_errors: (k,) standard error of each share, if the participants are a random sample of the population. NaN if
-            the counts carry no information or do not distinguish all values, and for estimators without standard errors.
+        standard_errors: (k,) standard error of each share; NaN if unknown.
         n: number of reports in the tables.
-        iterations: number of iterations (IBU, MLE, EMS, and empirical Bayes of more than nine values without order; otherwise
-            0).
+        iterations: number of iterations, if the estimator counts them; otherwise 0.
         converged: true if an estimate exists and the iteration met the tolerance.
         log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN).
-        gap: a bound proven by duality, in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood
-            exceeds this estimate's log-likelihood by more than n times `gap`.
+        gap: bound in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood is higher by more than
+            n times `gap`.
         posterior: posterior distribution of the shares; None if the intervals are normal.
     """
 
@@ -62,13 +57,11 @@ class Estimate:
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def times(self, factor: int | None, most: float = math.inf) -> "Estimate":
-        """Returns the estimate with all shares multiplied by a factor; this estimate for None.
-
-        A mechanism of sets of at most m values estimates the shares of drawn members. Times m, they are shares of people.
+        """Returns the estimate with all shares multiplied by a factor.
 
         Args:
             factor: at least 1; None to change nothing.
-            most: no share and no end of a posterior's interval becomes larger; 1 for an estimator without negative shares.
+            most: upper limit of the shares, and of the ends of a posterior's intervals.
         """
         if factor is None:
             return self
@@ -79,9 +72,8 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the intervals, (k,) each, for a level from LEAST_LEVEL to MOST_LEVEL.
 
-        With a posterior, the ends come from quantiles of the posterior. The mean of a skewed posterior may lie outside the
-        quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and may leave
-        [0, 1].
+        With a posterior, the interval comes from the posterior and contains the estimate. Without a posterior, the intervals
+        are normal and may leave [0, 1].
         """
         level = real("level", level, LEAST_LEVEL, MOST_LEVEL)
         if self.posterior is not None:
@@ -109,7 +101,7 @@ def of_each_group(groups: list[Group], steps: Steps) -> list[int]:
     """Returns each group's `steps`.
 
     Raises:
-        ValueError: if a number is below 1, or if there are more or fewer numbers than groups.
+        ValueError: if a number is not an integer in [1, 2^31], or if a sequence has more or fewer numbers than groups.
     """
     each = [integer("steps", n, 1, 2**31) for n in (steps if isinstance(steps, Sequence) else [steps] * max(1, len(groups)))]
     if len(each) != max(1, len(groups)):

@@ -53,7 +53,6 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
 
 @numba.njit(cache=True, error_model="numpy")
 def _add(sums: Numbers, weights: Numbers, size: int, highest: int, total: int, found: Numbers) -> None:
-    """Adds to `found` the distribution of a sum, at most `highest`, plus a further integer, up to `total`."""
     for s in range(highest + 1):
         if sums[s] > 0:
             for j in range(min(size, total - s + 1)):

@@ -1,9 +1,4 @@
-"""The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, otherwise to within a proven gap.
-
-Sums of support terms are separable except for the constraint Σ f = 1. For these sums, Newton's method finds the constraint's
-multiplier in a few passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method), which sets bins to
-exactly zero. Expectation maximisation (EM) would only approach zero.
-"""
+"""The maximum of a sum of terms on the simplex: by Newton's method if the sum is separable, otherwise by projected L-BFGS."""
 
 from collections import deque
 
@@ -37,11 +32,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     f_v = 0:
 
         φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
-
-    1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ. From any μ that is too large, Newton's method
-    for Σ_v f_v(μ) = 1 decreases to the root and never passes the root. A bin that reaches zero stays at zero. With one term
-    f = c μ - b. Then Σ_v f_v(μ) is piecewise linear in μ, and Newton's method reaches the closed form after finitely many
-    steps.
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
@@ -67,11 +57,7 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x.
-
-    With one term 1/φ' is linear. Otherwise Newton's method, from its second point on, rises to the root and never passes the
-    root.
-    """
+    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x."""
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
     for attempt in range(200):
@@ -87,15 +73,12 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 
 
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
-    """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
+    """Approximates the maximum of a sum of terms by projected L-BFGS. Returns the distribution and the number of evaluations.
 
     By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
-    ∂L/∂f_v. The only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the
-    quasi-Newton direction; for the bins held near zero, d is a scaled gradient (a two-metric projection). The method halves the
-    factor a until the likelihood rises enough, then scales back to the simplex. No step lowers the likelihood, up to rounding.
+    ∂L/∂f_v.
 
     Args:
-        terms: the terms whose sum is maximised.
         start: (k,) distribution; bins at zero may become positive.
         target: the iteration stops when the duality gap is at most `target`, in nats.
         max_evaluations: largest number of evaluations of the terms.

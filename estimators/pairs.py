@@ -13,9 +13,8 @@ cells to row sums and column sums, y = (z₁, z₂), W the covariance of y and K
     S = H V Hᵀ + W - H K - Kᵀ Hᵀ
     θ̂ = z + (V Hᵀ - K) S⁻¹ (y - H z)              Q = V - (V Hᵀ - K) S⁻¹ (V Hᵀ - K)ᵀ
 
-θ̂ is unbiased, and a cell can be negative by chance. Its margins are the sums of its cells, so they agree with the cells and use
-all three estimates. K is 0 if different people answer the three questions. If the same people answer all of them, K is the
-covariance of the sample of people.
+A cell of θ̂ can be negative by chance. K is 0 if different people answer the three questions. If the same people answer all of
+them, K is the covariance of the sample of people.
 
 V is a diagonal minus a few outer products (`Mechanism.support_covariance`), and so is Q = diag(own) - FᵀF.
 
@@ -53,7 +52,7 @@ class Independence:
     """A test of the hypothesis that the two attributes are independent.
 
     Attributes:
-        statistic: X², which has the χ² distribution with `degrees` degrees of freedom if the attributes are independent.
+        statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
         degrees: (k₁ - 1)(k₂ - 1).
         p: probability of a statistic at least this large if the attributes are independent.
     """
@@ -68,11 +67,11 @@ class PairEstimate:
     """The joint shares of two attributes, with their covariance diag(own) - factorsᵀ factors over the cells, row by row.
 
     Attributes:
-        shares: (k₁, k₂) unbiased shares with the sum 1.
+        shares: (k₁, k₂) shares with the sum 1; may be negative.
         own: (k₁ k₂,) diagonal part of the covariance.
         factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
-        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports: the chance of
-            differences at least this large if they do. None if neither attribute has reports of its own that count.
+        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports. None if the
+            attributes' own reports carry no information.
     """
 
     shares: FloatArray
@@ -98,9 +97,8 @@ class PairEstimate:
         """Of the people with a value of one attribute, the shares of the values of the other, (k₁, k₂).
 
         Cell (i, j) has the share of j among the people with row i (axis 0), or of i among the people with column j (axis 1).
-        The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the row or column may
-        have no people at all (its share is not above 0 by the interval's level), every ratio is possible. The share is then
-        unknown, and the interval is [0, 1].
+        The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the share of the row or
+        column is not above 0 by the interval's level, the result is NaN with the interval [0, 1].
         """
         shape, cube = self.shares.shape, self._cube()
         whole = self.shares.sum(axis=1 - axis, keepdims=True)
@@ -176,8 +174,7 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
         X² = δᵀ C⁻¹ δ,   δ_ij = θ̂_ij - r̂_i ĉ_j
 
     for all rows and columns but the last ones. C is the covariance of δ to first order, with the noise at the shares r_i c_j
-    that independent attributes would have. So X² has the χ² distribution with (k₁ - 1)(k₂ - 1) degrees of freedom if the
-    product of the errors of r̂ and ĉ is small beside the error of δ. `_curvature` measures this product.
+    that independent attributes would have. X² is approximately χ² with (k₁ - 1)(k₂ - 1) degrees of freedom.
 
     Returns:
         None if the pair's counts carry no information, or too little for this test.
@@ -220,9 +217,7 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
         V² = Σ (θ_ij - r_i c_j)² / (r_i c_j) / (min(k₁, k₂) - 1)
 
-    V is 0 for independent attributes and 1 if one attribute determines the other. With uniform margins the noise of all
-    contrasts is equal, so X² has the noncentral χ² distribution with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`,
-    whatever the kind of association.
+    With uniform margins, X² is noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
 
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
@@ -243,7 +238,6 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
 
 def _possible(shares: FloatArray) -> FloatArray:
-    """The nearest table without negative shares."""
     return post_process(shares.ravel(), "norm-sub").reshape(shares.shape)
 
 
@@ -305,7 +299,6 @@ def _sampled(cells: _Seen, seen: _Seen, of_cells: FloatArray, at: FloatArray) ->
 
 
 def _between(rest: list[_Seen], at: FloatArray) -> FloatArray:
-    """Covariance of the two margins, (k₁ - 1, k₂ - 1), if the same people answer both."""
     covariance = at - np.outer(at.sum(axis=1), at.sum(axis=0))
     return np.asarray(covariance[:-1, :-1] / max(seen.people for seen in rest))
 

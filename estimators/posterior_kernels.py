@@ -59,8 +59,6 @@ def moments(
 ) -> tuple[float, float]:  # fmt: skip
     """Sums over all values: the posterior means and variances under the prior tilted by exp(by · f), and the posteriors.
 
-    The result is that of `tilt` and `posterior`, up to rounding. One exponential for each point replaces one for each entry.
-
     Args:
         like: exp(log_like).
         mass: (J,) overwritten with the sum of all values' posteriors.

@@ -75,7 +75,7 @@ def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
-    """Does `solve` for two vectors. Each number waits for the one before it, so two vectors take the time of one."""
+    """Does `solve` for two vectors."""
     k = x.size
     for i in range(1, k):
         x[i] -= l1[i - 1] * x[i - 1]
@@ -111,7 +111,7 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def dot(x: Floats, y: Floats) -> float:
-    """Returns Σ x y; Numba compiles this loop faster than an array expression."""
+    """Returns Σ x y."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]
@@ -213,8 +213,7 @@ def mode(
 
         ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
 
-    The prior's own determinant is left out. A round makes one step of expectation maximisation (EM) for π and c, and one Fisher
-    scoring step for η, halved until the posterior does not fall. The step keeps Σ m = c: δ = H⁻¹(g - λ m), mᵀδ = 0.
+    The prior's own determinant is left out.
 
     Args:
         z: (k,) unbiased shares.
@@ -288,7 +287,6 @@ def mode(
 def _update_chances(
     z: Floats, shrinkage: Floats, gamma: Floats, chances: Floats, none: float, level: Floats, m: Floats
 ) -> None:
-    """One EM step: π from the components' posterior chances, and c = 1 - the sum of the independent parts."""
     k = z.size
     for j in range(chances.size):
         chances[j] = 0.0
@@ -323,8 +321,7 @@ def draw(
 ) -> None:
     """Replaces normal numbers by draws of the smooth part from its posterior, by importance sampling around the mode.
 
-    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0. Its weight is the posterior over the normal density. Both take the
-    components' posterior chances at the mode as given.
+    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0.
 
     Args:
         eta: (k,) the mode.

@@ -1,6 +1,6 @@
-"""Checks of arguments. Every error message names the argument, the given value and the allowed values.
+"""Checks of arguments.
 
-People's values are the exception: a message gives the position of an invalid value, never the value.
+A message about people's values never shows a value.
 """
 
 import math

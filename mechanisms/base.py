@@ -20,15 +20,15 @@ Invalid = Literal["symbol out of range", "padding bits set"]
 
 
 class Mechanism(Inference, PrivacyClaims, Checked):
-    """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If a mechanism is not `pure`, p and q are NaN.
+    """A mechanism over the values 0 … k-1. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
         name: the mechanism's name, e.g. ``"L-OSUE"``.
         k: domain size, at least 2; for sets, the number of values and dummies.
         eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
-        p: Pr[report supports v | the value is v].
-        q: Pr[report supports v | the value is not v].
+        p: Pr[report supports v | the value (for sets, the drawn member) is v].
+        q: Pr[report supports v | the value (for sets, the drawn member) is not v].
         report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
         signature: the mechanism's name and all parameters that affect the counts. Only tables with equal signatures can be
@@ -76,7 +76,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     @property
     def device(self) -> "Mechanism":
-        """This mechanism without the fake data; a device runs it on real and on fake values."""
+        """This mechanism without the fake data."""
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
@@ -85,8 +85,6 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         The support probabilities become
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
-
-        Devices run `device`.
 
         Args:
             d: in [1, 10⁶]; usually the number of attributes.
@@ -138,12 +136,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return np.zeros(integer("n", n, 0, 2**40), np.int64)
 
     def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
-        """The keys under which a device stores its memos: the value, or the hashed symbol for local hashing."""
+        """The keys under which a device stores its memos."""
         return user_values(values, self.k)
 
     @abstractmethod
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
-        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
+        """First round: a fresh memo for each value, in rows of `report_dtype`.
 
         The memo of a one-time mechanism is the value itself, unchecked.
 
@@ -173,9 +171,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) values in [0, k) or codes of sets that the devices encode, the same at every step.
-            rng: source of randomness. From NumPy's own class the code may draw just a seed, for a fast, predictable generator.
-                A subclass, such as a device's cryptographic source, provides every random bit itself, through ``integers(low,
-                high, [size, [dtype]])`` and ``random(size)`` alone.
+            rng: source of randomness. The code may draw only a seed from NumPy's own class. A subclass, such as a device's
+                cryptographic source, provides every random bit itself, through ``integers(low, high, [size, [dtype]])`` and
+                ``random(size)`` alone.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)
@@ -195,7 +193,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             rng: source of randomness, with all of NumPy's methods.
 
         Returns:
-            Counts of shape `table_shape`; None if the mechanism has no faster way than to draw every report.
+            Counts of shape `table_shape`; None if the mechanism has no such method.
         """
         return None
 
@@ -223,8 +221,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return bool(self.valid(np.frombuffer(row, dtype.base).reshape(1, *dtype.shape)).all())
 
     @abstractmethod
-    def _count(self, reports: Reports) -> IntArray:
-        """Counts of valid reports, an array of shape `table_shape`."""
+    def _count(self, reports: Reports) -> IntArray: ...
 
     def tabulate(self, reports: Reports) -> CountTable:
         """Count table of the reports.

@@ -1,7 +1,4 @@
-"""A mechanism's statements for the audit and the conformance check: which values a report supports, and known distributions.
-
-`Checked` has defaults for a pure mechanism.
-"""
+"""A mechanism's statements for the audit and the conformance check: which values a report supports, and known distributions."""
 
 from abc import ABC, abstractmethod
 
@@ -31,7 +28,7 @@ class Checked(ABC):
 
     @abstractmethod
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i supports values[i]. Of all values, a report supports the device's own value most often."""
+        """(n,) true where report i supports values[i]."""
 
     @abstractmethod
     def ratios(self) -> Ratios:
@@ -91,8 +88,7 @@ class Checked(ABC):
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m). The
-        numbers of a part are independent. A part may omit reports.
-        """
+        numbers of a part are independent."""
         return []
 
     def outcomes(self, reports: Reports) -> IntArray | None:

@@ -1,8 +1,6 @@
 """The device's side of a mechanism: exact coins, the parameters for devices in every language, and the base of randomizers.
 
-A mechanism states probabilities in pairs: the probabilities of an event and of the opposite event. The smaller probability of a
-pair becomes a coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds
-the small additional loss.
+Of the probabilities of an event and of its opposite, the smaller is a coin.
 
 `Parameters` is a part of the device survey, a sent format (`surveys.device_survey`): new keys may be added, and no key changes
 its meaning.
@@ -76,9 +74,7 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         omega: number of ones in a report (subset selection).
         width: L, number of near cells (SW). A report is one of k - 1 + L cells; those near a value v are v … v + L - 1.
         choices: m, the largest number of values in a set (PS-GRR, L-PS-GRR). k then counts k - m values and m dummies.
-        coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``. A round of symbols has the coin
-            ``"keep"``, a round of bits has ``"one"`` and ``"zero"``, and subset selection has ``"with_value"``. The coin
-            ``"keep"`` of SW decides whether the report is a near cell. A round that draws a symbol of a set has ``"member"``.
+        coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``.
     """
 
     mechanism: str
@@ -101,7 +97,7 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DeviceRandom(Protocol):
-    """A device's source of randomness. `producers.device.secure_random` implements it with the operating system's generator."""
+    """A device's source of randomness."""
 
     def below(self, n: int) -> int:
         """Returns a uniform integer in [0, n)."""
@@ -113,9 +109,7 @@ class DeviceRandom(Protocol):
 class Randomizer(ABC):
     """The code of a device for one mechanism. A draw uses only the exact numbers of `Parameters`: the integers and the coins.
 
-    A device makes a memo of a value, then draws each report from the memo. The memo of a one-time mechanism is the value, or
-    for local hashing a fresh function and the hashed symbol; no device stores this memo. The draws are in the order that
-    docs/write_a_device.md states, so the same random bytes give the same reports in every language.
+    The draws are in the order that docs/write_a_device.md states.
 
     Attributes:
         parameters: the parameters of the mechanism.

@@ -9,7 +9,7 @@ and (p₂, q₂) and with E = e^{ε₂} = p₂/q₂,
     E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
 
 The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) use the solution for k = 2 for every k:
-`calibration="paper"`. For k > 2 the paper's reports are more private than claimed and less accurate.
+`calibration="paper"`.
 """
 
 import math
@@ -294,7 +294,6 @@ class LongitudinalGRR(Symbols, Longitudinal):
         return Evidence(self.eps_2, self.p2, t) if any_values else super().evidence(t)
 
     def _guess_any_values(self, t: int) -> Chance:
-        """Up to 100 reports, also uses the exact chance for a guesser who knows all memos: that of fresh reports at ε₂."""
         chance = super()._guess_any_values(t)
         if t <= guessing.MAX_EXACT_REPORTS:
             chance = min(chance, Chance(guessing.most_likely_symbol(t, self.k, self.k, self.p2) / self.k, exact=False))

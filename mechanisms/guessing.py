@@ -1,7 +1,7 @@
 """The chance of a right guess: the share of people whose value the best guesser gets right.
 
-The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. The best
-guess is the value v under which the reports are most likely. Its mean success, over people and randomness, is
+The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. Its mean
+success, over people and randomness, is
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
@@ -17,8 +17,6 @@ P(y|f(v)) does not fall. By symmetry all permutations, including the identity, g
 
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value,
 at most `bound`.
-
-`among_bits` and `most_likely_symbol` compute the mean success exactly; `mechanisms.evidence` has upper bounds.
 """
 
 import math
@@ -86,7 +84,7 @@ def bound(eps: float, k: int) -> float:
 
 
 def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -> Chance:
-    """Chance of a right guess from t reports of one memo. The chance never falls as t grows.
+    """Chance of a right guess from t reports of one memo.
 
     Args:
         t: number of reports, or `math.inf`.
@@ -133,8 +131,6 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
     symbol, and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
-
-    Every term is positive, and Gauss-Legendre quadrature is exact for the polynomial in u.
     """
     from scipy.special import gammaln, xlogy
 
@@ -159,7 +155,6 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
 
 def _power(polynomial: FloatArray, exponent: int) -> FloatArray:
-    """The polynomial raised to a power, truncated to the length of the polynomial."""
     size = polynomial.size
     result: FloatArray = np.eye(1, size)[0]
     while exponent:

@@ -59,7 +59,7 @@ class Inference(ABC):
 
     @property
     def supported(self) -> tuple[int, int]:
-        """The least and the largest number of values that one report can support. The default is valid for every mechanism."""
+        """The least and the largest number of values that one report can support."""
         return 0, self.k
 
     def outweighs(self, values: int = 1) -> float:
@@ -67,9 +67,7 @@ class Inference(ABC):
 
             max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
 
-        The matrix inversion is the mean of w over all reports y. For any set R of values, Σ w over R is on average 1 for an
-        honest person whose value is in R, and 0 for all others. A liar chooses the report. For one value, the result is
-        (1-q)/(p-q), or q/(p-q) if q is above 1/2.
+        For one value, the result is (1-q)/(p-q), or q/(p-q) if q is above 1/2.
 
         Args:
             values: r, the size of the set, in [1, k].
@@ -94,9 +92,8 @@ class Inference(ABC):
         result is the papers' pseudo-likelihood of the support counts.
 
         Args:
-            table: the mechanism's count table.
-            exact: false for the likelihood of the support counts, which is far faster for local hashing. A mechanism without
-                support counts returns its true likelihood.
+            exact: false for the likelihood of the support counts. A mechanism without support counts returns its true
+                likelihood.
 
         Raises:
             ValueError: if the table belongs to another mechanism.
@@ -118,7 +115,7 @@ class Inference(ABC):
         """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`). The values do not affect these tests.
 
         Args:
-            table: counts of this mechanism's reports. The devices may have encoded true or fake values.
+            table: counts of this mechanism's reports.
             steps: number of reports of one device with an unchanged value.
 
         Returns:
@@ -144,10 +141,7 @@ class Inference(ABC):
             exact: true for the score of the true likelihood, false for the score of the support counts.
 
         Returns:
-            Two (k, k) matrices: minus the expected Hessian of one report, and the covariance of the sum of one person's scores.
-
-        Raises:
-            ValueError: if `has_score_moments` is false.
+            Two (k, k) matrices.
         """
         raise ValueError(f"{self.signature} has no score moments")
 
@@ -186,7 +180,7 @@ class Inference(ABC):
             steps: number of steps W that are averaged, at least 1.
 
         Returns:
-            The variance; infinite if p and q are the same double, which can happen with ``calibration="paper"``.
+            The variance; infinite if p and q are the same double.
 
         Raises:
             ValueError: if an argument is outside its range, or if the mechanism is not pure.
@@ -212,12 +206,11 @@ class Inference(ABC):
         Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
 
         Args:
-            frequencies: true frequencies of all values, each in [0, 1]. The variance of a value depends only on that value's
-                frequency.
+            frequencies: true frequencies of all values, each in [0, 1].
             steps: W, at least 1.
 
         Returns:
-            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r from 1 to 3.
+            The variances d, in the shape of `frequencies`, and the rows x, (r, k).
 
         For local hashing the covariances ignore the dependence among values whose places lie on a line
         (`mechanisms.linear_pool`).
@@ -249,14 +242,11 @@ class Inference(ABC):
     def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> Variance | FloatArray:
         """Returns the variance of the inversion's noise for given people, as if the estimates of the values were independent.
 
-        `estimators.value_likelihood` explains which parts of the covariance drop out since the shares sum to 1.
-
         Args:
             variance: (k,) variances of the inversion at its own shares, for random people.
             n: number of reports.
             steps: number of reports of each person.
-            everyone: number of people of all groups, whose shares are estimated; each group's number is divided by its
-                `concentration`. The random choice of the people of this group adds noise.
+            everyone: number of people of all groups, each group's number divided by its `concentration`.
 
         Returns:
             A function of the shares, or (k,) fixed variances, which include the random choice of the people.
@@ -300,8 +290,7 @@ class Inference(ABC):
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
         """Returns a lower limit for the variance of fresh noise, and the third central moments of one report's noise, (k,).
 
-        All numbers are for n times a share. The limit is the square of one report's effect, 1 / (p - q)². A variable that is 1
-        with probability c, and otherwise 0, has the third central moment c (1 - c) (1 - 2c).
+        All numbers are for n times a share.
         """
         hit, p2, q2 = self.device.given_memo(self.encoded(shares))
         if self.every_steps > 1:  # other people at each step: the value and the memo vary, too

@@ -34,14 +34,11 @@ MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism tha
 class ChannelMechanism(OneTime):
     """A one-time mechanism defined by its channel. p and q are NaN.
 
-    The methods for pure mechanisms (`support`, `support_covariance`, `variance`, `rounds`, `largest_contribution`) raise
-    ValueError.
+    `support`, `support_covariance`, `variance`, `rounds` and `largest_contribution` raise ValueError.
 
     Attributes:
-        pure: False.
-        unbiased: False, since a channel may not be invertible (`inverse`).
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
-            can produce a report that another value cannot produce. If finite, `eps_1` is the LDP ε of one report.
+            can produce a report that another value cannot produce.
     """
 
     unbiased = False
@@ -68,9 +65,8 @@ class ChannelMechanism(OneTime):
     def inverse(self) -> FloatArray:
         """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
-        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise (often for Shokri's mechanism) the
-        result is the least-squares vector with the smallest norm, which is biased. Singular values below 1e-13 of the largest
-        one count as zero. SW inverts under Σ f = 1 instead.
+        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
+        with the smallest norm, which is biased. SW inverts under Σ f = 1 instead.
 
         Raises:
             ValueError: if the channel is too large to be dense.
@@ -114,12 +110,11 @@ class ChannelMechanism(OneTime):
         return self.inversion_variances(f, 1, steps) / (n / steps)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Like `Inference.fresh_moments`, with the lower limit 1. Neglects the third moments: returns 0 for them."""
+        """Returns the lower limit 1, and 0 for the third moments."""
         return 1.0, np.zeros(shares.size)
 
     def outweighs(self, values: int = 1) -> float:
-        """Like `Inference.outweighs`, with w_v(y) = B_yv. If the channel is not invertible, the mean of w over honest reports
-        is that of the biased inversion."""
+        """Like `Inference.outweighs`, with w_v(y) = B_yv."""
         r = integer("values", values, 1, self.k)
         ascending = np.sort(self.inverse(), axis=1)
         return float(max(ascending[:, self.k - r :].sum(axis=1).max(), -ascending[:, :r].sum(axis=1).min()))
@@ -130,13 +125,12 @@ class ChannelMechanism(OneTime):
         return mixed
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Exact variances of the k bins of the least-squares inversion. Replaces `variance`, which needs a pure mechanism.
+        """Exact variances of the k bins of the least-squares inversion.
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
         with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. Every
-        device reports at each of the W steps, with an unchanged value and new noise. The term in W², the variance from drawing
-        the people, does not average out.
+        device reports at each of the W steps, with an unchanged value and new noise.
 
         Args:
             frequencies: (k,) true frequencies f of all values.
@@ -202,8 +196,7 @@ class LocationMechanism(ChannelMechanism):
     def eps_distance(self) -> float:
         """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x').
 
-        The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
-        infinite.
+        The mechanism is geo-indistinguishable with this ε, and with no smaller ε.
         """
         with np.errstate(divide="ignore"):
             logs = np.log(self.channel())

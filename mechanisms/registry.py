@@ -49,7 +49,7 @@ LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ra
 
 
 def registered() -> tuple[str, ...]:
-    """The names that `mechanism` builds now. A program may add mechanisms to the tables of this module."""
+    """The names that `mechanism` builds now."""
     return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
@@ -101,8 +101,8 @@ def mechanism(
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
 
     Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
-        TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
+        ValueError: if an argument is invalid.
+        TypeError: if the mechanism lacks a method or an attribute.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
@@ -144,9 +144,8 @@ def mechanism(
 def lightest(options: Sequence[tuple[M, float]]) -> M:
     """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
-    A variance is near the smallest one if it is at most 3 % larger. The change by one false report is its weight for one value
-    (`Mechanism.outweighs`). Weights up to 25 % above the smallest count as equal; then the earlier option wins. At equal
-    variance, GRR has twice the weight of OUE.
+    A variance is near the smallest one if it is at most 3 % larger. Weights up to 25 % above the smallest count as equal; then
+    the earlier option wins.
 
     Args:
         options: mechanisms with their variances, in the order of preference.
@@ -159,8 +158,7 @@ def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: s
     """Returns the best of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by
-    `lightest`. If variances and weights count as equal, L-GRR is preferred, then L-OLH. A report of L-OLH has a few bytes
-    instead of the k bits of L-OSUE.
+    `lightest`. If variances and weights count as equal, L-GRR is preferred, then L-OLH.
 
     >>> [choose(k, eps_inf=2.0, eps_1=1.0)[0].name for k in (4, 9, 10, 1000)]
     ['L-GRR', 'L-GRR', 'L-OLH', 'L-OLH']

@@ -1,8 +1,4 @@
-"""Exact covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors.
-
-The covariance of the scores is a sum over all functions and symbols of local hashing, or over all outputs of a channel. The
-cost is O(outputs · k²), so this module is for small domains only.
-"""
+"""Exact covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors."""
 
 from functools import lru_cache
 from typing import NamedTuple

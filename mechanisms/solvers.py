@@ -17,7 +17,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
     Args:
         name: name of a longitudinal mechanism.
         k: domain size.
-        eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
+        eps_inf: loss of the memo, in nats.
         horizon: number of reports t, in [1, 2^50].
         budget: the largest eps_t(horizon) allowed, in [1e-9, 700] nats.
         choices: the largest number of values of a person, for a mechanism of sets.

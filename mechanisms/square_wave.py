@@ -18,7 +18,7 @@ given its value:
 If L may be any real number, the maximum is at L = 2b (k-1). The default is the nearest integer, at least 1. With L = 1 the
 mechanism is GRR.
 
-The bins may have any widths. Bins of equal width give the paper's mechanism.
+The bins may have any widths.
 
 Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li 2020, "Estimating Numerical Distributions under Local Differential Privacy",
 arXiv:1912.01051, §5.
@@ -60,11 +60,7 @@ def best_width(k: int, eps: float) -> int:
 
 
 class WaveTerm(ChannelTerm):
-    """Term of Square Wave. A step is two running sums, since a wave is a block of neighbouring cells.
-
-    With the default width, q/p is above 1e-5 if the wave is wider than one cell. Differences of running sums then lose no more
-    than five digits.
-    """
+    """Term of Square Wave."""
 
     def __init__(self, k: int, width: int, far: float, eps: float, counts: IntArray) -> None:
         super().__init__(k, counts)
@@ -105,7 +101,7 @@ class WaveRandomizer(OneTimeRandomizer):
 
 
 class SquareWave(ChannelMechanism):
-    """Square Wave on k bins, experimental. `estimators.ems` estimates the histogram.
+    """Square Wave on k bins, experimental.
 
     Args:
         k: number of bins, in [2, 1024], in the order of the numbers.
@@ -234,8 +230,6 @@ class SquareWave(ChannelMechanism):
         least squares under Σ f = 1 gives f = y V,
 
             V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
-
-        G does not depend on ε, so a small ε costs no digits. A B = I without fake data. The inversion is unbiased.
         """
         from scipy.linalg import cho_factor, cho_solve  # scipy.linalg is slow to load; only estimates need it
 

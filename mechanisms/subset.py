@@ -130,7 +130,6 @@ class SubsetSelection(Bits, OneTime):
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
 
     def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
-        """Draws the members of one set, as `random_kernels.few_members` does for one row."""
         chosen: set[int] = set()
         for j in range(self.k - 1 - self.omega + inside, self.k - 1):
             drawn = int(rng.integers(0, j + 1))

@@ -6,7 +6,7 @@ and is linear in f. Therefore
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
 A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
-max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c therefore bounds the distance of L(f) from the maximum.
+max_v ∂L/∂f_v - Σ c, the duality gap.
 
 `Mechanism.likelihood` returns the term of a count table. A group of reports with a channel A of shape (k, outputs) has
 
@@ -14,8 +14,7 @@ max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c therefore bou
 
 Such a term needs only products A x and Aᵀ f (`ChannelTerm`). The formulas do not assume Σ f = 1.
 
-For a memoizing mechanism, L(f) is the likelihood of single reports. Over several steps, this likelihood treats one person's
-reports as reports of several people with the same distribution. The estimate stays consistent.
+For a memoizing mechanism, L(f) is the likelihood of single reports.
 """
 
 import math
@@ -47,10 +46,10 @@ class Term(Protocol):
 
 
 class SupportTerm:
-    """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
+    """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c.
 
     This term is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing this term is the
-    papers' pseudo-likelihood, which treats every support as a separate report.
+    papers' pseudo-likelihood.
 
     Attributes:
         support: (k,) the counts c.
@@ -113,7 +112,7 @@ class ChannelTerm(ABC):
 
 
 class DenseTerm(ChannelTerm):
-    """Term of any channel, computed by dense products, in O(k · outputs) per step.
+    """Term of any channel, computed by dense products.
 
     Args:
         channel: (k, outputs); row v is Pr[output | v]; each row sums to 1 to within 1e-9.
@@ -162,5 +161,5 @@ class FakeDataTerm:
         return value, self._mixed(gradient)
 
     def _mixed(self, f: FloatArray) -> FloatArray:
-        """Mixes in uniform values. The mixing matrix is symmetric."""
+        """The mixing matrix is symmetric."""
         return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)

@@ -11,8 +11,7 @@ and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p�
 
     ln[p(1-q) / ((1-p)q)] = ε₁
 
-This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. The code stores every probability together
-with its complement, to avoid cancellation for ε up to 700.
+This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`.
 """
 
 import math
@@ -94,7 +93,7 @@ def thresholded(eps: float) -> Round:
     """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
     The loss, `Round.eps`, is below the ε of the noise. θ gives the smallest variance q(1-q)/(p-q)²: there, 2(1-p-q)/(p-q) +
-    q/(1-q) = 1. The left side grows with θ, so bisection finds θ.
+    q/(1-q) = 1.
 
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
@@ -120,8 +119,7 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 def largest_eps_1(first: Round, second: str) -> float:
     """The supremum of ε₁ for this first round and this form of the second round: ε∞ for SUE, and less for OUE.
 
-    For OUE it is ln[p₁(2-q₁) / ((2-p₁)q₁)], the loss with q₂ = 0. For small ε∞ this is 2/3 ε∞. For large ε∞ it is about half of
-    ε∞ if the first round is SUE, and nearly ε∞ if the first round is OUE.
+    For OUE it is ln[p₁(2-q₁) / ((2-p₁)q₁)], the loss with q₂ = 0.
     """
     if second == "SUE":
         return first.eps()
@@ -245,7 +243,6 @@ class _IndependentBits(Bits):
         return ledger.Blanket(self.eps_1, self.q, self.q**2)
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
-        """One-hot rows with the round applied to every bit."""
         checked = user_values(values, self.k)
         rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
         set_bits(rows, checked, rng.random(checked.size) < bit.p)

@@ -1,7 +1,6 @@
 """Surveys, their questions, and the wire format of reports.
 
-A survey is checked together with its mechanisms when it is read, and never changes afterwards. Only `survey_file` and `folder`
-read files; no module here writes a file.
+A survey is checked together with its mechanisms when it is read, and never changes afterwards.
 """
 
 from ldpstream.surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal

@@ -1,7 +1,6 @@
 """The chance of a right guess from all reports of a device, which may answer several attributes.
 
-Other attributes may hint at a value. The bound holds even if the answers to all other attributes are the worst functions of the
-value.
+The bound holds even if the answers to all other attributes are the worst functions of the value.
 
 - smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
   the attribute that reveals most about the value.
@@ -48,7 +47,6 @@ def _memos(survey: Survey, other: int, attribute: int) -> int:
 
 
 def _told(o: Mechanism, reports: float, any_values: bool, memos: int) -> Evidence:
-    """Evidence of a level's reports with this number of memos."""
     found = o.evidence(reports, any_values=any_values)
     if any_values or memos == 1 or not o.memoized:
         return found
@@ -138,5 +136,4 @@ def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[st
 
 @lru_cache(maxsize=4096)  # a call may take a tenth of a second
 def _alone(m: Mechanism, t: int) -> tuple[Chance, Chance]:
-    """The chances of a right guess from t reports of one level: of a value that never changes, and of any values."""
     return m.guess(t), m.guess_any_values(t)

@@ -181,8 +181,7 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
         appended_ms: the record's append time in the log, in ms since 1970; lateness depends on this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`. Only "too large" has another place: the size in
-            bytes is checked first of all, and the number of reports after "wrong length".
+        Rejected: with the reason.
     """
     envelope = decode_envelope(raw)
     _check_header(survey, envelope, appended_ms)
@@ -218,7 +217,7 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
         survey, raw, appended_ms: as for `open_envelope`; use the present time if the envelope is not in the log yet.
 
     Raises:
-        Rejected: with the reason for which the service would reject the envelope.
+        Rejected: with the reason.
     """
     envelope = decode_envelope(raw)
     check_decoded(survey, envelope, appended_ms)
@@ -229,7 +228,7 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
     """Makes the checks of `check_envelope` that follow `decode_envelope`.
 
     Raises:
-        Rejected: with the reason for which the service would reject the envelope.
+        Rejected: with the reason.
     """
     _check_header(survey, envelope, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]

@@ -1,9 +1,4 @@
-"""Opens envelopes with equal headers together, for speed.
-
-The header of an envelope is the bytes before the payload. `open_envelope` opens one envelope of each group. Every other
-envelope with the same length and header has the same elements before the payload. The caller opens the remaining envelopes one
-by one.
-"""
+"""Opens envelopes with equal headers together, for speed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -73,7 +68,7 @@ def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positi
 
 
 def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
-    """Groups of equal rows. A row whose hash collides with another row's hash may form a group alone."""
+    """Groups of equal rows."""
     n, width = headers.shape
     everything = np.arange(n)
     if (headers == headers[0]).all():

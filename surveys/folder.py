@@ -14,8 +14,8 @@ A folder's surveys are its files ``*.toml``, without hidden names and sub-folder
 
 A new, changed or missing file takes effect when two looks in a row find it in the same state.
 
-A change of an open survey's file must not end the survey by mistake. The old survey stays, and the file counts as broken, until
-one of these events:
+If the file of an open survey gets another survey, the old survey stays, and the file counts as broken, until one of these
+events:
 
 - the new survey names the old survey in `replaces`;
 - the old file is back, or another file holds the old survey;
@@ -38,7 +38,7 @@ Stamp = tuple[int, int, int, int]  # inode, size, times in ns: of the last write
 
 
 class SurveyFolderError(UserError):
-    """Raised at the start if there is no survey, or two different surveys have one name. The message is one line."""
+    """Raised at the start if there is no survey, or two different surveys have one name."""
 
 
 class SurveyText(NamedTuple):
@@ -116,7 +116,7 @@ class SurveyFolder:
             raise SurveyFolderError(f"{' '.join(map(str, self._paths))}: no survey found; {reason}")
 
     def look(self) -> Changes:
-        """Looks for changes. Call this method about every second."""
+        """Looks for changes."""
         return self._settle(self._read(at_once=False))
 
     def keep(self, survey: Survey, kept: SurveyText) -> None:
@@ -190,7 +190,6 @@ class SurveyFolder:
         }
 
     def _settle(self, unreadable: Mapping[Path, str]) -> Changes:
-        """Replaces `surveys` and `broken`, and returns the differences."""
         twice = self._named_twice()
         old_surveys, old_broken = self.surveys, self.broken
         self.surveys = {}

@@ -1,8 +1,7 @@
 """The life of a survey: its state, the surveys that it replaces, and how their histories join.
 
-A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint, and an estimator that
-serves both joins their histories. The two surveys need different names, since a topic's name contains the survey's name. `join`
-decides for each attribute whether its shares mean the same in both surveys.
+A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. The two surveys need
+different names. `join` decides for each attribute whether its shares mean the same in both surveys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -93,8 +92,7 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
 def join(old: Survey, new: Survey, name: str) -> Join:
     """Returns how the history of an attribute of `new` continues the history of the attribute with this name in `old`.
 
-    The histories join even if values were added or have another name now (`aliases`). They do not join if a value was removed:
-    its people now have other values, so the shares of all values changed their meaning.
+    The histories join even if values were added or have another name now (`aliases`). They do not join if a value was removed.
     """
     after = new.attributes[new.index(name)]
     before = next((attribute for attribute in old.attributes if attribute.name == name), None)

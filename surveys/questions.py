@@ -374,5 +374,4 @@ def _paired_aliases(first: Attribute, second: Attribute) -> dict[str, str]:
 
 
 def _short(number: float) -> str:
-    """The shortest text that parses to the same number."""
     return repr(number).removesuffix(".0")

@@ -5,8 +5,8 @@ Each line is one signature, as JSON. The last line is the latest signature:
     {"statement": "…", "signature": "…base64 of 64 bytes…", "toml": "…the text of the survey's file…"}
 
 The signature is Ed25519 (RFC 8032) over `statement` in UTF-8. `statement` is a `Statement` as JSON in the canonical form of RFC
-8785. It names the SHA-256 of the canonical text and of the survey's file. `previous` is the SHA-256 of the previous line's
-statement: to change, remove or insert an earlier statement takes new signatures of all later lines.
+8785. `previous` is the SHA-256 of the previous line's statement: to change, remove or insert an earlier statement takes new
+signatures of all later lines.
 
 A gateway and a device need only `statement` and `signature`. A statement of another format is refused.
 """
@@ -31,7 +31,7 @@ SHA256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class SignatureError(ValueError):
-    """A survey is not signed, or a signature cannot be used. The message is one line."""
+    """A survey is not signed, or a signature cannot be used."""
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

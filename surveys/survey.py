@@ -93,7 +93,7 @@ HEX = r"\A[0-9a-f]{16}\Z"
 
 
 class SurveyError(UserError, ValueError):
-    """Raised for an invalid survey. The message is one line."""
+    """Raised for an invalid survey."""
 
 
 Collection = Literal["smp", "spl", "rs+fd"]
@@ -204,7 +204,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             )
 
     def _with_pairs(self) -> tuple[Attribute, ...]:
-        """The attributes, the pairs with their values."""
         named = {attribute.name: attribute for attribute in self.attributes}
         asked: dict[frozenset[str], str] = {}
         found = []
@@ -295,9 +294,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def canonical(self) -> str:
         """The parameters that devices and service share, as JSON in the canonical form of RFC 8785 (`surveys.canonical`).
 
-        `start` is in ms since 1970; `ends` is always the number of steps. `attribute_keys` describes the attributes. The other
-        keys are as in the survey's file. These keys are left out if they have their default: `skew_seconds` (60, or
-        step_seconds if that is less), `ends` (no end), `relay` (none), `cohort` (none).
+        `start` is in ms since 1970; `ends` is always the number of steps. These keys are left out if they have their default:
+        `skew_seconds` (60, or step_seconds if that is less), `ends` (no end), `relay` (none), `cohort` (none).
         """
         keys: dict[str, Any] = {
             "name": self.name,
@@ -376,7 +374,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return self.opens_ms(step + 1 + self.lateness_steps)
 
     def too_old(self, step: int, appended_ms: int) -> bool:
-        """True if a report of the step, appended to the log at `appended_ms`, is after the step's close."""
+        """True if a report of the step, appended to the log at `appended_ms`, is at or after the step's close."""
         return appended_ms >= self.closes_ms(step)
 
     def too_early(self, step: int, appended_ms: int) -> bool:

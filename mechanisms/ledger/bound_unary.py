@@ -3,24 +3,19 @@
 Notation and model are those of `sequence_unary`. The bound replaces u_h by a linear lower bound, whose coefficients are called
 its *prices*.
 
-1. The range of s, a bit's number of reported ones, is divided into a few intervals i, each with prices (p_i, q_i). For all
-   blocks (a, b) ≠ (0, 0) let p_i a + q_i b be at most u_0(αa - βb) + κ_0i, and at most u_1(αa - βb) + κ_1i + λ(a+b). Let x'
-   have R values, with block sizes that add up to t. The sum over the blocks of x' gives
+1. The range of s, a bit's number of reported ones, is divided into intervals i, each with prices (p_i, q_i). For all blocks
+   (a, b) ≠ (0, 0) let p_i a + q_i b be at most u_0(αa - βb) + κ_0i, and at most u_1(αa - βb) + κ_1i + λ(a+b). If x' has R
+   values, the sum over its blocks gives
 
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
 2. The gain of a bit is the bit's part of ln P(y|x) minus the bit's part of this lower bound. The loss is at most the largest
-   sum of gains over x, R, and the choice of R hot bits in x'. Given x, R and the hot bits, each bit's gain can be maximised
-   separately. For an x with block sizes n, the gain of a bit is convex in the bit's numbers of reported ones a_1 … a_r. The
-   maximum over {0 <= a <= n, s in interval i} is therefore at a vertex. At a vertex the gain is convex in n between the sizes
-   at which vertices change. A few sizes n therefore suffice (`_few_blocks`).
-3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
-   zeros, gain at least γ less than one block with the same bits. A bit that is cold in x adds at most N_r(s): the sum of u_0
-   over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at most
-   u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
-4. A linear programme with cutting planes finds the prices. The bound is computed anew from these prices, so an inaccurate
-   solution only loosens the bound. If t > 64 and k > 16, all intervals share κ_0 and κ_1. The bound is then linear in R, so R =
-   1 and R = min(t, k) suffice. Otherwise every R is tried.
+   sum of gains over x, R, and the choice of R hot bits in x'. The gain of a bit is convex in the bit's numbers of reported ones
+   in the blocks of x, so the maximum is at a vertex (`_few_blocks`).
+3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. A bit that is cold in x adds at most
+   N_r(s): the sum of u_0 over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at
+   most u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
+4. A linear programme with cutting planes finds the prices.
 """
 
 import math
@@ -159,14 +154,13 @@ class PriceProgramme:
         self.limits: list[float] = []
 
     def _kind(self, interval: IntArray, ones: IntArray, value: FloatArray) -> int:
-        """Adds a kind of bits and returns its index."""
         self.kinds.append(_Kind(interval, ones, value))
         return len(self.kinds) - 1
 
     # -- sequences x
 
     def _few_blocks(self) -> Iterator[list[_Bits]]:
-        """All vertices for x with one, two or (if k is small) three blocks. The gain is convex between the sizes tried."""
+        """All vertices for x with one, two or (if k is small) three blocks."""
         t, k, rounds = self.t, self.k, self.rounds
         sizes = {
             tuple(sorted((*some, t - sum(some))))
@@ -200,11 +194,9 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """Bounds for the x with more blocks than `_few_blocks` tries. Each group contains the x with `low` to `high` blocks.
+        """Bounds for the x with more blocks than `_few_blocks` tries.
 
-        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Marks are the block sizes at which
-        vertices change; h is convex between marks. Size 0 stands for a bit that is cold in x. The concave hull of h at the mean
-        size t/high bounds the sum over `high` blocks.
+        Size 0 stands for a bit that is cold in x.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
@@ -232,8 +224,7 @@ class PriceProgramme:
                     yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Ranges of the number of blocks of x, one bound per range. The first range begins above the numbers that `_few_blocks`
-        tries."""
+        """Ranges of the number of blocks of x, one bound per range."""
         low, most = self.few + 1, min(self.t, self.k)
         while low <= most:
             high = min(most, low if low < 8 else low + low // 4)
@@ -261,8 +252,8 @@ class PriceProgramme:
         """Returns κ (2, I), and the blocks (a, b) at the maximum.
 
         κ is the maximum, over blocks, of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1; or an upper bound of that maximum.
-        For every b the best a is next to the line αa - βb = w, where the derivative is zero. Above `_LATTICE` zeros, a and b
-        may be real numbers. A step along the line then gains pβ + qα <= 0, so the first point of the line is the best.
+        Above `_LATTICE` zeros, a and b may be real numbers. A step along a line αa - βb = w then gains pβ + qα <= 0, so the
+        line's first point is the best.
         """
         t, alpha, beta, u = self.t, self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = np.arange(min(t, _LATTICE) + 1.0)
@@ -341,8 +332,7 @@ class PriceProgramme:
             self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
-        """The bound at these prices, κ, and the blocks of `_dearest`. Adds rows to the programme for the sequences x with the
-        largest bounds."""
+        """The bound at these prices, κ, and the blocks of `_dearest`."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
         best = self._best(p, q, kappa)

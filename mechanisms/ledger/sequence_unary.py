@@ -1,17 +1,15 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-For a new value, the device draws all k memo bits anew, so each bit reveals a little about the times when values change.
 Consider one bit position in the t reports. A sequence x divides the t steps into blocks, one block for each distinct value. A
-block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and β =
-ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels. Without this term,
+block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and
+β = ln((1-q₂)/(1-p₂)). Without a term that does not depend on x, and cancels,
 
-    ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
+    ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁,   π₀ = q₁
 
-where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and u_h(αa
-- βb) <= u_h(αa) + u_h(-βb). Blocks of only ones or only zeros therefore make ln P(y|x) large, and mixed blocks make it small.
+where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
+u_h(αa - βb) <= u_h(αa) + u_h(-βb).
 
-1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
-   best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
+1. For small t the loss is exact: the maximum over all pairs of partitions of the steps, and all reported bits.
 2. For larger t, a linear programme gives an upper bound: see `mechanisms.ledger.bound_unary`.
 3. Pairs give a lower bound (`_best_known`): x has one or two values; x' spreads its values evenly over x or is nearly constant.
 """
@@ -35,9 +33,8 @@ _EXACT_T_OTHERS = 6
 def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
-    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and for larger t if a known pair reaches the bound (see the
-    module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1 and never below ε_t. It grows
-    with t without limit.
+    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and wherever a known pair reaches the bound. Otherwise the
+    result is a proven upper bound.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -86,12 +83,10 @@ class _Pair:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of distinct values of x and of x'."""
         return len(self.steps), int(self.times.sum())
 
 
 def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """The largest loss of some pairs, and a description of the pair with this loss."""
     loss, partner, worst = -math.inf, np.zeros(0, np.int64), None
     for pair in pairs:
         found, found_partner = _pair_loss(pair, k, rounds, loss)
@@ -105,9 +100,6 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
     """The largest loss of the pair over all choices of common values and reported bits, and the partners for `_describe`.
 
     If this loss is not above `known`, the result may be any number from the loss to `known`.
-
-    A block of x has the same value as a block of x', or a value that x' lacks. The best choice solves an assignment problem for
-    the blocks of x.
     """
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
@@ -133,10 +125,7 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
 
 
 def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
-    """The kind of partner of every block with the largest total profit; kind i has times[i] partners.
-
-    `best` is the largest profit of every set of blocks with partners.
-    """
+    """The kind of partner of every block with the largest total profit; kind i has times[i] partners."""
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))
     best, chosen = np.where(sets[:, 0] == 0, 0.0, -np.inf), []
@@ -155,7 +144,7 @@ def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """Describes a pair of sequences. `partner` holds, for every block of x, the kind of the block of x' with the same value."""
+    """`partner` holds, for every block of x, the kind of the block of x' with the same value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)
@@ -178,10 +167,7 @@ def _fillings(steps: IntArray) -> IntArray:
 
 @cache
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
-    """All pairs of sequences of t steps with at most `most` values each, with all reported bits.
-
-    If several pairs differ only by names or order, only one of these pairs is returned.
-    """
+    """All pairs of sequences of t steps with at most `most` values each, with all reported bits."""
     found = {}
     for sizes in partitions(t, most):
         x = np.repeat(np.arange(len(sizes)), sizes)

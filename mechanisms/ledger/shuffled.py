@@ -15,13 +15,10 @@ Lemma 5.3),
 
 The published "variation-ratio" pair gives a smaller number, which is not a bound: see docs/errata.md.
 
-`table_delta` computes the right side, rounded up. It rounds V at random to a lattice and keeps the mean of V. By Jensen's
-inequality, the mean of the convex function (·)₊ does not fall. `table_delta` tilts V by e^{λV}, so tiny results keep their
-digits. A Chernoff bound for large sums and a bound of the transform's rounding errors are added.
+`table_delta` computes the right side, rounded up.
 
-`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values. δ(ln
-x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of bounds
-at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
+`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values. The
+lower convex hull of bounds at some points bounds the curve of every table. This hull is the exact curve of a pair of
 distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
 distributions bounds the tables together (Zhu, Dong and Wang 2022).
 """
@@ -191,8 +188,7 @@ class ShuffledLoss:
     def guess(self, k: int) -> float:
         """Bound of the chance of a right guess of one of k equally likely values.
 
-        The sets A_v of tables for which v is guessed are disjoint. Pr[A_v | v] <= x Pr[A_v | v'] + δ for all v ≠ v' adds up to
-        at most (x + (k-1) δ) / (x + k-1) on average.
+        Pr[A_v | v] <= x Pr[A_v | v'] + δ for all v ≠ v' adds up to at most (x + (k-1) δ) / (x + k-1) on average.
         """
         found = 1.0
         for eps in np.linspace(0, max(float(self.losses[-1]), 0.0), 400).tolist():
@@ -253,8 +249,7 @@ def _loss_distribution(grid: FloatArray, over: FloatArray) -> tuple[IntArray, Fl
 
     Returns the losses as places on the grid, and their probabilities.
 
-    The curve h falls from h(0) = 1 as x = e^ε grows. We store h - (1-x)₊, which is x h(1/x) for x < 1. The pair has a loss ln x
-    with probability x times the change of the slope of h at x.
+    The pair of a curve h has the loss ln x with the probability x times the change of the slope of h at x.
     """
     x = np.exp(np.concatenate([-grid[:0:-1], grid]))
     above = np.concatenate([(over * np.exp(-grid))[:0:-1], over])
