@@ -138,7 +138,9 @@ def unknown_at_present() -> Problem:
 
 
 def urn(cause: Cause) -> str:
-    """>>> urn("step too old")
+    """Returns the type of a problem.
+
+    >>> urn("step too old")
     'urn:ldpstream:problem:step-too-old'
     """
     if cause == "unknown key configuration":
