@@ -65,18 +65,16 @@ class Likelihood:
 
 @dataclass(frozen=True, slots=True)
 class ModelFit:
-    """A fitted model.
-
-    Attributes:
-        kind: "flat", "smooth", "bell", "irregular" or "jumps".
-        steps: (K - 1,) u at the mode.
-        shares: (K,) shares at the mode.
-        factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
-        log_evidence: approximate log-probability of the counts, up to a constant that all models share.
-        decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
-        coarser: shares under the model of the same kind with the next larger τ; None without such a model.
-        variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
-        converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
+    """Attributes:
+    kind: "flat", "smooth", "bell", "irregular" or "jumps".
+    steps: (K - 1,) u at the mode.
+    shares: (K,) shares at the mode.
+    factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
+    log_evidence: approximate log-probability of the counts, up to a constant that all models share.
+    decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
+    coarser: shares under the model of the same kind with the next larger τ; None without such a model.
+    variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
+    converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
     """
 
     kind: str
@@ -179,7 +177,6 @@ def _mode(
 
 
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the lower Cholesky factor of Jᵀ G J + Q, with J the derivatives of the shares f."""
     from scipy.linalg import lapack
 
     pull = f * (likelihood.curvature @ f)

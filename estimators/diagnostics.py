@@ -40,9 +40,7 @@ MAX_Z = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Agreement of counts with the mechanism.
-
-    Attributes:
+    """Attributes:
         z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. Negative for too little support or
             too few ones. Beyond ±6 (p < 2e-9), suspect forged reports or a wrong survey.
         p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
@@ -119,7 +117,6 @@ def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
-    """Approximate mean and variance of the deviance Σ 2 c ln(c/μ) of k multinomial counts c with means μ."""
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
     mu = np.maximum(small, 1e-300)

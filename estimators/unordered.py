@@ -7,7 +7,7 @@ likelihood L_v(f) of `estimators.value_likelihood`.
 
        G ← (M H + Σ_v posterior_v) / (M + k)
 
-   H is a mixture of gamma distributions and power laws. EM fits its weights; one more power law has a fixed weight.
+   H is a mixture of gamma distributions and power laws, whose weights EM fits, and of one power law with a fixed weight.
 2. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised (saddle-point approximation). λ is
    the number for which the posterior means sum to 1.
 3. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
@@ -114,7 +114,7 @@ def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple
     Args:
         values: the likelihoods.
         k: number of values.
-        intervals: False to leave out the posterior for intervals.
+        intervals: false to leave out the posterior for intervals.
 
     Returns:
         The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
@@ -217,7 +217,6 @@ def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
 
 
 def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray:
-    """Multiplies each posterior by the density of the sum of the other shares: nearly normal, at 1 minus this share."""
     mean, variance = values.moments(posterior)
     rest = np.maximum(values.times @ variance - variance, (SPACING * values.error) ** 2)  # at least the width of a cell
     away = (values.points[values.cells] - mean[values.rows]) ** 2 / rest[values.rows]

@@ -45,9 +45,6 @@ class Checked(ABC):
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
         """Probabilities that all of one or two reports of one memo support a value, without fake data.
 
-        Args:
-            reports: number of reports: 1 or 2.
-
         Returns:
             (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device
             encoded a uniformly drawn value.
@@ -61,7 +58,6 @@ class Checked(ABC):
 
         Args:
             values: (n,) the devices' values.
-            reports: number of reports: 1 or 2.
         """
         return self.support_chances(reports)[0][values]
 
@@ -87,8 +83,7 @@ class Checked(ABC):
         return None
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m). The
-        numbers of a part are independent."""
+        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m)."""
         return []
 
     def outcomes(self, reports: Reports) -> IntArray | None:

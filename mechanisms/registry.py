@@ -49,7 +49,6 @@ LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ra
 
 
 def registered() -> tuple[str, ...]:
-    """The names that `mechanism` builds now."""
     return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
@@ -62,9 +61,9 @@ def answering(*, once: bool, sets: bool = False, numbers: bool = False) -> tuple
     """The names of the one-time or the memoized mechanisms for a kind of question.
 
     Args:
-        once: True for one-time mechanisms.
-        sets: True for a question with several answers.
-        numbers: True for numbers in bins, for which mechanisms of categories exist, too.
+        once: true for one-time mechanisms.
+        sets: true for a question with several answers.
+        numbers: true for numbers in bins.
 
     >>> answering(once=False, sets=True), "SW" in answering(once=True, numbers=True), "SW" in answering(once=True)
     (('L-PS-GRR',), True, False)
@@ -101,7 +100,6 @@ def mechanism(
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
 
     Raises:
-        ValueError: if an argument is invalid.
         TypeError: if the mechanism lacks a method or an attribute.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
@@ -158,7 +156,7 @@ def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: s
     """Returns the best of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by
-    `lightest`. If variances and weights count as equal, L-GRR is preferred, then L-OLH.
+    `lightest`.
 
     >>> [choose(k, eps_inf=2.0, eps_1=1.0)[0].name for k in (4, 9, 10, 1000)]
     ['L-GRR', 'L-GRR', 'L-OLH', 'L-OLH']

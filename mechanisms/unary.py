@@ -10,8 +10,6 @@ The name of a chain gives the first round first: L-OSUE is OUE, then SUE (Arcole
 and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂. The second round satisfies
 
     ln[p(1-q) / ((1-p)q)] = ε₁
-
-This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`.
 """
 
 import math
@@ -63,7 +61,6 @@ class Round:
         )
 
     def coins(self) -> dict[str, Coin]:
-        """Returns the coins of a one and of a zero."""
         return {"one": coin(self.p, self.not_p), "zero": coin(self.q, self.not_q)}
 
     def eps(self) -> float:
@@ -84,7 +81,6 @@ def optimized(eps: float) -> Round:
 
 
 def _logistic(x: float) -> tuple[float, float]:
-    """(1/(1+e^-x), 1/(1+e^x)) for x >= 0."""
     small = math.exp(-x)
     return 1 / (1 + small), small / (1 + small)
 
@@ -152,7 +148,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
 
 
 def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> BitArray:
-    """Tosses a coin for every one, then for every zero. A round without coins keeps all bits."""
+    """Tosses a coin for every one, then for every zero."""
     if not coins:
         return ones
     out = np.empty_like(ones)
@@ -206,12 +202,6 @@ class Bits(Mechanism):
 
 
 class _IndependentBits(Bits):
-    """Reports whose bits are independent, given the value.
-
-    Attributes:
-        report_round: the round from a bit of the value to the same bit of the report.
-    """
-
     report_round: Round
     randomizer = BitRandomizer
     independent_bits = True

@@ -5,7 +5,7 @@ def plural(number: int | str, one: str, many: str | None = None) -> str:
     """Returns a number with its noun in the singular or the plural.
 
     Args:
-        number: an integer, or the text of a number. Commas separate the thousands of an integer.
+        number: an integer, or the text of a number.
         one: the noun after a 1.
         many: the noun after any other number; by default `one` with an s.
 
