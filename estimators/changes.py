@@ -31,13 +31,15 @@ MOVED = 2.0  # if a value jumps, the levels of all values with scores above this
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Attributes:
-    value: index of the value with the highest normal score.
-    step: estimate of the first time step at the new level.
-    size: estimated jump of the value's frequency.
-    standard_error: standard error of `size`, if `step` is right.
-    score: |size| / standard_error.
-    moved: (k,) bool, true for values with a score above `MOVED` for the same step of the jump.
+    """A detected jump.
+
+    Attributes:
+        value: index of the value with the highest normal score.
+        step: estimate of the first time step at the new level.
+        size: estimated jump of the value's frequency.
+        standard_error: standard error of `size`, if `step` is right.
+        score: |size| / standard_error.
+        moved: (k,) bool, true for values with a score above `MOVED` for the same step of the jump.
     """
 
     value: int
@@ -48,10 +50,7 @@ class Change:
     moved: npt.NDArray[np.bool_]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9].
-
-        The interval assumes that `step` is right.
-        """
+        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9]."""
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
         half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
         return self.size - half, self.size + half

@@ -65,16 +65,18 @@ class Likelihood:
 
 @dataclass(frozen=True, slots=True)
 class ModelFit:
-    """Attributes:
-    kind: "flat", "smooth", "bell", "irregular" or "jumps".
-    steps: (K - 1,) u at the mode.
-    shares: (K,) shares at the mode.
-    factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
-    log_evidence: approximate log-probability of the counts, up to a constant that all models share.
-    decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
-    coarser: shares under the model of the same kind with the next larger τ; None without such a model.
-    variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
-    converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
+    """A fitted model.
+
+    Attributes:
+        kind: "flat", "smooth", "bell", "irregular" or "jumps".
+        steps: (K - 1,) u at the mode.
+        shares: (K,) shares at the mode.
+        factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
+        log_evidence: approximate log-probability of the counts, up to a constant that all models share.
+        decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
+        coarser: shares under the model of the same kind with the next larger τ; None without such a model.
+        variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
+        converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
     """
 
     kind: str
@@ -151,7 +153,6 @@ def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: Float
 def _mode(
     likelihood: Likelihood, u: FloatArray, q: FloatArray, rounds: int, gain: float
 ) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
-    """Returns the mode, its shares, the value there, the factor L of the precision there, and true if the search converged."""
     from scipy.linalg import cho_solve  # slow to load; only estimates need it
 
     f = likelihood.shares(u)

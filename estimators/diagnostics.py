@@ -3,7 +3,8 @@
 The fit's p-value is the smallest p-value of these tests, times the number of tests, at most 1.
 
     ones        unary encodings: the mean number of ones per report is p + (k-1) q. The test is two-sided
-    floor       pure mechanisms: the sum of the squares of standardised support counts below q
+    floor       pure mechanisms, but not local hashing with few reports: the sum of the squares of standardised support counts
+                below q
     least       the floor test for only the value with the least support
     functions   local hashing: number of pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely
@@ -40,7 +41,9 @@ MAX_Z = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Attributes:
+    """Result of `fit`.
+
+    Attributes:
         z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. Negative for too little support or
             too few ones. Beyond ±6 (p < 2e-9), suspect forged reports or a wrong survey.
         p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
@@ -63,7 +66,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
         steps: one number, as in `matrix_inversion`.
 
     Raises:
-        ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
+        ValueError: if the table belongs to another mechanism or has invalid counts, or if `steps` is out of range.
     """
     groups_of(m, table, steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}

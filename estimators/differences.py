@@ -34,7 +34,7 @@ def separate_errors(before: Estimate, after: Estimate) -> FloatArray:
 
 
 def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = None, people: float = 0.0) -> FloatArray:
-    """Upper bounds of the standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
+    """Conservative standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
 
     Args:
         before, after: estimates of the same attribute by the same estimator.

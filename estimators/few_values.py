@@ -6,7 +6,8 @@ The prior is a mixture. Under each component but the last, shares are independen
 - Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
 - All shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
 
-Two passes of convolutions give the probability of the counts under a component, and each share's posterior:
+With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
+probability of the counts under a component, and each share's posterior:
 
     P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)    sum of the shares up to v; the second pass: of the shares from v on
 

@@ -81,16 +81,6 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
 
 
 class _Cells:
-    """Cells of neighbouring bins, and the way back to the bins.
-
-    Attributes:
-        size: number of bins of each cell; the last cell may have fewer.
-        first: (K,) first bin of each cell.
-        of_bin: (k,) cell of each bin.
-        widths: (K,) widths of the cells.
-        parts: (k,) part of its cell's width that a bin has.
-    """
-
     def __init__(self, bin_widths: FloatArray) -> None:
         k = bin_widths.size
         self.size = -(-k // MAX_CELLS)
@@ -213,8 +203,6 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
 
 
 def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cells) -> Unbiased:
-    """The mean of an ascending function over some edges is at most the function at the last edge. The span of each bound is the
-    best one for the estimated `shares`."""
     k, size = shares.size, cells.first.size
     told = list(informative(groups, steps))
     weights = np.array([inversion_weight(m, table.n / each, each)[:k] for m, table, each in told])

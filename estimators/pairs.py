@@ -47,10 +47,12 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Independence:
-    """Attributes:
-    statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
-    degrees: (k₁ - 1)(k₂ - 1).
-    p: probability of a statistic at least this large if the attributes are independent.
+    """Result of `independence`.
+
+    Attributes:
+        statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
+        degrees: (k₁ - 1)(k₂ - 1).
+        p: probability of a statistic at least this large if the attributes are independent.
     """
 
     statistic: float
@@ -135,8 +137,6 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """An estimate with the sum 1: its shares (k,), and its covariance diag(own) - factorsᵀ factors."""
-
     shares: FloatArray
     own: FloatArray
     factors: FloatArray
@@ -239,7 +239,6 @@ def _steady(covariance: FloatArray, largest: float) -> FloatArray:
 
 
 def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, at: FloatArray | None) -> PairEstimate | None:
-    """The joint shares, with the covariances at the table `at`; None: each question's own shares, from different people."""
     from scipy.linalg import solve_triangular  # slow to load; only surveys with pairs need it
 
     pair, *parts = counts

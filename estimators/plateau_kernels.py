@@ -37,7 +37,6 @@ def _dot(x: Floats, y: Floats) -> float:
 
 @numba.njit(cache=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
-    """Returns the first common point's place within v, its entry of v - 1, and the number of points common with v - 1."""
     if v == 0:
         return 0, 0, 0
     low = max(first[v], first[v - 1])

@@ -35,9 +35,11 @@ LEAST = 1e-100  # smallest weight of a point in H; the product of two such weigh
 
 @dataclass(frozen=True, slots=True)
 class Plateaus:
-    """Attributes:
-    frequencies: (k,) posterior means, with sum 1.
-    log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
+    """The fitted model.
+
+    Attributes:
+        frequencies: (k,) posterior means, with sum 1.
+        log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
     """
 
     frequencies: FloatArray

@@ -1,4 +1,4 @@
-"""Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
+"""Post-processing methods for estimated frequencies. Post-processing uses no privacy budget.
 
 Every method takes (k,) estimated frequencies and returns (k,) frequencies. The methods guarantee:
 

@@ -11,7 +11,8 @@ The ends then move by a part of the distance towards the interval from the unbia
 For mechanisms that are not pure, the mean's interval comes from the unbiased mean (`Unbiased`). The intervals of quantiles come
 from bounds of F (`Unbiased.bounds`), and end at edges of bins.
 
-All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability.
+All numbers are taken to lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the
+probability.
 """
 
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 def quantiles(
     estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES, level: float = 0.95
 ) -> tuple[Number, ...] | None:
-    """Quantiles of the numbers, in the order of the probabilities; result and errors as in `mean`.
+    """Quantiles of the numbers, in the order of the probabilities; None and errors as in `mean`.
 
     Args:
         estimate, edges, level: as in `mean`.

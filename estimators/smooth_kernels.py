@@ -210,8 +210,6 @@ def mode(
 
         ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
 
-    The prior's own determinant is left out.
-
     Args:
         z: (k,) unbiased shares.
         precision, root: (J, k) 1 / (A + ω_j²), ω_0 = 0, and the square root of this number.

@@ -64,13 +64,15 @@ NEGLIGIBLE = 1e-3  # a mode with a smaller weight is left out
 
 @dataclass(frozen=True, slots=True)
 class SmoothPosterior:
-    """Attributes:
-    frequencies: (k,) posterior means; positive, with sum 1.
-    standard_errors: (k,) posterior standard deviations.
-    draws: equally likely histograms.
-    variance: (k,) variances of the unbiased shares, at the first estimate.
-    log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
-    moved: function that returns the posterior means, (k,), for other unbiased shares, (k,), near the observed ones.
+    """Posterior of the shares.
+
+    Attributes:
+        frequencies: (k,) posterior means; positive, with sum 1.
+        standard_errors: (k,) posterior standard deviations.
+        draws: equally likely histograms.
+        variance: (k,) variances of the unbiased shares, at the first estimate.
+        log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
+        moved: function that returns the posterior means, (k,), for other unbiased shares, (k,), near the observed ones.
     """
 
     frequencies: FloatArray
@@ -83,8 +85,6 @@ class SmoothPosterior:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """The data: shares z, variances A and widths w, (k,) each; 1 / (A + ω_j²), its root, and ω_j² / (A + ω_j²), (J, k) each."""
-
     z: FloatArray
     variance: FloatArray
     widths: FloatArray
@@ -265,7 +265,6 @@ def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
 
 
 def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
-    """Returns the modes in the order of descending τ, from the largest τ to the last with a noticeable weight."""
     k = problem.z.size
     exponent = 5.0 + (2 * order - 1) * math.log10(k / 100)  # η varies over the whole range with a variance of k^(2d - 1) / τ
     decades = 2 * DECADES if independent else DECADES

@@ -93,15 +93,6 @@ def _entries(values: ValueLikelihood) -> _Entries:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """G for one mass M of the Dirichlet process.
-
-    Attributes:
-        score: logarithm of the probability of the counts given the sum of the shares, each value predicted from all others.
-        mean: (kinds,) posterior means.
-        posterior: posterior for intervals, one probability for each entry of the grid; empty if no intervals are wanted.
-        excess: distance of the sum of the means from 1.
-    """
-
     score: float
     mean: FloatArray
     posterior: FloatArray
@@ -183,14 +174,6 @@ def _longest(values: ValueLikelihood, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Posteriors:
-    """The posterior of every kind under a prior and λ.
-
-    Attributes:
-        like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
-        mean, variance: (kinds,) means and variances of the posteriors.
-        total: (J,) sum of the posteriors of all values at each point.
-    """
-
     like: FloatArray
     mean: FloatArray
     variance: FloatArray

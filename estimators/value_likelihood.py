@@ -32,9 +32,11 @@ _TABLE = 2000  # entries of the table from shares to positions on the grid
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Attributes:
-    z: (k,) raw inversion.
-    variance: the function N, from shares in [0, 1] to variances; or (k,) variances that do not depend on the share.
+    """A group's raw inversion.
+
+    Attributes:
+        z: (k,) raw inversion.
+        variance: the function N, from shares in [0, 1] to variances; or (k,) variances that do not depend on the share.
     """
 
     z: FloatArray
@@ -116,7 +118,6 @@ class ValueLikelihood:
         return np.asarray(np.add.reduceat(entries, self.start[:-1]))
 
     def normalised(self, entries: FloatArray) -> FloatArray:
-        """Divides the entries of each kind by their sum."""
         return np.asarray(entries / self.sums(entries)[self.rows])
 
     def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -135,9 +135,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     @abstractmethod
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
-        """First round: a fresh memo for each value, in rows of `report_dtype`.
-
-        The memo of a one-time mechanism is the value itself, unchecked.
+        """A fresh memo for each value, in rows of `report_dtype`; for a one-time mechanism, the values themselves, unchecked.
 
         Args:
             values: (n,) integers in [0, k), or codes of sets.
@@ -268,7 +266,6 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return self, table
 
     def empty_table(self) -> CountTable:
-        """The table of no reports: the neutral element of ``+``."""
         return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
 
     def channel(self) -> FloatArray:

@@ -10,7 +10,7 @@ from ldpstream.mechanisms.ratios import Ratios
 
 
 class Checked(ABC):
-    """The statements of a mechanism that checks use.
+    """Statements for checks.
 
     Attributes:
         pure: true if p and q describe the reports.
@@ -54,11 +54,6 @@ class Checked(ABC):
         return np.full(self.k, own), np.full(self.k, other + (own - other) / self.k)
 
     def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        """Probabilities that all of one or two reports of one memo support the device's value, without fake data.
-
-        Args:
-            values: (n,) the devices' values.
-        """
         return self.support_chances(reports)[0][values]
 
     def symbol_chances(self) -> tuple[float, float] | None:

@@ -1,12 +1,13 @@
 """Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
 
-Then the mean chance s of a right guess among k equally likely values satisfies
+Let a concave function G(α) bound the power of every test between two values with the false-alarm rate α. The mean chance s of a
+right guess among k equally likely values then satisfies
 
     s <= G((1-s) / (k-1))
 
 The code replaces the reports by **evidence** that reveals at least as much: n independent rounds. If v is true, a round
-multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. Reports with a loss of
-at most ε and a total variation distance δ reveal at most as much as a round with h = δ / (1 - e^{-ε}).
+multiplies the odds of v against v' by e^ε with probability h, by e^{-ε} with probability h e^{-ε}, and else by 1. Reports with
+a loss of at most ε and a total variation distance δ reveal at most as much as a round with h = δ / (1 - e^{-ε}).
 
 Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
 h = 1/(1+e^{-ε}) is the worst ε-DP pair).

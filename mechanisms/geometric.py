@@ -1,4 +1,4 @@
-"""Geometric mechanisms on a line and on a grid.
+"""Geometric mechanisms.
 
 Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells.
 A report has the distribution of a cell of the infinite lattice, moved to the domain's nearest cell.
@@ -36,8 +36,6 @@ ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
 class GeometricTerm(ChannelTerm):
-    """Term of the truncated geometric mechanism on a line."""
-
     def __init__(self, factors: FloatArray, eps: float, counts: IntArray) -> None:
         super().__init__(factors.size, counts)
         self._factors, self._ratio = factors, math.exp(-eps)
@@ -136,8 +134,6 @@ def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) 
 
 
 class PlanarTerm(ChannelTerm):
-    """Term of the planar geometric mechanism on a grid with both sides at least 2."""
-
     def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:
         super().__init__(counts.size, counts)
         (width, height), self._tall = shape, shape[0] < shape[1]
@@ -179,8 +175,6 @@ class PlanarGeometric(StoredChannel):
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 
     R(z) is the set of lattice cells whose nearest grid cell is z.
-
-    The mechanism is geo-indistinguishable with ε.
 
     Args:
         shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. The values are the cells'

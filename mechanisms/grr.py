@@ -43,7 +43,6 @@ NARROW = 2**14  # for at most this many symbols, the loop's four count tables fi
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
-    """The little-endian unsigned integer type of `least_bytes` bytes, which holds 0 … symbols-1."""
     return np.dtype(f"<u{least_bytes(symbols)}")
 
 

@@ -1,11 +1,12 @@
 """The chance of a right guess: the share of people whose value the best guesser gets right.
 
-The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. Its mean
-success, over people and randomness, is
+The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. The best guess
+has the mean success, over people and randomness,
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-If values may change, the guess is about the value at one step. The result is the maximum over k sequences, one for each value.
+If values may change, the guess is about the value at one step. The chance is then the maximum over k sequences of values, one
+for each value at this step.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
 selection), constant sequences give the largest chance. Proof: fix all steps but one, and let a_v be the likelihood of their
@@ -120,8 +121,8 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
 def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
     """Σ_y max_m P(y|m) over n of g symbols m. Each of t reports is m with probability p, else another symbol, uniformly.
 
-    This sum is n times the probability that m is reported more often than each of the other n - 1 symbols. With a factor u for
-    each tied symbol, and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
+    This sum is n times the probability that m is reported more often than each of the other n - 1 symbols. If N reports are m,
+    with a factor u for each tied symbol and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
     """

@@ -17,7 +17,7 @@ Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to varian
 
 
 class Inference(ABC):
-    """The methods of a mechanism that estimators use.
+    """The methods for estimators.
 
     Attributes:
         unbiased: true only if the matrix inversion is unbiased for all distributions of the values.
@@ -134,7 +134,6 @@ class Inference(ABC):
         raise TypeError(f"{self.signature} is pure and has no inverse of its channel")
 
     def possible(self, shares: FloatArray) -> FloatArray:
-        """Returns frequencies near these raw shares, (k,), for which `inversion_variances` is defined."""
         return np.clip(shares, 0, 1)
 
     def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> float:
@@ -145,8 +144,8 @@ class Inference(ABC):
                         Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
 
         The n people are drawn at random from a population in which a share f has the value. Every device reports at each of the
-        W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula is not that of PS-GRR
-        (see `PaddedSampling.given_memo`).
+        W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula holds without fake data, and
+        not for PS-GRR (see `PaddedSampling.given_memo`).
 
         Args:
             f: true frequency of the bin, in [0, 1].
@@ -156,7 +155,7 @@ class Inference(ABC):
         Returns:
             The variance; infinite if p and q are the same double.
 
-        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0, or if p + q = 1 in both rounds.
+        Equation 10 of ALLOMFREE agrees only at f = 0, or if p + q = 1 in both rounds.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         return float(self.inversion_variances(np.array([f]), n, steps)[0])
@@ -182,8 +181,8 @@ class Inference(ABC):
         Returns:
             The variances d, in the shape of `frequencies`, and the rows x, (r, k).
 
-        For local hashing the covariances ignore the dependence among values whose places lie on a line
-        (`mechanisms.linear_pool`).
+        The covariances are approximations for local hashing (values on a line, `mechanisms.linear_pool`) and for PS-GRR with m
+        > 1.
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)

@@ -73,7 +73,7 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    The method is Harley and Seal's (Warren, Hacker's Delight, §5-2).
+    Source: Harley and Seal's method (Warren, Hacker's Delight, §5-2).
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)

@@ -82,7 +82,8 @@ class OneTime(Mechanism):
 
     @property
     def favours(self) -> float:
-        """h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two values v and v'."""
+        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two
+        values v and v'."""
         return guessing.bound(self.eps_1, 2)
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:

@@ -14,7 +14,7 @@ adds up the counts of equivalent reports:
 6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
    values lie on a line of GF(g)^m.
 
-`stride` puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`).
+If m > 1, `stride` puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`).
 
 Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools (the pool for g = 2 is Hadamard
 response); Bolker, "The finite Radon transform", 1987, for the transform.
@@ -71,7 +71,6 @@ class LinearPool:
         return out
 
     def fold(self, counts: IntArray) -> IntArray:
-        """(cells,) int64 folded table of a table of shape (S, g): equivalent reports share one cell."""
         from ldpstream.mechanisms.kernels import fold_functions
 
         folded = np.zeros(self.cells, np.int64)

@@ -70,7 +70,8 @@ def _limit(k: int) -> int:
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those with at most 2^23 counts in a table.
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, found among those with at most 2^23 counts in a
+    table.
 
     For more than 2^22 values, the limit is 2^26 counts.
     """
@@ -225,12 +226,6 @@ class Hashing(Mechanism):
         return self.symbols, self.symbols.table(int(counts.sum()), counts)
 
     def _guess_symbol(self, best: Callable[[int], float]) -> float:
-        """Probability of a right guess of the value, averaged over functions.
-
-        Args:
-            best: function of n that returns Σ_y max_s Pr[reports y | hashed symbol s], over the n symbols that a hash function
-                reaches.
-        """
         return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
     def _rows(self, functions: IntArray, symbols: IntArray) -> Reports:

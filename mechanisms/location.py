@@ -2,9 +2,8 @@
 
     A[x, z] = Pr[report z | value x]
 
-The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. Shokri's mechanism guarantees an expected error of
-an adversary who knows the prior, and bounds no likelihood ratio. The attribute `eps_1` is the mechanism's true worst-case loss,
-and is infinite if a report excludes a value.
+The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The attribute `eps_1` is the mechanism's true
+worst-case loss, and is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -89,7 +88,6 @@ class ChannelMechanism(OneTime):
         return channel_moments(self.channel(), f, steps)
 
     def inversion(self, table: CountTable) -> FloatArray:
-        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares."""
         self.require(table)
         return self._invert(table.counts / table.n)
 
@@ -166,8 +164,6 @@ class ChannelMechanism(OneTime):
 
 
 class LocationMechanism(ChannelMechanism):
-    """A mechanism whose report is one of the k values."""
-
     def coins(self) -> NoReturn:
         raise self._no_device()
 

@@ -58,8 +58,6 @@ def set_eps(drawn: float, choices: int) -> float:
 
 
 class SetRandomizer(SymbolRandomizer):
-    """The device's code of PS-GRR and L-PS-GRR."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.choices is not None
@@ -386,7 +384,6 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
 
     def values_variance(self, shares: FloatArray, steps: int) -> float:
-        """Only whether the memo is a value counts, so this is a chain on two symbols."""
         hit = self._n * self.q1 + (self.p1 - self.q1) * float(np.clip(shares[: self._n].sum(), 0, 1))
         one, other = self.p2 + (self._n - 1) * self.q2, self._n * self.q2  # Pr[a report is a value | the memo is one, or none]
         fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)

@@ -78,8 +78,8 @@ class PrivacyClaims(ABC):
     def guess(self, t: float = 1) -> Chance:
         """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
 
-        The result's `exact` is false if it is an upper bound. With fake data, it is a bound for an attacker who knows which
-        reports are true.
+        The result's `exact` is false if it is an upper bound. With fake data, the result is a bound for an attacker who knows
+        which reports are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for any number of reports.
@@ -129,9 +129,9 @@ class PrivacyClaims(ABC):
         The observer sees each step's reports as a set (`ledger.shuffled`), or only counts that sum several sets. The observer
         also knows the values of all other people, and with fake data whose reports are true.
 
-        One-time mechanisms: t reports of any values, which the observer cannot link. Each report is one of n reports in its
-        set. Longitudinal mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of
-        one memo of each of n - 1 others, all at the same steps. The observer can link the reports of a memo.
+        One-time mechanisms: t reports of any values, which the observer cannot link. Longitudinal mechanisms, t = 1: the n
+        reports of one step. t > 1: any number of reports of the person's memo and of one memo of each of n - 1 others, all at
+        the same steps.
 
         Both results are upper bounds.
 

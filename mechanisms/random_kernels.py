@@ -117,7 +117,7 @@ def _count(words: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words, states: Words) -> None:
-    """Does the same as `few_members`, faster unless omega is far below k.
+    """Does the same as `few_members`, by another method.
 
     Args:
         values, with_value, omega, k, rows: as in `few_members`.

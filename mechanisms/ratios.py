@@ -10,7 +10,7 @@ j):
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
     SW                L(i, j) = ε (i - j): a cell near the value is e^ε times as likely as another cell
 
-A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂). A one-time mechanism has the chain (1, 0, p, q).
+A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂).
 """
 
 import math

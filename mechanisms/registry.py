@@ -53,7 +53,7 @@ def registered() -> tuple[str, ...]:
 
 
 def one_time(name: str) -> bool:
-    """True for the name of a one-time mechanism, whose only budget is eps."""
+    """True for the name of a one-time mechanism that `mechanism` builds."""
     return name in ONE_TIME or name in NUMERIC or name == PaddedSampling.name
 
 
@@ -98,9 +98,6 @@ def mechanism(
         omega: size of the set, for subset selection; default: the size with the smallest variance.
         choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
-
-    Raises:
-        TypeError: if the mechanism lacks a method or an attribute.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
@@ -153,7 +150,7 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
-    """Returns the best of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
+    """Returns one of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by
     `lightest`.

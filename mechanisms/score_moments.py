@@ -36,7 +36,6 @@ def channel_moments(given: FloatArray, f: FloatArray, steps: int) -> tuple[Float
 
 
 def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """`Inference.score_moments` of local hashing."""
     k, g = f.size, m.pool.g
     hit, weight = _hits(m.pool)  # axes: symbol, function, value
     tilt = (m.p - m.other) * hit
@@ -73,8 +72,6 @@ def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _hits(pool: LinearPool) -> tuple[FloatArray, FloatArray]:
-    """Returns indicators [symbol, function, value], 1 if the function hashes the value to the symbol, and the functions'
-    probabilities."""
     k, g = pool.k, pool.g
     columns = np.array([pool.radon(unit) for unit in np.eye(k)]).T  # axes: cell, value
     blocks, start = [], 0

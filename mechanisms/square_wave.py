@@ -5,8 +5,8 @@ b that maximises a bound of the mutual information of x and y is
 
     b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε))
 
-Here both x and y are cells of one grid: the paper's "bucketize before randomize". The loss is ε exactly. The value is a bin 0 …
-k-1, the report is one of m = k-1+L cells, and L is the width of the wave in cells:
+Here, the loss is ε exactly. The value is a bin 0 … k-1, the report is one of m = k-1+L cells, and L is the width of the wave in
+cells:
 
     Pr[cell y | bin x] = p if x <= y < x+L, else q      q = 1 / (L e^ε + k-1),   p = e^ε q
 
@@ -75,8 +75,6 @@ class WaveTerm(ChannelTerm):
 
 
 class WaveRandomizer(OneTimeRandomizer):
-    """The device's code of Square Wave."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.width is not None

@@ -41,8 +41,6 @@ def _variance(p: float, q: float) -> float:
 
 
 class SubsetRandomizer(OneTimeRandomizer):
-    """The device's code of subset selection."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.omega is not None

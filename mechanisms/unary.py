@@ -52,7 +52,6 @@ class Round:
     not_q: float
 
     def then(self, second: "Round") -> "Round":
-        """Returns the round equivalent to this round followed by `second`."""
         return Round(
             self.p * second.p + self.not_p * second.q,
             self.p * second.not_p + self.not_p * second.not_q,
@@ -88,7 +87,7 @@ def _logistic(x: float) -> tuple[float, float]:
 def thresholded(eps: float) -> Round:
     """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
-    The loss, `Round.eps`, is below the ε of the noise. θ gives the smallest variance q(1-q)/(p-q)²: there, 2(1-p-q)/(p-q) +
+    The loss is `Round.eps`, not the ε of the noise. θ gives the smallest variance q(1-q)/(p-q)²: there, 2(1-p-q)/(p-q) +
     q/(1-q) = 1.
 
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
@@ -255,7 +254,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
     Args:
         name: ``"SUE"``, ``"OUE"`` or ``"THE"``.
         k: domain size, in [2, 2^31).
-        eps: privacy loss of the report, in [1e-9, 700] nats. For THE, the ε of the noise; the loss `eps_1` is lower.
+        eps: privacy loss of the report, in [1e-9, 700] nats. For THE, eps is the ε of the noise, and `eps_1` the loss.
 
     >>> round(UnaryEncoding("OUE", k=32, eps=1.0).variance(n=10_000), 6)
     0.000368

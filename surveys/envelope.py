@@ -55,7 +55,7 @@ REASONS: Final[tuple[Reason, ...]] = get_args(EnvelopeReason)
 
 
 class Rejected(Exception):
-    """Raised for a rejected envelope; none of its reports count. The message is the reason."""
+    """Raised for a rejected envelope; none of its reports count."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -148,7 +148,7 @@ def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
 
 
 def decode_envelope(raw: bytes) -> AnyEnvelope:
-    """Decodes an envelope, with or without a cohort. Does not compare it with a survey.
+    """Decodes an envelope, with or without a cohort.
 
     Raises:
         Rejected: "too large" if the envelope has too many bytes, "undecodable" or "unknown version".

@@ -43,8 +43,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: unique within the attribute.
         mechanism: a mechanism's name, or ``"auto"``.
-        eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
-        eps: loss of each report, in nats (one-time mechanisms); for THE, the ε of the noise.
+        eps_inf, eps_1: budgets in nats for any number of reports of one memo, and for one report (longitudinal mechanisms).
+        eps: budget in nats for each report (one-time mechanisms); for THE, the ε of the noise.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
         every_steps: w; a device reports at one of w consecutive steps, for one-time mechanisms (`OneTime.spaced`).
         lifetime_reports: the largest number of reports that a device makes, for one-time mechanisms.

@@ -97,28 +97,12 @@ class UnaryRounds:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The V vertices at which the gain of a bit can be largest.
-
-    Attributes:
-        interval: (V,) interval of each vertex.
-        ones: (V,) number of reported ones at each vertex.
-        value: (V,) the bit's part of ln P(y|x) at each vertex.
-    """
-
     interval: IntArray
     ones: IntArray
     value: FloatArray
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x.
-
-    Attributes:
-        many: number of bits; fractional for a mean.
-        kind: index of their `_Kind`.
-        plus: term to add to the gain of each bit.
-    """
-
     many: float
     kind: int
     plus: float
@@ -372,6 +356,5 @@ class PriceProgramme:
 
 
 def _log_odds(share: FloatArray) -> FloatArray:
-    """ln(x/(1-x)); infinite for shares outside (0, 1)."""
     inside = np.clip(share, 1e-300, 1 - 1e-16)
     return np.where(share <= 0, -np.inf, np.where(share >= 1, np.inf, np.log(inside) - np.log1p(-inside)))

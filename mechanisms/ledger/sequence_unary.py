@@ -66,14 +66,6 @@ def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two sequences, up to a renaming of the sequences' values, and the reported bits to try.
-
-    Attributes:
-        steps: (blocks of x, kinds of blocks of x'), number of steps that a block of x and a block of x' share.
-        times: (kinds of blocks of x',), number of blocks of each kind.
-        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among the shared steps.
-    """
-
     steps: IntArray
     times: IntArray
     ones: IntArray
@@ -137,7 +129,6 @@ def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """`partner` holds, for every block of x, the kind of the block of x' with the same value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)

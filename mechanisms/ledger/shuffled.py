@@ -237,10 +237,6 @@ def _last_point(blanket: Blanket, n: int, delta: float) -> float:
 
 
 def _loss_distribution(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Returns the losses as places on the grid, and their probabilities.
-
-    The pair of a curve h has the loss ln x with the probability x times the change of the slope of h at x.
-    """
     x = np.exp(np.concatenate([-grid[:0:-1], grid]))
     above = np.concatenate([(over * np.exp(-grid))[:0:-1], over])
     x, above = np.append(0.0, x), np.append(0.0, above)
