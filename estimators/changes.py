@@ -50,11 +50,7 @@ class Change:
     moved: npt.NDArray[np.bool_]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9].
-
-        A Bonferroni correction over the values that moved widens the normal interval. The interval assumes that `step` is
-        right.
-        """
+        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9]."""
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
         half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
         return self.size - half, self.size + half
@@ -138,7 +134,6 @@ class JumpScores:
         self.sums = np.zeros((2, STARTS, k))
 
     def arrays(self) -> list[FloatArray]:
-        """Returns the arrays that hold the whole state."""
         return [self.begun, self.lag, self.sums]
 
     def add(self, step: int, innovations: FloatArray, spread: FloatArray, gain: FloatArray) -> None:
@@ -158,11 +153,7 @@ class JumpScores:
         self.lag *= 1 - gain
 
     def normal_scores(self, gain: FloatArray) -> FloatArray:
-        """Returns the highest score of every value, mapped to a normal score, (k,).
-
-        Args:
-            gain: (k,) the filter's gain.
-        """
+        """Returns the highest score of every value, mapped to a normal score, (k,)."""
         degrees = DEGREES / np.maximum(gain, 1e-6) ** 2
         return np.asarray(np.sqrt(degrees * np.log1p(self._scores().max(axis=0) ** 2 / degrees)))
 
@@ -184,6 +175,5 @@ class JumpScores:
         return scores
 
     def forget(self, moved: npt.NDArray[np.bool_]) -> None:
-        """Drops all evidence about the values whose level starts anew."""
         self.lag[:, moved] = 0
         self.sums[:, :, moved] = 0

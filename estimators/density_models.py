@@ -153,7 +153,6 @@ def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: Float
 def _mode(
     likelihood: Likelihood, u: FloatArray, q: FloatArray, rounds: int, gain: float
 ) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
-    """Returns the mode, its shares, the value there, the factor L of the precision there, and true if the search converged."""
     from scipy.linalg import cho_solve  # slow to load; only estimates need it
 
     f = likelihood.shares(u)
@@ -179,7 +178,6 @@ def _mode(
 
 
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the lower Cholesky factor of Jᵀ G J + Q, with J the derivatives of the shares f."""
     from scipy.linalg import lapack
 
     pull = f * (likelihood.curvature @ f)

@@ -3,7 +3,8 @@
 The fit's p-value is the smallest p-value of these tests, times the number of tests, at most 1.
 
     ones        unary encodings: the mean number of ones per report is p + (k-1) q. The test is two-sided
-    floor       pure mechanisms: the sum of the squares of standardised support counts below q
+    floor       pure mechanisms, but not local hashing with few reports: the sum of the squares of standardised support counts
+                below q
     least       the floor test for only the value with the least support
     functions   local hashing: number of pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely
@@ -40,7 +41,7 @@ MAX_Z = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Agreement of counts with the mechanism.
+    """Result of `fit`.
 
     Attributes:
         z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. Negative for too little support or
@@ -65,7 +66,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
         steps: one number, as in `matrix_inversion`.
 
     Raises:
-        ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
+        ValueError: if the table belongs to another mechanism or has invalid counts, or if `steps` is out of range.
     """
     groups_of(m, table, steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
@@ -119,7 +120,6 @@ def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
-    """Approximate mean and variance of the deviance Σ 2 c ln(c/μ) of k multinomial counts c with means μ."""
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
     mu = np.maximum(small, 1e-300)

@@ -2,7 +2,7 @@
 
     Var(f̂₂ - f̂₁) = s₁² + s₂² - 2 Cov(f̂₁, f̂₂)
 
-If nobody counts in both estimates, the covariance is 0. Otherwise a lower bound of the covariance takes its place.
+If nobody counts in both estimates, the covariance is 0; otherwise a lower bound takes its place.
 
 Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz).
 
@@ -34,7 +34,7 @@ def separate_errors(before: Estimate, after: Estimate) -> FloatArray:
 
 
 def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = None, people: float = 0.0) -> FloatArray:
-    """Upper bounds of the standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
+    """Conservative standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
 
     Args:
         before, after: estimates of the same attribute by the same estimator.
@@ -61,7 +61,6 @@ def unchanged_errors(before: Estimate, after: Estimate, people: tuple[float, flo
     People who count at both times are taken as independent.
 
     Args:
-        before, after: estimates of the same attribute by the same estimator.
         people: number of people at each time, above 0.
     """
     one, other = people
@@ -82,8 +81,7 @@ def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
 def clear_differences(differences: FloatArray, errors: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
     """Marks the differences that are more than chance, (k,) bool, by the procedure of Benjamini and Hochberg.
 
-    The false discovery rate is the expected share of values without a true difference among the marked values. It is at most
-    `rate` if the tests of the values are independent or positively dependent.
+    The false discovery rate is at most `rate` if the tests of the values are independent or positively dependent.
 
     Args:
         differences: (k,) differences; normally distributed around the true differences.

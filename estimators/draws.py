@@ -29,11 +29,7 @@ class Unshrunk:
         return reached, np.sqrt(np.maximum(variance * (1 - variance / variance[-1]), 0))
 
     def error_of_mean(self, numbers: FloatArray) -> float:
-        """Returns the standard error of the mean number of a person.
-
-        Args:
-            numbers: (k,) the number that each value stands for.
-        """
+        """Returns the standard error of the mean number of a person."""
         centred = numbers - self.variance @ numbers / self.variance.sum()
         return float(np.sqrt(self.variance @ centred**2))
 
@@ -45,8 +41,7 @@ class Unbiased:
     Attributes:
         shares: (k,) unbiased shares with sum 1; may be negative.
         places: (K + 1,) some of the edges of the bins, by their index, from 0 to k.
-        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each. Its argument is
-            the number of standard errors between a bound and the bound's unbiased estimate.
+        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each.
         error_of_mean: returns the standard error of a person's mean number, for the number that each value stands for, (k,).
     """
 

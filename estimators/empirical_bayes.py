@@ -1,4 +1,4 @@
-"""Empirical Bayes (EB), the default estimate."""
+"""Empirical Bayes (EB)."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -30,16 +30,13 @@ def empirical_bayes(
 ) -> Estimate:
     """Posterior means of the shares, by empirical Bayes.
 
-    At most nine values without order have a fixed prior: see `estimators.few_values`. The function ignores levels without
-    information (no reports, or p = q).
+    At most nine values without order have a fixed prior: see `estimators.few_values`.
 
     Args:
-        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
-        table: the mechanism's count table.
+        m, table, steps: as in `matrix_inversion`.
         ordered: true for ordered values, such as the bins of a number: see `estimators.ordered`, and `estimators.numbers` for
             mechanisms that are not pure. With pure mechanisms, the estimate does not use the order of more than 10 000 values.
         widths: (k,) widths of the bins of ordered values, positive; None for equal widths.
-        steps: as in `matrix_inversion`.
 
     Returns:
         Frequencies at least 0, with sum 1. For ordered values (at most 10 000), `posterior` is `Draws`. `Estimate.of_nothing`

@@ -7,7 +7,7 @@ itself and its neighbours:
 
 The iteration stops when the log-likelihood changes by less than τ = 10⁻³ nats, or after `max_iter` iterations.
 
-`ems` divides every bin into equal cells, at least 256 in all. The estimate of a bin is the sum of its cells.
+`ems` divides every bin into equal cells, at least 256 in all.
 
 Source: Li et al. 2020, arXiv:1912.01051, §5.5 (τ, the smoothing step); Silverman, Jones, Wilson and Nychka 1990 (EMS).
 """
@@ -37,9 +37,7 @@ def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_
     For a pure mechanism, the likelihood is that of the support counts.
 
     Args:
-        m: the mechanism: Square Wave, or any other mechanism on bins; or a list of pairs (mechanism, table), one for each
-            level, without `table`.
-        table: the mechanism's count table.
+        m, table: as in `matrix_inversion`; the mechanism is Square Wave, or any other mechanism on bins.
         max_iter: largest number of iterations, at least 1.
 
     Returns:

@@ -22,8 +22,7 @@ Steps = int | Sequence[int]  # largest number of reports of one person in the ta
 class Intervals(Protocol):
     """A posterior distribution of the shares that gives intervals."""
 
-    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of intervals with this level, (k,) each."""
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +84,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Multiplied:
-    """A posterior distribution of shares that are multiplied by a factor; see `Estimate.times`."""
-
     posterior: Intervals
     factor: int
     most: float
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of intervals with this level, (k,) each."""
         low, high = (np.minimum(self.factor * end, self.most) for end in self.posterior.interval(level))
         return low, high
 
@@ -114,7 +110,6 @@ def groups_of(m: Mechanism | Iterable[Group], table: CountTable | None = None, s
 
     Args:
         m, table: a mechanism and its count table; or m alone, a list of such pairs, one for each level.
-        steps: as in `matrix_inversion`.
 
     Raises:
         TypeError: if m and table are neither a mechanism with its table nor a list of such pairs alone.

@@ -6,8 +6,8 @@ The prior is a mixture. Under each component but the last, shares are independen
 - Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
 - All shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
 
-The shares are multiples of one step h. L_v are the likelihoods of `estimators.value_likelihood`. Two passes of convolutions
-give the probability of the counts under a component, and each share's posterior:
+With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
+probability of the counts under a component, and each share's posterior:
 
     P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)    sum of the shares up to v; the second pass: of the shares from v on
 
@@ -42,7 +42,7 @@ WHOLE = 4096  # points of the lattice for the densities of the sum
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Likelihoods of the values on the lattice of shares. Value v has the points first[v], first[v] + 1 …, in steps h.
+    """Likelihoods of each value v at its lattice points first[v], first[v] + 1 …, in steps h.
 
     Attributes:
         step: h; 1 / h is an integer.
@@ -63,7 +63,6 @@ class Lattice:
 
     @classmethod
     def of(cls, seen: list[Observation], k: int) -> "Lattice":
-        """Returns the lattice for at least one observation."""
         likely = np.full(k, 1 / k)
         z = np.array([s.z for s in seen])
         for _ in range(2):  # the noise depends on the shares
@@ -94,12 +93,10 @@ class Lattice:
 
     @property
     def shares(self) -> FloatArray:
-        """(k, most points) share at each point."""
         return np.asarray(self.points * self.step)
 
     @property
     def points(self) -> IntArray:
-        """(k, most points) number of each point."""
         return np.asarray(self.first[:, None] + np.arange(self.like.shape[1]))
 
 
@@ -108,7 +105,6 @@ class FewValues:
     """The posterior of the shares among the people who report.
 
     Attributes:
-        lattice: the likelihoods of the values on the lattice.
         mean: (k,) posterior means, with sum 1.
         chances: (k, most points) posterior of each share without the component of equal shares.
     """
@@ -183,10 +179,7 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
 
 
 def components(k: int, points: IntArray, step: float) -> FloatArray:
-    """Returns the prior probability of each lattice point under each component, (components, *points.shape).
-
-    Leaves out the component of equal shares.
-    """
+    """Returns the prior probability of each lattice point under each component, (components, *points.shape)."""
     found = [_gamma(shape, 1 / k, points, step) for shape in SHAPES]
     if k > 2:  # with two values, one share determines the other
         uniform = np.where(points > 0, step, step / 2)

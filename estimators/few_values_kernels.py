@@ -1,6 +1,6 @@
 """The convolutions of the estimate for few values, compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -18,8 +18,6 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
 
     Args:
         weighted: (k, components, most points) weights of the values 0, 1 … of each integer.
-        size: (k,) number of possible values of each integer.
-        total: the sum, at least 0.
 
     Returns:
         (components, k, most points) probabilities, 0 for a component under which this sum is impossible; and (components,)

@@ -1,4 +1,4 @@
-"""Bias of an estimate. With a large bias, normal intervals cover the truth too rarely.
+"""Bias of an estimate.
 
 For a pure mechanism, matrix inversion without post-processing has no bias.
 """
@@ -16,11 +16,7 @@ MAX_BIAS = 0.4  # in standard errors; a 95 % normal interval with this bias stil
 
 def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
     """First-order approximation of the maximum likelihood of the support counts without the limit 0: frequencies with sum 1,
-    some negative.
-
-    Args:
-        groups: pure mechanisms with their tables.
-        raw: the matrix inversion of the groups.
+    possibly negative.
 
     Returns:
         (k,) frequencies; NaN if the counts carry no information.
@@ -43,8 +39,6 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
     """Largest distance of an estimate's frequent values from estimates that may be negative.
 
     Args:
-        estimate: any estimate from some counts.
-        raw: the matrix inversion of the same counts, not post-processed.
         free: (k,) the `free_maximum` of the same counts.
 
     Returns:

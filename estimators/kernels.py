@@ -1,6 +1,6 @@
 """The loop of plain expectation maximisation (EM), compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any

@@ -34,15 +34,14 @@ class LevelsDifference:
 def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
-    The difference D of a value is a sum of independent contributions, one per person. Each contribution is within b of its
-    mean. If both levels have the same histogram, Bernstein's inequality holds, with the variance V of D:
+    The difference D of a value is a sum of independent contributions, one per person, each within b of its mean. If both levels
+    have the same histogram, Bernstein's inequality holds, with the variance V of D:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 
     `p` is this bound times the number of values and the number of pairs (Bonferroni).
 
     Args:
-        groups: each level's mechanism and table, all on the same domain.
         steps: as in `matrix_inversion`.
 
     Returns:

@@ -1,10 +1,9 @@
 """Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
 
-IBU is expectation maximisation (EM). Early stopping regularises: the estimate stays nearer to the uniform distribution than the
-maximum is.
+Early stopping regularises: the estimate stays nearer to the uniform distribution than the maximum is.
 
-`ibu` and `mle` use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
-pseudo-likelihood of the support counts.
+`ibu` and `mle` use the true likelihood if the count table determines it, otherwise the papers' pseudo-likelihood of the support
+counts.
 """
 
 from collections.abc import Iterable
@@ -51,23 +50,17 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    For several levels, one EM maximises the sum of the levels' log-likelihoods. The function ignores levels without information
-    (no reports, or p = q).
+    For several levels, one EM maximises the sum of the levels' log-likelihoods.
 
     Args:
-        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
-        table: the mechanism's count table. If the counts carry no information, the result is `Estimate.of_nothing`.
+        m, table, steps: as in `matrix_inversion`. If the counts carry no information, the result is `Estimate.of_nothing`.
         max_iter: largest number of iterations, at least 1.
         tol: stop when no frequency changes by more than `tol`, in [0, 1].
-        steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
             this test.
         likelihood: ``"exact"`` uses the true likelihood if the table determines it, otherwise the likelihood of the support
             counts. ``"support"`` uses the likelihood of the support counts. Mechanisms that are not pure always use the true
             likelihood.
-
-    Raises:
-        ValueError, TypeError: as in `matrix_inversion`.
 
     Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023. Several levels: ElSalamouny and
     Palamidessi 2022 (free-will privacy), Algorithm 1 (GIBU).
@@ -129,7 +122,7 @@ def _tells(terms: list[Term]) -> bool:
 def em(
     terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
 ) -> tuple[FloatArray, int, bool]:
-    """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance."""
+    """Runs EM from f; returns the frequencies, the number of iterations, and true if EM met a tolerance."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from ldpstream.estimators.kernels import support_em

@@ -9,8 +9,8 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
 The filter follows θ + m, and the estimate's variance is the filter's variance plus s². If s² changes, the filter adds |change
 of s²| to its variance.
 
-A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels. The estimate's
-variance includes the spread between the filters.
+A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels; its variance
+includes the spread between the filters.
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
 steps (`MEMORY`). The prior π is nearly the mean of all values' weights at the step before. If `estimators.changes` detects a
@@ -41,7 +41,7 @@ class Filtered:
     """The filter's estimate after a step.
 
     Attributes:
-        frequencies: (k,) estimated shares; may be negative, and need not sum to 1. NaN before the first observation.
+        frequencies: (k,) estimated shares, NaN before the first observation; may be negative, and need not sum to 1.
         standard_errors: (k,) standard errors of `frequencies`.
         lasting: (k,) variances of the lasting noise, a part of the squares of `standard_errors`.
         scores: (k,) standardized innovations: observation minus prediction, in standard deviations; NaN at a step without
@@ -57,10 +57,9 @@ class Filtered:
 
 
 class LocalLevel:
-    """Filter of one attribute. `step` changes the state; `to_bytes` and `from_bytes` copy the state exactly.
+    """Filter of one attribute.
 
     Args:
-        k: number of values, at least 1.
         run_length: mean number of steps to a false alarm; `math.inf` for a filter without detection of jumps.
         next_step: number of the first time step.
 

@@ -21,7 +21,7 @@ def matrix_inversion(
     """Frequencies by inversion of the counts of one mechanism, or of several levels.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
-        f̂ = c/n B, B the channel's pseudo-inverse          SW and location mechanisms (`ChannelMechanism.inverse`)
+        f̂ = c/n B                                          SW and location mechanisms; B: `ChannelMechanism.inverse`
 
     For several levels, each bin gets a weighted mean of the levels' inversions. The weights are 1 / variance under uniform
     frequencies. If a level's channel is not invertible, the least-squares inversion adds a bias that the standard errors do not

@@ -57,7 +57,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x."""
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
     for attempt in range(200):
@@ -73,7 +72,7 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 
 
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
-    """Approximates the maximum of a sum of terms by projected L-BFGS. Returns the distribution and the number of evaluations.
+    """Approximates the maximum of a sum of terms by projected L-BFGS; returns the distribution and the number of evaluations.
 
     By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
     ∂L/∂f_v.
@@ -125,7 +124,6 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian, built from `metric` and pairs (step, decrease of the gradient)."""
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())

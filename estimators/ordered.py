@@ -13,8 +13,8 @@ The weights of the smooth estimate and of the one with plateaus also use the evi
 
 The evidence of the model with plateaus is first divided by e³ (`FITTED`, by simulation).
 
-R is the risk for the shares among the people who report, so N leaves out the choice of the people. The code measures the
-derivatives (Ramani, Blu and Unser 2008). With independent random signs b, every z_v moves by h b_v, and
+R is the risk for the shares among the people who report, so N leaves out the choice of the people. With independent random
+signs b, every z_v moves by h b_v, and
 
     Σ_v ∂f̂_v/∂z_v ≈ Σ_v b_v (f̂_v(z + h b) - f̂_v(z)) / h
 
@@ -51,11 +51,7 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
     """Posterior means of the shares of ordered values, with posterior draws for intervals, means and quantiles.
 
     Args:
-        groups: checked groups.
         widths, steps: as in `empirical_bayes`.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
     widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
@@ -90,9 +86,6 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
         standard_errors: (k,) their standard errors, positive.
         n: number of reports.
         widths: as in `empirical_bayes`.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     if np.isnan(shares).any():
         return Estimate.of_nothing(shares.size, n)
@@ -101,19 +94,16 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
 
 
 def _risk(f: FloatArray, moved: FloatArray, by: FloatArray, z: FloatArray, noise: FloatArray) -> float:
-    """Returns Stein's estimate R of the risk of f; `moved` is the estimate from z + `by`, with `by` = h b."""
     return float(((f - z) ** 2 / noise).sum() + 2 * by @ (moved - f) / np.mean(by**2))
 
 
 def _misfit(smooth: SmoothPosterior, risk: float, noise: FloatArray) -> FloatArray:
-    """Returns the standard deviations, (k,), of the errors that the smooth posterior leaves out."""
     k = noise.size
     excess = risk - k - float((smooth.standard_errors**2 / noise).sum()) - SURE * math.sqrt(2 * k)
     return np.sqrt(noise * min(max(excess / k, 0.0), 1.0))
 
 
 def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatArray:
-    """Returns the frequencies of `unordered_posterior` after all inversions move by these numbers, (k,)."""
     moved = [Observation(each.z + by, each.variance) for each in observations(groups, steps)]
     return posterior_means(moved, by.size)
 
@@ -143,7 +133,6 @@ def _combined(
 
 
 def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], rows: int) -> FloatArray:
-    """Returns numbers for each share, (rows, k), ascending, whose percentiles are the ends of the share's intervals."""
     if rows == 0:
         return np.empty((0, interval(0.5)[0].size))
     ends = np.array([interval(level) for level in LEVELS])  # (levels, 2, k)
@@ -156,10 +145,7 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 
 
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
-    """Returns the weighted mean of the groups' unbiased shares, (k,), and its two variances as functions of the true shares.
-
-    The first variance is for random people, the second (the noise) for given people.
-    """
+    """The first variance is for random people, the second (the noise) for given people."""
     seen, people = observations(groups, steps), people_of(groups, steps)[0]
     k = seen[0].z.size
     weights = np.array([each.precision(np.full(k, 1 / k)) for each in seen])

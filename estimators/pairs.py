@@ -13,10 +13,8 @@ cells to row sums and column sums, y = (z₁, z₂), W the covariance of y and K
     S = H V Hᵀ + W - H K - Kᵀ Hᵀ
     θ̂ = z + (V Hᵀ - K) S⁻¹ (y - H z)              Q = V - (V Hᵀ - K) S⁻¹ (V Hᵀ - K)ᵀ
 
-A cell of θ̂ can be negative by chance. K is 0 if different people answer the three questions. If the same people answer all of
-them, K is the covariance of the sample of people.
-
-V is a diagonal minus a few outer products (`Mechanism.support_covariance`), and so is Q = diag(own) - FᵀF.
+K is 0 if different people answer the three questions. If the same people answer all of them, K is the covariance of the sample
+of people.
 
 Source: Aitken 1936 (generalised least squares); Fieller 1954 (ratios); Wald 1943 and Rao 1948 (the test).
 """
@@ -40,7 +38,7 @@ MOST_CURVATURE = 0.05  # largest `curvature` for which the test has its size; se
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares, and the ends of their intervals in [0, 1]. A share is NaN if it is unknown; the interval is then [0, 1]."""
+    """Shares, and the ends of their intervals; an unknown share is NaN with the interval [0, 1]."""
 
     shares: FloatArray
     low: FloatArray
@@ -49,7 +47,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Independence:
-    """A test of the hypothesis that the two attributes are independent.
+    """Result of `independence`.
 
     Attributes:
         statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
@@ -70,8 +68,8 @@ class PairEstimate:
         shares: (k₁, k₂) shares with the sum 1; may be negative.
         own: (k₁ k₂,) diagonal part of the covariance.
         factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
-        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports. None if the
-            attributes' own reports carry no information.
+        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports; None if those
+            carry no information.
     """
 
     shares: FloatArray
@@ -96,7 +94,6 @@ class PairEstimate:
     def within(self, axis: int, level: float = 0.95) -> Shares:
         """Of the people with a value of one attribute, the shares of the values of the other, (k₁, k₂).
 
-        Cell (i, j) has the share of j among the people with row i (axis 0), or of i among the people with column j (axis 1).
         The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the share of the row or
         column is not above 0 by the interval's level, the result is NaN with the interval [0, 1].
         """
@@ -140,8 +137,6 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """An estimate with the sum 1: its shares (k,), and its covariance diag(own) - factorsᵀ factors."""
-
     shares: FloatArray
     own: FloatArray
     factors: FloatArray
@@ -206,7 +201,6 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
 
 
 def _curvature(found: PairEstimate, covariance: FloatArray) -> float:
-    """E|dr dcᵀ|² / E|δ|² for independent errors dr, dc of the margins: how much the second order adds to δ's variance."""
     of_margins = np.trace(found.margin_covariance(0)) * np.trace(found.margin_covariance(1))
     of_contrasts = np.trace(covariance)
     return float(of_margins / of_contrasts) if of_contrasts > 0 else math.inf
@@ -221,7 +215,6 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
-        shape: (k₁, k₂).
         size: chance of a wrong finding if the attributes are independent, in [1e-9, 0.5].
         power: wanted chance of finding the association, in [0.5, 1 - 1e-9].
 
@@ -242,12 +235,10 @@ def _possible(shares: FloatArray) -> FloatArray:
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:
-    """The covariance plus a little noise, relative to the largest variance in it, so that rounding errors do no harm."""
     return np.asarray(covariance + np.eye(len(covariance)) * (ROUNDING * largest + TINY))
 
 
 def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, at: FloatArray | None) -> PairEstimate | None:
-    """The joint shares, with the covariances at the table `at`; None: each question's own shares, from different people."""
     from scipy.linalg import solve_triangular  # slow to load; only surveys with pairs need it
 
     pair, *parts = counts
@@ -292,7 +283,6 @@ def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, a
 
 
 def _sampled(cells: _Seen, seen: _Seen, of_cells: FloatArray, at: FloatArray) -> FloatArray:
-    """Covariance of a margin and the cells, (k - 1, k₁ k₂), if the same people answer both: that of the sample of people."""
     shares = at.ravel()
     covariance = of_cells * shares - np.outer(of_cells @ shares, shares)
     return np.asarray(covariance[:-1] / max(cells.people, seen.people))
@@ -304,7 +294,6 @@ def _between(rest: list[_Seen], at: FloatArray) -> FloatArray:
 
 
 def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
-    """The levels' inversions together, with the sum 1; None if the counts carry no information."""
     informative = counted.informative()
     if not informative:
         return None

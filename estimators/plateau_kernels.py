@@ -1,6 +1,6 @@
 """Loops of the estimate with plateaus, compiled by Numba. The arrays are those of `ValueLikelihood.apart`.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 import math
@@ -37,7 +37,6 @@ def _dot(x: Floats, y: Floats) -> float:
 
 @numba.njit(cache=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
-    """Returns the first common point's place within v, its entry of v - 1, and the number of points common with v - 1."""
     if v == 0:
         return 0, 0, 0
     low = max(first[v], first[v - 1])
@@ -63,7 +62,7 @@ def forward_backward(
         posterior: overwritten with the posterior of each value, one probability for each entry; if not `smooth`, only for the
             first value.
         drawn: (J,) overwritten with the expected number of new levels at each point.
-        smooth: False if only `drawn` is wanted.
+        smooth: false if only `drawn` is wanted.
 
     Returns:
         The log-likelihood of `prior` and `jump`.

@@ -2,13 +2,13 @@
 
     f_1 ~ G;   f_v = f_{v-1} with chance 1 - ρ, or else f_v ~ G
 
-This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances.
-Expectation maximisation (EM, Baum and others 1970) fits G and ρ. A prior H of the levels is a mixture of gamma distributions
-with mean 1/k and of a power law. Each EM step counts H as M further levels:
+This is a hidden Markov model, whose levels are the points of a grid. Expectation maximisation (EM, Baum and others 1970) fits G
+and ρ. A prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M
+further levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
-The excess of their sum over 1 is first subtracted from the inversions, in proportion to their variances.
+The excess of the inversions' sum over 1 is first subtracted from the inversions, in proportion to their variances.
 
 The model ignores the widths of bins: it describes jumps of the shares, not of the shares per unit of width.
 
@@ -39,7 +39,6 @@ class Plateaus:
 
     Attributes:
         frequencies: (k,) posterior means, with sum 1.
-        posterior: the posterior of each share, for intervals.
         log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
     """
 
@@ -73,7 +72,6 @@ def _with_sum_one(mean: FloatArray) -> FloatArray:
 
 
 def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
-    """Returns the likelihoods of every value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
     from ldpstream.estimators.plateau_kernels import forward_backward
 
     k = z.size

@@ -1,4 +1,4 @@
-"""Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
+"""Post-processing methods for estimated frequencies. Post-processing uses no privacy budget.
 
 Every method takes (k,) estimated frequencies and returns (k,) frequencies. The methods guarantee:
 
@@ -200,7 +200,6 @@ def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the same numbers for estimates near or beyond a bound, by quadrature, up to a constant per row."""
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
     start, end = np.maximum(centre - width, low), np.minimum(centre + width, 1)

@@ -1,20 +1,17 @@
 """Posterior of the shares: means and intervals.
 
-The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
-add the variance f (c - f) / people of the choice of the people. c is 1, or less for several reports of a set
-(`Inference.concentration`). For a prior that is fitted to k values, distances from the value's mean are multiplied by
+Standard errors and intervals are for the population: they add the variance f (c - f) / people of the choice of the people. c is
+1, or less for several reports of a set (`Inference.concentration`). For a prior that is fitted to k values, distances from the
+value's mean are multiplied by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
-The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above. Other levels
-divide the part outside in the same proportion.
+The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above.
 
 For a value far above the noise, the interval also contains the best linear unbiased interval, given that the shares sum to 1.
 If there are at most 20 values, this holds for all of them.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
-
-The ends move outwards by a small part of the noise (`SHARP`).
 """
 
 from dataclasses import dataclass
@@ -76,7 +73,6 @@ class Posterior:
         """Returns the posterior on a grid.
 
         Args:
-            values: the grid.
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people, concentration: as for `Posterior`.

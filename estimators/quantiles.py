@@ -3,16 +3,16 @@
 The numbers of a bin are spread evenly over the bin: the distribution function F is linear within each bin. The q-quantile is
 the smallest x with F(x) >= q.
 
-For pure mechanisms, values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). The value is
-the quantile of the mean of the draws. An interval comes from percentiles of the draws' own numbers, stretched by fixed factors
-against the bias of smoothing.
+For pure mechanisms, values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). An interval
+comes from percentiles of the draws' own numbers, stretched by fixed factors against the bias of smoothing.
 
 The ends then move by a part of the distance towards the interval from the unbiased shares alone (`Unshrunk`).
 
 For mechanisms that are not pure, the mean's interval comes from the unbiased mean (`Unbiased`). The intervals of quantiles come
 from bounds of F (`Unbiased.bounds`), and end at edges of bins.
 
-All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability.
+All numbers are taken to lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the
+probability.
 """
 
 from collections.abc import Sequence
@@ -51,9 +51,6 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 
     Returns:
         None for an estimate without draws.
-
-    Raises:
-        ValueError: if an argument is out of range.
     """
     at, posterior = _edges(estimate, edges), _posterior(estimate)
     if posterior is None:
@@ -72,13 +69,11 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 def quantiles(
     estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES, level: float = 0.95
 ) -> tuple[Number, ...] | None:
-    """Quantiles of the numbers, in the order of the probabilities; result and errors as in `mean`.
+    """Quantiles of the numbers, in the order of the probabilities; None and errors as in `mean`.
 
     Args:
-        estimate: an estimate whose posterior is `Draws`.
-        edges: (k + 1,) edges of the bins, ascending and finite.
+        estimate, edges, level: as in `mean`.
         probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
-        level: level of the intervals, in [1e-9, 1 - 1e-9].
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
     >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))
@@ -163,8 +158,6 @@ def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, 
 
 
 def _unbiased_ends(unbiased: Unbiased, edges: FloatArray, wanted: list[float], level: float) -> FloatArray:
-    """The interval reaches from the first bin with an upper bound >= q at its right edge, to the last bin with a lower bound
-    <= q at its left edge."""
     low, high = unbiased.bounds(-ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2))
     first = [int(np.argmax(high >= q)) - 1 for q in wanted]
     last = [int(np.flatnonzero(low <= q)[-1]) + 1 for q in wanted]

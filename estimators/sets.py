@@ -1,8 +1,7 @@
 """The mean number of values that people choose, for mechanisms of sets (`mechanisms.padded_sampling`).
 
 A mechanism of sets of at most m of n values estimates the shares of n + m symbols among drawn members of padded sets: the n
-values and m dummies. A set with c values has c values and m - c dummies among its m members. So the mean number of values is m
-times the sum of the values' shares.
+values and m dummies. So the mean number of values is m times the sum of the values' shares.
 """
 
 import math

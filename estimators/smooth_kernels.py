@@ -1,6 +1,6 @@
 """The loops of the smoothness prior (`estimators.smooth_prior`), compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -24,7 +24,6 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
 
     Args:
         bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers unused).
-        weights: (k,) at least 0.
         l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
     """
     k = weights.size
@@ -75,7 +74,6 @@ def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
-    """Does `solve` for two vectors."""
     k = x.size
     for i in range(1, k):
         x[i] -= l1[i - 1] * x[i - 1]
@@ -111,7 +109,6 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def dot(x: Floats, y: Floats) -> float:
-    """Returns Σ x y."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]
@@ -212,8 +209,6 @@ def mode(
     """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q).
 
         ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
-
-    The prior's own determinant is left out.
 
     Args:
         z: (k,) unbiased shares.

@@ -13,16 +13,14 @@ end.
 
 The widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage (Stephens 2017).
 
-π and c maximise the posterior (EM). A model has an order, a smoothness τ of a grid, and, for order 2 only, perhaps the
-independent part. For each model, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all these
-models, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds of e against all others
-together. Draws use equal prior weights.
+A model has an order, a smoothness τ of a grid, and, for order 2 only, perhaps the independent part. The estimate is the mean
+over all these models, weighted by the evidence (Laplace approximation). Nearly equal densities (order 1 and the largest τ) have
+prior odds of e against all others together. Draws use equal prior weights.
 
-Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is
-drawn given the smooth part. The random numbers are fixed, so the estimate is deterministic.
+The random numbers are fixed, so the estimate is deterministic.
 
-A smooth estimate is biased where the density bends or jumps. The bias is estimated as `BIAS` times the change of the estimate
-from τ to 10 τ. An interval extends downwards by this bias if the estimate is too large, and upwards if it is too small.
+The bias is estimated as `BIAS` times the change of the estimate from τ to 10 τ. An interval extends downwards by this bias if
+the estimate is too large, and upwards if it is too small.
 
 Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussian Markov Random Fields; Tierney and Kadane 1986
 (Laplace approximation).
@@ -87,8 +85,6 @@ class SmoothPosterior:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """The data: shares z, variances A and widths w, (k,) each; 1 / (A + ω_j²), its root, and ω_j² / (A + ω_j²), (J, k) each."""
-
     z: FloatArray
     variance: FloatArray
     widths: FloatArray
@@ -104,16 +100,12 @@ class _Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """A Gaussian prior of η: the bands (3, k) of its precision, and the log-determinant for differences of η."""
-
     bands: FloatArray
     log_det: float
 
 
 @dataclass(slots=True)
 class _Mode:
-    """A mode of the posterior for one prior of η, with or without independent part."""
-
     prior: _Prior
     eta: FloatArray
     chances: FloatArray
@@ -132,7 +124,6 @@ class _Mode:
         return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((chances.size, k)), np.empty(k))
 
     def find(self, problem: _Problem, gain: float = FINE) -> None:
-        """Moves to the mode for `prior` and `problem`."""
         from ldpstream.estimators import smooth_kernels
 
         value = smooth_kernels.mode(
@@ -156,10 +147,7 @@ class _Mode:
         self.moments = None
 
     def shares(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
-        """Returns the posterior means of the shares given the smooth part, and their variances; (k,) each.
-
-        `problem` is that of the last search.
-        """
+        """`problem` is that of the last search. Returns means and variances of the shares, (k,) each."""
         if self.moments is None:
             self.moments = self._shares(problem)
         return self.moments
@@ -199,8 +187,6 @@ def smooth_posterior(
 ) -> SmoothPosterior:
     """Returns the posterior of the shares.
 
-    The first search for modes uses the variances at uniform shares, the second search those at the first estimate.
-
     Args:
         observed: (k,) unbiased shares; need not be positive or sum to 1.
         variance: returns the variances, (k,) and positive, at these true shares, (k,).
@@ -239,7 +225,6 @@ def smooth_posterior(
 
 
 def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -> FloatArray:
-    """The modes of each family have descending τ."""
     bias, start = np.zeros(problem.z.size), 0
     for family in families:
         decades = DECADES if family[0].chances.size == 1 else 2 * DECADES
@@ -272,7 +257,6 @@ def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
 
 
 def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
-    """Moves shares so that their sum is 1: by amounts proportional to their variances in first order."""
     scale = variance / shares
     for _ in range(SUM_STEPS):
         moved = shares * np.exp(np.clip((1 - shares.sum()) / np.maximum(variance.sum(), 1e-300) * scale, -1, 1))
@@ -281,7 +265,6 @@ def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
 
 
 def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
-    """Returns the modes in the order of descending τ, from the largest τ to the last with a noticeable weight."""
     k = problem.z.size
     exponent = 5.0 + (2 * order - 1) * math.log10(k / 100)  # η varies over the whole range with a variance of k^(2d - 1) / τ
     decades = 2 * DECADES if independent else DECADES
@@ -301,9 +284,7 @@ def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
 
 @lru_cache(maxsize=128)
 def _prior(k: int, order: int, tau: float) -> _Prior:
-    """Returns the prior of η.
-
-    The precision of the differences u = Δη is τ I for order 1, and κ I + τ Δᵀ G Δ for order 2. κ gives the difference of η
+    """The precision of the differences u = Δη is τ I for order 1, and κ I + τ Δᵀ G Δ for order 2. κ gives the difference of η
     between the ends a standard deviation of `SLOPE` where τ is large. G is diagonal: 1, and less near the ends (`FREE_ENDS`).
     """
     if order == 1:
@@ -321,7 +302,6 @@ def _prior(k: int, order: int, tau: float) -> _Prior:
 
 
 def _bands(k: int, order: int, weights: FloatArray) -> FloatArray:
-    """Returns the bands of Dᵀ diag(weights) D (`smooth_kernels.factor`); D takes the differences of this order."""
     bands = np.zeros((3, k))
     stencil = (-1.0, 1.0) if order == 1 else (1.0, -2.0, 1.0)
     rows = k - order
@@ -340,10 +320,7 @@ def normal_numbers(k: int, seed: int) -> FloatArray:
 
 
 def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: FloatArray) -> FloatArray:
-    """Returns equally likely draws of the shares, (DRAWS, k), from the mixture of the modes.
-
-    Importance sampling (with weights truncated as in Ionides 2008) and systematic resampling correct the smooth parts.
-    """
+    """Importance sampling (with weights truncated as in Ionides 2008) and systematic resampling correct the smooth parts."""
     from ldpstream.estimators import smooth_kernels
 
     k = problem.z.size

@@ -23,7 +23,6 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     Wave and location mechanisms on more than 128 values.
 
     Args:
-        groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
         exact: true if `frequencies` maximises the true likelihood, false for the likelihood of the support counts.

@@ -32,8 +32,6 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
     The calculation assumes that the same people report at every step, with unchanged values. At a level with `every_steps` = w,
     the lasting noise is that of w times as many people.
 
-    The variance of the fresh noise has a lower limit (`Inference.fresh_moments`).
-
     Args:
         levels: each level's mechanism and number of reports at this step; at least one level has reports and distinguishes the
             values.

@@ -7,7 +7,7 @@ likelihood L_v(f) of `estimators.value_likelihood`.
 
        G ← (M H + Σ_v posterior_v) / (M + k)
 
-   H is a mixture of gamma distributions and power laws. EM fits its weights; one more power law has a fixed weight.
+   H is a mixture of gamma distributions and power laws, whose weights EM fits, and of one power law with a fixed weight.
 2. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised (saddle-point approximation). λ is
    the number for which the posterior means sum to 1.
 3. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
@@ -93,15 +93,6 @@ def _entries(values: ValueLikelihood) -> _Entries:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """G for one mass M of the Dirichlet process.
-
-    Attributes:
-        score: logarithm of the probability of the counts given the sum of the shares, each value predicted from all others.
-        mean: (kinds,) posterior means.
-        posterior: posterior for intervals, one probability for each entry of the grid; empty if no intervals are wanted.
-        excess: distance of the sum of the means from 1.
-    """
-
     score: float
     mean: FloatArray
     posterior: FloatArray
@@ -114,7 +105,7 @@ def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple
     Args:
         values: the likelihoods.
         k: number of values.
-        intervals: False to leave out the posterior for intervals.
+        intervals: false to leave out the posterior for intervals.
 
     Returns:
         The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
@@ -183,14 +174,6 @@ def _longest(values: ValueLikelihood, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Posteriors:
-    """The posterior of every kind under a prior and λ.
-
-    Attributes:
-        like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
-        mean, variance: (kinds,) means and variances of the posteriors.
-        total: (J,) sum of the posteriors of all values at each point.
-    """
-
     like: FloatArray
     mean: FloatArray
     variance: FloatArray
@@ -217,7 +200,6 @@ def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
 
 
 def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray:
-    """Multiplies each posterior by the density of the sum of the other shares: nearly normal, at 1 minus this share."""
     mean, variance = values.moments(posterior)
     rest = np.maximum(values.times @ variance - variance, (SPACING * values.error) ** 2)  # at least the width of a cell
     away = (values.points[values.cells] - mean[values.rows]) ** 2 / rest[values.rows]

@@ -6,8 +6,6 @@ exponential family with mean f and variance N(f), up to a factor that does not d
 
     ln L(f; z) = z A(f) - B(f),    A(f) = ∫ df / N(f),    B(f) = ∫ f df / N(f)
 
-The log-likelihoods of several mechanisms' inversions add up. The shares are points of a grid on [0, 1].
-
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
 
@@ -34,7 +32,7 @@ _TABLE = 2000  # entries of the table from shares to positions on the grid
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One group's raw inversion.
+    """A group's raw inversion.
 
     Attributes:
         z: (k,) raw inversion.
@@ -68,7 +66,7 @@ def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
 
 
 def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechanism, CountTable, int]]:
-    """Yields the groups with information, each with its steps. Each is replaced by its `Mechanism.separating_part`."""
+    """Yields the `Mechanism.separating_part` of each group with information, with its steps."""
     for (own, whole), each in zip(groups, of_each_group(groups, steps), strict=True):
         m, table = own.separating_part(whole)
         if table.n and m.p != m.q:
@@ -90,7 +88,7 @@ def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
 class ValueLikelihood:
     """Likelihoods of the values on a common grid. Values with equal inversions form one kind: kind i has `times[i]` values.
 
-    The likelihoods of kind i are the entries start[i] … start[i + 1] - 1. They belong to successive points, from first[i] on.
+    The likelihoods of kind i are the entries start[i] … start[i + 1] - 1, at successive points from first[i] on.
 
     Attributes:
         points: (J,) shares, ascending.
@@ -117,11 +115,9 @@ class ValueLikelihood:
     log_like: FloatArray
 
     def sums(self, entries: FloatArray) -> FloatArray:
-        """Returns the sum of the entries of each kind, (kinds,)."""
         return np.asarray(np.add.reduceat(entries, self.start[:-1]))
 
     def normalised(self, entries: FloatArray) -> FloatArray:
-        """Divides the entries of each kind by their sum."""
         return np.asarray(entries / self.sums(entries)[self.rows])
 
     def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -176,8 +172,6 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     """Returns the likelihood of every value's share on a grid of shares.
 
     Args:
-        seen: at least one observation.
-        k: number of values.
         finer: the points are this many times nearer to each other than `SPACING`.
     """
     fixed = [s.variance for s in seen if not callable(s.variance)]

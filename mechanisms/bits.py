@@ -16,7 +16,6 @@ MANY_BYTES = 2**15  # from this many bytes of rows on, the compiled loop saves m
 
 
 def row_bytes(k: int) -> int:
-    """Number of bytes of a row of k bits."""
     return -(-k // 8)
 
 

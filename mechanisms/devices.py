@@ -1,7 +1,5 @@
 """The device's side of a mechanism: exact coins, the parameters for devices in every language, and the base of randomizers.
 
-Of the probabilities of an event and of its opposite, the smaller is a coin.
-
 `Parameters` is a part of the device survey, a sent format (`surveys.device_survey`): new keys may be added, and no key changes
 its meaning.
 """
@@ -39,9 +37,6 @@ def coin(yes: float, no: float, shares: int = 1) -> Coin:
         yes: in (0, 1].
         no: in (0, 1], probability of each of the equally likely "no" outcomes.
         shares: number of "no" outcomes, at least 1.
-
-    Raises:
-        ValueError: if the smaller probability is not in (0, 1).
     """
     exact_yes, exact_no = Fraction(yes), shares * Fraction(no)
     smaller = min(exact_yes, exact_no)
@@ -97,8 +92,6 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DeviceRandom(Protocol):
-    """A device's source of randomness."""
-
     def below(self, n: int) -> int:
         """Returns a uniform integer in [0, n)."""
 
@@ -130,8 +123,7 @@ class Randomizer(ABC):
         return value
 
     @abstractmethod
-    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
-        """First round: draws a new memo for a memo key."""
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes: ...
 
     @abstractmethod
     def is_memo(self, memo: bytes, function: int) -> bool:
@@ -155,8 +147,7 @@ class OneTimeRandomizer(Randomizer):
         return self.report_value(int.from_bytes(memo, "little"), random)
 
     @abstractmethod
-    def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        """Draws a report of a value, one row of `row_bytes`."""
+    def report_value(self, value: int, random: DeviceRandom) -> bytes: ...
 
 
 def least_bytes(n_symbols: int) -> int:
@@ -170,10 +161,8 @@ def symbol_row(n_symbols: int, symbol: int) -> bytes:
 
 
 def bits_row(bits: BitArray) -> bytes:
-    """Packs bits into a row of the format of `mechanisms.bits`."""
     return np.packbits(bits, bitorder="little").tobytes()
 
 
 def row_bits(k: int, row: bytes) -> BitArray:
-    """Unpacks the k bits of a row; the inverse of `bits_row`."""
     return np.unpackbits(np.frombuffer(row, np.uint8), count=k, bitorder="little").astype(np.bool_)

@@ -1,19 +1,16 @@
 """Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
 
-Let a concave function G(α) bound the power of every test between two values with the false-alarm rate α. The best guesser among
-k equally likely values guesses v for the outputs in a set A_v. The mean s of P_v(A_v) over all values v satisfies
+Let a concave function G(α) bound the power of every test between two values with the false-alarm rate α. The mean chance s of a
+right guess among k equally likely values then satisfies
 
     s <= G((1-s) / (k-1))
 
-The bound is the largest such s.
-
 The code replaces the reports by **evidence** that reveals at least as much: n independent rounds. If v is true, a round
-multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. With the remaining
-probability, the odds stay the same. Reports with a loss of at most ε and a total variation distance δ reveal at most as much as
-a round with h = δ / (1 - e^{-ε}).
+multiplies the odds of v against v' by e^ε with probability h, by e^{-ε} with probability h e^{-ε}, and else by 1. Reports with
+a loss of at most ε and a total variation distance δ reveal at most as much as a round with h = δ / (1 - e^{-ε}).
 
 Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
-h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is ours, as written above.
+h = 1/(1+e^{-ε}) is the worst ε-DP pair).
 """
 
 import math
@@ -106,7 +103,6 @@ def _losses() -> FloatArray:
 
 @lru_cache(maxsize=4)  # a survey needs few combinations of evidence; an array takes half a megabyte
 def _joined(all_evidence: tuple[Evidence, ...]) -> FloatArray:
-    """The probabilities of `_losses` for all evidence together. Each loss is rounded up; above `FAR` it is infinite."""
     kinds = iter(sorted(set(all_evidence)))
     total = _repeated(first := next(kinds), all_evidence.count(first))
     for kind in kinds:
@@ -116,8 +112,6 @@ def _joined(all_evidence: tuple[Evidence, ...]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OnGrid:
-    """Probabilities of the losses CELLS, CELLS-1, …, -CELLS on the grid, and of an infinite loss."""
-
     chances: FloatArray
     sure: float
 

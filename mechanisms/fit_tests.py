@@ -22,11 +22,7 @@ LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 
 
 
 def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake.
-
-    Returns:
-        None if the number of ones has no variance.
-    """
+    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     found = int(table.counts.sum(dtype=object))
@@ -47,8 +43,7 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
     `span`, a power of two, is how many numbers of ones, around the mean, can have a noticeable probability.
 
     A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. If a probability is too small for the Fourier transform of G, the
-    result is Chernoff's bound.
+    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps.
     """
     p1, q1, p2, q2 = rounds
     groups = [(n // steps, steps), (1, n % steps)]
@@ -87,9 +82,6 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
     The entry ``"floor"`` is None if the floor test is unreliable, and is absent otherwise.
 
     Args:
-        table: the count table, (size, g).
-        size: number of functions.
-        g: number of symbols.
         memoized: true if a device keeps its function.
         steps: number of reports of one device.
     """
@@ -116,7 +108,7 @@ def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
 
 
 def symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Tests Pearson's χ² of all symbols except 0, divided by `repeats`: a device sends at most `repeats` reports of a memo."""
+    """Tests Pearson's χ² of all symbols except 0, divided by `repeats`."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None

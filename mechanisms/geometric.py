@@ -1,4 +1,4 @@
-"""Geometric mechanisms on a line and on a grid. The parameter ε is not an LDP ε.
+"""Geometric mechanisms.
 
 Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells.
 A report has the distribution of a cell of the infinite lattice, moved to the domain's nearest cell.
@@ -36,8 +36,6 @@ ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
 class GeometricTerm(ChannelTerm):
-    """Term of the truncated geometric mechanism on a line."""
-
     def __init__(self, factors: FloatArray, eps: float, counts: IntArray) -> None:
         super().__init__(factors.size, counts)
         self._factors, self._ratio = factors, math.exp(-eps)
@@ -66,9 +64,6 @@ class TruncatedGeometric(LocationMechanism):
     Args:
         k: number of cells, in [2, 2^31).
         eps: loss per cell of distance, in [1e-9, 700] nats.
-
-    Raises:
-        ValueError: if an argument is invalid.
 
     >>> m = TruncatedGeometric(k=100, eps=0.5)
     >>> m.eps_distance, m.eps_1
@@ -109,7 +104,6 @@ class TruncatedGeometric(LocationMechanism):
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """See `ChannelMechanism.inversion_variances`."""
         if self.fakes > 1:
             return super().inversion_variances(frequencies, n, steps)
         from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
@@ -122,7 +116,6 @@ class TruncatedGeometric(LocationMechanism):
         return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
 
     def distances(self) -> FloatArray:
-        """(k, k) |x - x'|, in cells."""
         cells = np.arange(self.k, dtype=np.float64)
         return np.abs(cells[:, None] - cells)
 
@@ -133,8 +126,6 @@ class TruncatedGeometric(LocationMechanism):
 
 
 def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) -> FloatArray:
-    """x times a symmetric tridiagonal matrix: the diagonal is `corner` at both ends, else `inner`; next to the diagonal is
-    `beside`."""
     result = inner * x
     result[[0, -1]] = corner * x[[0, -1]]
     result[1:] += beside * x[:-1]
@@ -143,8 +134,6 @@ def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) 
 
 
 class PlanarTerm(ChannelTerm):
-    """Term of the planar geometric mechanism on a grid with both sides at least 2."""
-
     def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:
         super().__init__(counts.size, counts)
         (width, height), self._tall = shape, shape[0] < shape[1]
@@ -187,15 +176,10 @@ class PlanarGeometric(StoredChannel):
 
     R(z) is the set of lattice cells whose nearest grid cell is z.
 
-    The mechanism is geo-indistinguishable with ε.
-
     Args:
         shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. The values are the cells'
             numbers, row by row: the cell in column i and row j is i + width · j.
         eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance between opposite corners.
-
-    Raises:
-        ValueError: if an argument is invalid.
 
     >>> m = PlanarGeometric(shape=(24, 16), eps=0.5)
     >>> m.k, round(m.eps_distance, 9)
@@ -233,8 +217,6 @@ def grid_shape(shape: Any) -> tuple[int, int]:
 
 
 def _regions(side: int) -> IntArray:
-    """(side, side) indices into an axis of `lattice_sums`. Entry [x, z]: the set of offsets y - x for which clipping moves y to
-    z."""
     reach = max(side, 2)
     if side == 1:
         return np.array([[2 * reach]])
@@ -248,8 +230,8 @@ def _regions(side: int) -> IntArray:
 def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     """Sums of e^{-ε ‖(i, j)‖₂} for i in one of the sets I₀, I₁, … and j in one of the sets J₀, J₁, …
 
-    With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
-    all integers. The last entry of the result is therefore 1/λ.
+    With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then all
+    integers.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.

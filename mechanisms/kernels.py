@@ -1,6 +1,6 @@
 """Loops that are too slow in NumPy, compiled by Numba.
 
-Import this module only inside the calling function: Numba is slow to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -73,7 +73,7 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    The method is Harley and Seal's (Warren, Hacker's Delight, §5-2).
+    Source: Harley and Seal's method (Warren, Hacker's Delight, §5-2).
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -151,10 +151,6 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 
 @numba.njit(cache=True)
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
-    """Copies high · low columns of the array x (g symbols, …, g digits, place) to a block (g digits, g symbols, columns).
-
-    If `back` is true, copies the block to x instead.
-    """
     width = high * low
     for s in range(g):
         for v in range(g):
@@ -178,11 +174,6 @@ def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place
 
 @numba.njit(cache=True)
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
-    """Processes one digit of the Radon transform, or of the transposed transform, in place.
-
-    x is a flat array (g symbols, highs, g, place). In the forward direction, only symbols below n are non-zero on input. In the
-    backward direction, only symbols below n are computed.
-    """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)
     together = max(most // place, 1) if place < 64 else 1  # for place >= 64, a single run of columns is long enough

@@ -66,13 +66,7 @@ class OneTime(Mechanism):
         return math.inf if self.lifetime_reports is None else self.lifetime_reports * self.eps_1
 
     @abstractmethod
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """One sanitized report for each value, in rows of `report_dtype`.
-
-        Args:
-            values: (n,) integers in [0, k), or codes of sets.
-            rng: source of randomness, as in `simulate`.
-        """
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports: ...
 
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return np.asarray(values)
@@ -88,10 +82,8 @@ class OneTime(Mechanism):
 
     @property
     def favours(self) -> float:
-        """h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two values v and v'.
-
-        The default is the h of randomized response with two values: an upper bound for every ε-LDP mechanism.
-        """
+        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two
+        values v and v'."""
         return guessing.bound(self.eps_1, 2)
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
@@ -115,7 +107,7 @@ class Longitudinal(Mechanism):
     """A memoizing mechanism. The device sanitizes a value once (the memo, ε∞), then sanitizes the memo for every report (ε₁).
 
     Attributes:
-        p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
+        p1, q1: probabilities of the first round.
         p2, q2: probabilities of the second round.
     """
 

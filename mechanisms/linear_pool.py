@@ -4,9 +4,9 @@ A value v has the *place* v · stride mod k, where stride and k have no common f
 m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m elements of GF(g),
 numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
 
-1. Two different values collide under exactly S/g of the functions. For a uniform function, q = 1/g is therefore exact.
-2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic.
-3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table adds up the counts of equivalent reports:
+1. Two different values collide under exactly S/g of the functions. 2. The table T[a, y] of reports per function and symbol,
+shape (S, g), is a sufficient statistic. 3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table
+adds up the counts of equivalent reports:
    it has cells for the functions whose top non-zero digit is 1, and for function 0.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
    transform of f over GF(g).
@@ -14,7 +14,7 @@ numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechan
 6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
    values lie on a line of GF(g)^m.
 
-`stride` puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`).
+If m > 1, `stride` puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`).
 
 Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools (the pool for g = 2 is Hadamard
 response); Bolker, "The finite Radon transform", 1987, for the transform.
@@ -64,7 +64,6 @@ class LinearPool:
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
 
     def support(self, counts: IntArray) -> IntArray:
-        """(k,) int64 support counts of a table of shape (S, g)."""
         from ldpstream.mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k, np.int64)
@@ -72,7 +71,6 @@ class LinearPool:
         return out
 
     def fold(self, counts: IntArray) -> IntArray:
-        """(cells,) int64 folded table of a table of shape (S, g): equivalent reports share one cell."""
         from ldpstream.mechanisms.kernels import fold_functions
 
         folded = np.zeros(self.cells, np.int64)

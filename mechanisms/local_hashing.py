@@ -1,15 +1,15 @@
 """Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
 By default, BLH and L-BLH use g = 2; OLH and L-OLH use `best_g`, or with the paper's calibration `papers_g`. The one-time
-mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized mechanisms apply
-L-GRR (Arcolezi et al., LOLOHA). The hash functions are the linear forms of `mechanisms.linear_pool`: a report supports a value
-other than the device's with probability q = 1/g exactly.
+mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017), the memoized ones L-GRR (Arcolezi
+et al., LOLOHA). The hash functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other than the
+device's with probability q = 1/g exactly.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
 
-A report is the function's number a in [0, S), then the symbol in [0, g). Each number is a little-endian unsigned integer of the
-smallest of the sizes 1, 2 and 4 bytes that holds its range.
+A report is the function's number a in [0, S), then the symbol in [0, g), both as little-endian unsigned integers of
+`least_bytes`.
 """
 
 import math
@@ -70,11 +70,10 @@ def _limit(k: int) -> int:
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those with at most 2^23 counts in a table.
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, found among those with at most 2^23 counts in a
+    table.
 
     For more than 2^22 values, the limit is 2^26 counts.
-
-    The search ends after three allowed prime powers without improvement.
     """
     best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):
@@ -105,8 +104,7 @@ class HashingTerm(ChannelTerm):
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. For a memoized mechanism, p is the probability
-    over both rounds.
+    For a memoized mechanism, p is the probability over both rounds.
 
     Args:
         pool: the hash functions.
@@ -219,10 +217,7 @@ class Hashing(Mechanism):
 
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
         """Returns the reports of the injective hash functions as reports of `symbols`, if k is at most g and there is no fake
-        data.
-
-        Then each function except function 0 gives every value its own symbol.
-        """
+        data."""
         if self.pool.m > 1 or self.fakes > 1:
             return self, table
         functions = np.arange(1, self.g)
@@ -231,12 +226,6 @@ class Hashing(Mechanism):
         return self.symbols, self.symbols.table(int(counts.sum()), counts)
 
     def _guess_symbol(self, best: Callable[[int], float]) -> float:
-        """Probability of a right guess of the value, averaged over functions.
-
-        Args:
-            best: function of n that returns Σ_y max_s Pr[reports y | hashed symbol s], over the n symbols that a hash function
-                reaches.
-        """
         return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
     def _rows(self, functions: IntArray, symbols: IntArray) -> Reports:
@@ -341,7 +330,6 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return self._draw_functions(integer("n", n, 0, 2**40), rng)
 
     def _functions(self, enrolment: IntArray, n: int) -> IntArray:
-        """Checks the enrolment of n devices, since the compiled hash function does not check indices."""
         functions = np.asarray(enrolment)
         if functions.shape != (n,) or functions.dtype.kind not in "iu":
             raise ValueError(f"enrolment must be {n} integers, got {functions.dtype} of shape {functions.shape}")

@@ -2,10 +2,8 @@
 
     A[x, z] = Pr[report z | value x]
 
-These mechanisms are not pure. The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The geometric
-mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their distance. Shokri's mechanism
-guarantees an expected error of an adversary who knows the prior, and bounds no likelihood ratio. The attribute `eps_1` is the
-mechanism's true worst-case loss, and is infinite if a report excludes a value.
+The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The attribute `eps_1` is the mechanism's true
+worst-case loss, and is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -67,9 +65,6 @@ class ChannelMechanism(OneTime):
 
         If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
         with the smallest norm, which is biased. SW inverts under Σ f = 1 instead.
-
-        Raises:
-            ValueError: if the channel is too large to be dense.
         """
         return self._pseudo_inverse
 
@@ -93,7 +88,6 @@ class ChannelMechanism(OneTime):
         return channel_moments(self.channel(), f, steps)
 
     def inversion(self, table: CountTable) -> FloatArray:
-        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares."""
         self.require(table)
         return self._invert(table.counts / table.n)
 
@@ -129,8 +123,8 @@ class ChannelMechanism(OneTime):
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
-        with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. Every
-        device reports at each of the W steps, with an unchanged value and new noise.
+        with γ = f A, B = `inverse()` and H = A B. The people and their reports are as in `Inference.variance`, with new noise
+        at each step.
 
         Args:
             frequencies: (k,) true frequencies f of all values.
@@ -170,8 +164,6 @@ class ChannelMechanism(OneTime):
 
 
 class LocationMechanism(ChannelMechanism):
-    """A mechanism whose report is one of the k values."""
-
     def coins(self) -> NoReturn:
         raise self._no_device()
 
@@ -209,10 +201,7 @@ class LocationMechanism(ChannelMechanism):
 
 
 class StoredChannel(LocationMechanism):
-    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row.
-
-    A report with the probability 0 is never drawn.
-    """
+    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row."""
 
     def _set_channel(self, channel: FloatArray) -> None:
         self._matrix = channel
@@ -260,7 +249,7 @@ def project(x: FloatArray) -> FloatArray:
 
 
 def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:
-    """Checks a (k,) distribution: non-negative numbers with sum 1 to within 1e-9. Returns them divided by their sum."""
+    """Checks a (k,) distribution (non-negative numbers with sum 1 to within 1e-9), and returns it divided by its sum."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (k is not None and array.size != k):
         raise ValueError(

@@ -6,18 +6,18 @@ set has the first m - |S| dummies. The report is one symbol:
     Pr[report = s] = A if s is in the padded set, B for every other symbol,   A/B = e^ε,  m A + n B = 1
 
 This is PrivSet with outputs of one symbol. It is also GRR on the d symbols of one member, which the device draws anew for each
-report, at the larger loss ε' = ln(1 + m (e^ε - 1)). Estimators use this second view: they estimate the distribution of the
-drawn member over the d symbols. A value's share among the drawn members times m is the share of people who chose the value.
+report, at the larger loss ε' = ln(1 + m (e^ε - 1)). A value's share among the drawn members times m is the share of people who
+chose the value.
 
-In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set. Each report is a symbol
-of GRR on the d symbols for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
+In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set; each report is a symbol
+of GRR for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
 
     Pr[report = s] = A p₂ + (1-A) q₂ or B p₂ + (1-B) q₂
     ε_t = ln[(A E^t + 1-A) / (B E^t + 1-B)]      reached by t reports of one symbol in one set and not in the other
 
-A set is an integer, its code (`mechanisms.sets`). Experimental. Sources: Qin et al. 2016 (padding and sampling); Wang, Li and
-Jha 2018, "Locally differentially private frequent itemset mining" (the larger loss ε'); Wang et al. 2018, PrivSet. The exact
-calibration of the chain and its losses of t reports are ours.
+Experimental. Sources: Qin et al. 2016 (padding and sampling); Wang, Li and Jha 2018, "Locally differentially private frequent
+itemset mining" (the larger loss ε'); Wang et al. 2018, PrivSet. The exact calibration of the chain and its losses of t reports
+are ours.
 """
 
 import math
@@ -58,8 +58,6 @@ def set_eps(drawn: float, choices: int) -> float:
 
 
 class SetRandomizer(SymbolRandomizer):
-    """The device's code of PS-GRR and L-PS-GRR."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.choices is not None
@@ -83,7 +81,6 @@ class SetRandomizer(SymbolRandomizer):
         return symbol_row(self.k, draw_symbol(number, self.k, self._second, random))
 
     def _draw(self, code: int, member: Coin, random: DeviceRandom) -> int:
-        """Tosses for a member or another symbol, then draws one of these uniformly, counted in ascending order."""
         n = self.k - self._choices
         padded = [v for v in range(n) if code >> v & 1] + list(range(n, self.k - code.bit_count()))
         if random.toss(member, 1)[0]:
@@ -111,15 +108,12 @@ class SetRatios(Ratios):
     eps: float
 
     def table(self, t: int) -> FloatArray:
-        """ln of the ratio for PS-GRR. For L-PS-GRR, more than (i, j) decides the ratio: a score in proportion to i - j."""
+        """ln of the ratio for PS-GRR."""
         i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
         return np.asarray((i - j) * self.eps)
 
     def loss(self, t: int) -> float:
-        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol.
-
-        The best set has the m most reported symbols, and the worst set the m least reported ones.
-        """
+        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol."""
         if self.log_e2 is None:
             return t * self.eps
         worst = 0.0
@@ -218,7 +212,6 @@ class SetMechanism(Symbols):
         return None
 
     def _channel(self) -> FloatArray:
-        """One row for each set, in the order of `set_codes`."""
         return np.where(members(set_codes(self._n, self.choices), self._n, self.choices), *self.symbol_chances())
 
     def _log2_outputs(self) -> float:
@@ -260,8 +253,7 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """For m = 1, no two symbols are in the same set: x = π. For m > 1, the counts do not tell which symbols are in the same
-        set. This row only makes each symbol's covariances sum to 0, as those of a padded set do: π(1-π) = x (Σx - x).
+        """For m > 1, this row only makes each symbol's covariances sum to 0, as those of a padded set do: π(1-π) = x (Σx - x).
 
         Source of the iteration: Deville and Tillé 2005, for samples of a fixed size.
         """
@@ -274,10 +266,9 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.asarray(found / math.sqrt(found.sum()))
 
     def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        """Given the drawn members of all reports, the reports are independent.
+        """Given the drawn members, the inversion has the variance (γ/(p-q)² - f) / n.
 
-        The inversion has the variance (γ/(p-q)² - f) / n given the members, and the shares of all members have the variance
-        f (c - f) / people, with c of `concentration`.
+        The shares of all members have the variance f (c - f) / people, with c of `concentration`.
         """
         of_reports = (self.q + (self.p - self.q) * f) / (self.p - self.q) ** 2
         return np.asarray(np.maximum((of_reports + (steps - 1) / self.choices * f) / n - f / everyone, SMALLEST * steps / n))
@@ -393,7 +384,6 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
 
     def values_variance(self, shares: FloatArray, steps: int) -> float:
-        """Only whether the memo is a value counts, so this is a chain on two symbols."""
         hit = self._n * self.q1 + (self.p1 - self.q1) * float(np.clip(shares[: self._n].sum(), 0, 1))
         one, other = self.p2 + (self._n - 1) * self.q2, self._n * self.q2  # Pr[a report is a value | the memo is one, or none]
         fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)

@@ -1,7 +1,7 @@
 """Random bits and random subsets for simulations, drawn by loops that are compiled by Numba.
 
 The generator is xoshiro256++ (Blackman and Vigna 2021), with a state of four words, not all zero. It is fast but predictable;
-devices draw from another source. Import this module only inside the calling function: Numba is slow to load.
+devices draw from another source. Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -20,7 +20,6 @@ SPARSE = 16  # a subset of fewer than k / 16 values is drawn value by value
 
 @numba.njit(cache=True, inline="always")
 def _next(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """One word of xoshiro256++, and the four words of the next state."""
     total = s0 + s3
     word = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s0
     c, d = s2 ^ s0, s3 ^ s1
@@ -34,7 +33,7 @@ def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
     Args:
         out: overwritten.
         threshold: the probability times 2^64.
-        states: (4, LANES) one generator in each column; overwritten. Word i comes from column i mod LANES.
+        states: (4, LANES) one generator in each column; overwritten.
     """
     first, second, third, fourth = states[0], states[1], states[2], states[3]
     undecided, rest, ones = np.empty(LANES, np.uint64), threshold << np.uint64(10), np.empty(10, np.uint64)
@@ -118,7 +117,7 @@ def _count(words: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words, states: Words) -> None:
-    """Does the same as `few_members`, faster unless omega is far below k.
+    """Does the same as `few_members`, by another method.
 
     Args:
         values, with_value, omega, k, rows: as in `few_members`.

@@ -1,16 +1,16 @@
 """Exact likelihood ratios of the numbers of reports that support two values, for audits.
 
-Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. The
-audit's tests between a and b use (i, j):
+Of t reports of an unchanged value, i support a and j support b, two different values. The audit's tests between a and b use (i,
+j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another bit]
-    GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols. Given the memo, a
-                      report is also a, b or another symbol. Pr[i, j | a] is therefore a sum of three trinomial terms
+    GRR, hashing s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols. Pr[i, j | a] is therefore a
+        sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
     SW                L(i, j) = ε (i - j): a cell near the value is e^ε times as likely as another cell
 
-A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂). A one-time mechanism has the chain (1, 0, p, q).
+A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂).
 """
 
 import math
@@ -71,7 +71,6 @@ class SymbolRatios(Ratios):
         return np.asarray(log_a - log_b)
 
     def loss(self, t: int) -> float:
-        """Returns the loss of t reports, in nats."""
         p1, q1, p2, q2 = self.chain
         gain = math.log(p2) - math.log(q2)
         worst = 0.0

@@ -9,8 +9,6 @@
 who knows π and A. There is no guarantee against an adversary who knows more than π. A report may exclude values; `eps_1` and
 `eps_distance` are then infinite.
 
-If ℓ = d, the optimum is min(Q, error of the best guess without a report).
-
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, where ℓ = d.
 """
@@ -42,10 +40,6 @@ class Shokri(StoredChannel):
     Attributes:
         expected_loss: the channel's expected quality loss, at most Q to within 1e-9 of the largest loss.
         expected_error: the adversary's smallest expected error: the optimum.
-
-    Raises:
-        ValueError: if an argument is invalid.
-        RuntimeError: if the solver fails.
 
     >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
     >>> m = Shokri(prior=np.full(5, 0.2), distance=line, max_loss=0.5)
@@ -116,7 +110,6 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
 
 
 def _matrix(name: str, values: npt.ArrayLike, k: int) -> FloatArray:
-    """Checks `values` and returns them as a (k, k) array: finite, not negative, zero on the diagonal."""
     array = np.asarray(values)
     if array.shape != (k, k) or array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be numbers of shape {(k, k)}, got {array.dtype} of shape {array.shape}")

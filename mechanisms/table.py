@@ -1,4 +1,4 @@
-"""The count table: the additive counts of a mechanism's reports."""
+"""The count table."""
 
 from dataclasses import dataclass
 

@@ -32,8 +32,6 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
     """Returns groups of envelopes with equal valid headers, and the positions of all other envelopes, valid or not.
 
     Args:
-        survey: the survey that is being counted.
-        raws: the records' values.
         appended_ms: each record's append time in the log, in ms since 1970.
     """
     groups: list[EnvelopeGroup] = []
@@ -57,7 +55,6 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
 
 
 def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
-    """Length of the header, taken from the first valid envelope; None if no envelope is valid."""
     for position in positions.tolist():
         try:
             envelope = open_envelope(survey, raws[position], int(times[position]))
@@ -68,7 +65,6 @@ def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positi
 
 
 def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
-    """Groups of equal rows."""
     n, width = headers.shape
     everything = np.arange(n)
     if (headers == headers[0]).all():
@@ -93,11 +89,6 @@ def _open(
     members: IntArray,
     header: int,
 ) -> EnvelopeGroup | None:
-    """The group of the envelopes at these positions, which share their first `header` bytes.
-
-    Returns:
-        None if the group is small, or if a quick check does not show that all its headers are valid.
-    """
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]

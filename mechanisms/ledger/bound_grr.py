@@ -1,18 +1,14 @@
 """Upper bounds of the loss that `mechanisms.ledger.sequence_grr` defines, for any number of reports t.
 
-The symbols are those of that module. The coefficients π_m of linear lower bounds of f_v are called *prices*. If Σ_m π_m c_m <=
-f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
+The coefficients π_m of linear lower bounds of f_v are called *prices*. If Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all
+v, and π_1 >= π_2 >= …, then
 
     eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
-with the symbols numbered by n_m. The bracket is convex in n, so the maximum is at a vertex of a polytope that contains these n.
-A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other vertices replace the
-vertex with M = k: M < k symbols have the count q + r/M, and the other symbols have the count q. There are three choices of
-prices:
+with the symbols numbered by n_m. There are three choices of prices:
 
-- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`).
-- The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol v.
-- For k <= 16, the prices that minimise the bound, by linear programming (`programme`).
+- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`). - The smallest prices that keep the
+bracket at most a given V.
 """
 
 import math
@@ -123,12 +119,10 @@ def best_bracket(t: int, rounds: GRRRounds) -> float:
 
 
 def _depth(t: int, rounds: GRRRounds) -> int:
-    """The largest count of one symbol in a maximiser of `_dearest_row` and `_dearest_rows`."""
     return min(t, int((rounds.e1 + math.log(rounds.k) - math.log(_FLOOR)) / rounds.e2) + 2)
 
 
 def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
-    """κ = max_c Σ π_m c_m - f_v(c) over counts c without reports of symbol v; see `_dearest_rows`."""
     if not len(prices):
         return 0.0
     depth = _depth(t, rounds)
@@ -141,10 +135,7 @@ def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
 
 
 def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
-    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂.
-
-    κ is infinite if `_depth` is too small.
-    """
+    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂."""
     k, depth = rounds.k, _depth(t, rounds)
     weight = rounds.e1 * np.eye(k)[:, :, None] + rounds.e2 * np.arange(depth)  # (v, m, c): ln of w_m E^c
     order = np.argsort((weight - np.log(prices)[:, None]).reshape(k, -1), axis=1, kind="stable")
@@ -160,7 +151,6 @@ def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatA
 
 
 def _vertices(t: int, k: int) -> FloatArray:
-    """Vertices of the polytope of sorted counts n with sum t; see the module's docstring."""
     whole, left = divmod(t, k)
     few = np.arange(1, min(t, k - (t >= k)) + 1)[:, None]
     first = np.arange(k) < few
@@ -171,10 +161,7 @@ def _vertices(t: int, k: int) -> FloatArray:
 
 
 def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
-    """The bound from the best prices, and count matrices near the worst matrix.
-
-    The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
-    """
+    """The bound from the best prices, and count matrices near the worst matrix."""
     from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
 
     k, e2 = rounds.k, rounds.e2

@@ -97,28 +97,12 @@ class UnaryRounds:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The V vertices at which the gain of a bit can be largest.
-
-    Attributes:
-        interval: (V,) interval of each vertex.
-        ones: (V,) number of reported ones at each vertex.
-        value: (V,) the bit's part of ln P(y|x) at each vertex.
-    """
-
     interval: IntArray
     ones: IntArray
     value: FloatArray
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x.
-
-    Attributes:
-        many: number of bits; fractional for a mean.
-        kind: index of their `_Kind`.
-        plus: term to add to the gain of each bit.
-    """
-
     many: float
     kind: int
     plus: float
@@ -160,7 +144,6 @@ class PriceProgramme:
     # -- sequences x
 
     def _few_blocks(self) -> Iterator[list[_Bits]]:
-        """All vertices for x with one, two or (if k is small) three blocks."""
         t, k, rounds = self.t, self.k, self.rounds
         sizes = {
             tuple(sorted((*some, t - sum(some))))
@@ -179,7 +162,6 @@ class PriceProgramme:
             yield [_Bits(k - len(n), cold_kind, 0.0), *(_Bits(1.0, kind, 0.0) for kind in hot)]
 
     def _vertices(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
-        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: the interval's index (V,), and a (V, r)."""
         blocks = len(sizes)
         corners = np.array(list(product((0, 1), repeat=blocks))) * sizes
         numbers, found = [], []
@@ -194,10 +176,6 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """Bounds for the x with more blocks than `_few_blocks` tries.
-
-        Size 0 stands for a bit that is cold in x.
-        """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
         hottest = {}
@@ -224,7 +202,6 @@ class PriceProgramme:
                     yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Ranges of the number of blocks of x, one bound per range."""
         low, most = self.few + 1, min(self.t, self.k)
         while low <= most:
             high = min(most, low if low < 8 else low + low // 4)
@@ -232,7 +209,6 @@ class PriceProgramme:
             low = high + 1
 
     def _pure_blocks(self, ones: int, blocks: int) -> Iterator[float]:
-        """Candidates for the maximum N_r(s): r pure blocks, all but two of them single ones or single zeros."""
         alpha, beta, u, zeros = self.rounds.alpha, self.rounds.beta, self.rounds.u, self.t - ones
         if ones and zeros:
             splits = [(i + 1, blocks - i - 1) for i in (max(0, blocks - 1 - zeros), min(blocks - 2, ones - 1))]
@@ -280,7 +256,6 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Returns the bound for every x, and the index in `values` of the number R of values of x' that gives this bound."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)
@@ -292,13 +267,11 @@ class PriceProgramme:
         return total.max(axis=0), total.argmax(axis=0)
 
     def _best(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(R, V) gains of bits that are cold in x', and of bits that are hot in x'."""
         net = self.value - p[self.interval] * self.ones - q[self.interval] * (self.t - self.ones)
         cold = net + self.values[:, None] * kappa[0, self.interval]
         return cold, cold + (kappa[1] - kappa[0])[self.interval]
 
     def _slopes(self, x: int, row: int, best: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, float]:
-        """The bound for this x and R near the current prices: coefficients of p, q, κ_0, κ_1, and a constant."""
         slopes, constant, chosen = np.zeros((4, len(self.intervals))), 0.0, []
         for place, kind in enumerate(self.members[x]):
             part = slice(self.starts[kind], self.starts[kind + 1])
@@ -323,7 +296,6 @@ class PriceProgramme:
         self.limits.append(limit / scale / self.unit)
 
     def _block(self, interval: int, ones: float, zeros: float) -> None:
-        """Adds the constraints of item 1 of the module's docstring, for one block."""
         number = len(self.intervals)
         for hot in (0, 1):
             row = np.zeros(4 * number + 2)
@@ -332,7 +304,6 @@ class PriceProgramme:
             self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
-        """The bound at these prices, κ, and the blocks of `_dearest`."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
         best = self._best(p, q, kappa)
@@ -385,6 +356,5 @@ class PriceProgramme:
 
 
 def _log_odds(share: FloatArray) -> FloatArray:
-    """ln(x/(1-x)); infinite for shares outside (0, 1)."""
     inside = np.clip(share, 1e-300, 1 - 1e-16)
     return np.where(share <= 0, -np.inf, np.where(share >= 1, np.inf, np.log(inside) - np.log1p(-inside)))

@@ -12,8 +12,7 @@ cancels,
 
 where f_v is convex and f_v(0) = 0.
 
-1. The best x is y itself: max_x ln P(y|x) = Σ_m φ(n_m), φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)]. Proof: the indicators of the memo's
-   symbols are negatively associated, so f_v(c) <= Σ_m f_v(c_m e_m) <= Σ_m φ(c_m), and φ is superadditive.
+1. The best x is y itself: max_x ln P(y|x) = Σ_m φ(n_m), φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)].
 2. Hence eps_sequence(t) = max_C F(C) over matrices of counts C_vm = #{j: x'_j = v, x_j = y_j = m} with sum t, where
 
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
@@ -62,9 +61,6 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
         log_e1: ε∞ = ln(p₁/q₁), in (0, 700] nats.
         log_e2: ε₂ = ln(p₂/q₂), in (0, 2100] nats.
 
-    Raises:
-        ValueError: if an argument is outside its range.
-
     >>> loss = eps_sequence_grr(2, k=4, log_e1=2.0, log_e2=1.5731722)
     >>> round(loss.value, 3), loss.exact, loss.witness
     (2.196, True, "steps (x, x'): 1 x (0, 1), 1 x (0, 2); every report equals x")
@@ -103,7 +99,6 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
-    """The maximum of F over all count matrices with sum t."""
     promising = []
     turn = np.arange(min(rounds.k, t))[:, None]
     for parts in partitions(t, rounds.k):
@@ -121,10 +116,7 @@ def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
-    """min_x' ln P(y|x') for counts n of the reported symbols, and the matrix that reaches this minimum.
-
-    The matrix has the rows of the reported symbols, then the rows of other symbols.
-    """
+    """The matrix has the rows of the reported symbols, then the rows of other symbols."""
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
     unused = rounds.k - used
@@ -158,12 +150,6 @@ def _describe(matrix: IntArray) -> str:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The loss of the worst pair with M values of x and R other values of x', whose M·R combinations have t/(MR) steps, rounded
-    up or down.
-
-    Returns:
-        The loss in nats, and a description of the pair.
-    """
     m = widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)
@@ -173,7 +159,6 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
     gain = more * rounds.phi(t // m + 1) + (m - more) * rounds.phi(t // m)
 
     def row(high: IntArray) -> FloatArray:
-        """f_v of level + 1 reports of each of `high` symbols, and `level` reports of each of the other m - high symbols."""
         with np.errstate(divide="ignore"):
             one = log_expm1(rounds.e2 * (level + 1)) + np.log(high)
             other = log_expm1(rounds.e2 * level) + np.log(m - high)
@@ -188,7 +173,6 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The loss of a locally best count matrix with sum t, and a description of this matrix."""
     k, counts = rounds.k, start.copy()
     share, extra = divmod(max(t - int(counts.sum()), 0), k * k)
     counts += share
@@ -197,7 +181,6 @@ def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
     own = rounds.e1 * np.eye(k)
 
     def change(sign: int) -> FloatArray:
-        """The change of F if one step is added to (sign 1) or removed from (sign -1) each cell."""
         n, weight = counts.sum(axis=0), own + rounds.e2 * counts
         log_share = weight - np.logaddexp.reduce(weight, axis=1, keepdims=True)
         if sign > 0:

@@ -40,9 +40,6 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
         t: number of reports, in [1, 2^50].
         k: number of bits, in [2, 2^31).
         rounds: the probabilities of both rounds.
-
-    Raises:
-        ValueError: if an argument is outside its range.
     """
     return _loss(integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K), rounds)
 
@@ -69,14 +66,6 @@ def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two sequences, up to a renaming of the sequences' values, and the reported bits to try.
-
-    Attributes:
-        steps: (blocks of x, kinds of blocks of x'), number of steps that a block of x and a block of x' share.
-        times: (kinds of blocks of x',), number of blocks of each kind.
-        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among the shared steps.
-    """
-
     steps: IntArray
     times: IntArray
     ones: IntArray
@@ -97,10 +86,7 @@ def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, 
 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.inf) -> tuple[float, IntArray]:
-    """The largest loss of the pair over all choices of common values and reported bits, and the partners for `_describe`.
-
-    If this loss is not above `known`, the result may be any number from the loss to `known`.
-    """
+    """If the loss is not above `known`, the result may be any number from the loss to `known`."""
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
     cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)
@@ -125,7 +111,6 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
 
 
 def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
-    """The kind of partner of every block with the largest total profit; kind i has times[i] partners."""
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))
     best, chosen = np.where(sets[:, 0] == 0, 0.0, -np.inf), []
@@ -144,7 +129,6 @@ def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """`partner` holds, for every block of x, the kind of the block of x' with the same value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)
@@ -160,14 +144,12 @@ def _describe(pair: _Pair, partner: IntArray) -> str:
 
 
 def _fillings(steps: IntArray) -> IntArray:
-    """(tries, *steps.shape) all combinations of numbers of reported ones."""
     grid = np.indices(tuple(steps.ravel() + 1)).reshape(steps.size, -1)
     return np.moveaxis(grid.reshape(*steps.shape, -1), -1, 0)
 
 
 @cache
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
-    """All pairs of sequences of t steps with at most `most` values each, with all reported bits."""
     found = {}
     for sizes in partitions(t, most):
         x = np.repeat(np.arange(len(sizes)), sizes)
@@ -180,7 +162,6 @@ def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
 
 
 def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Sequences of length t with at most `most` values; new values appear in the order 0, 1, 2, …."""
     if t == 0:
         yield ()
         return
@@ -190,7 +171,6 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    """Candidates for the worst pair: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
     balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
@@ -214,7 +194,6 @@ def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
 
 
 def _pure(steps: IntArray, *, rows: bool) -> IntArray:
-    """Reported bits that are equal within every row, or within every cell."""
     if rows:
         return np.array(list(product((0, 1), repeat=len(steps))))[:, :, None] * steps
     return np.array(list(product((0, 1), repeat=steps.size))).reshape(-1, *steps.shape) * steps

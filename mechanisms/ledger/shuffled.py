@@ -17,10 +17,9 @@ The published "variation-ratio" pair gives a smaller number, which is not a boun
 
 `table_delta` computes the right side, rounded up.
 
-`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values. The
-lower convex hull of bounds at some points bounds the curve of every table. This hull is the exact curve of a pair of
-distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
-distributions bounds the tables together (Zhu, Dong and Wang 2022).
+`shuffled_loss` composes tables. The lower convex hull of bounds at some points bounds the curve of every table. This hull is
+the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).
+The convolution of all tables' distributions bounds the tables together (Zhu, Dong and Wang 2022).
 """
 
 import math
@@ -72,8 +71,6 @@ class Blanket:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The sum of n independent numbers with these values and probabilities."""
-
     values: FloatArray
     chances: FloatArray
     n: int
@@ -85,7 +82,6 @@ class _Sum:
         return self.n * (top + math.log(float(self.chances @ np.exp(exponents - top))))
 
     def tilted(self, tilt: float) -> FloatArray:
-        """The probabilities of one number, proportional to e^{tilt · value}."""
         exponents = tilt * self.values
         weights = self.chances * np.exp(exponents - exponents.max())
         return np.asarray(weights / weights.sum())
@@ -186,10 +182,7 @@ class ShuffledLoss:
         return high
 
     def guess(self, k: int) -> float:
-        """Bound of the chance of a right guess of one of k equally likely values.
-
-        Pr[A_v | v] <= x Pr[A_v | v'] + δ for all v ≠ v' adds up to at most (x + (k-1) δ) / (x + k-1) on average.
-        """
+        """Bound of the chance of a right guess of one of k equally likely values."""
         found = 1.0
         for eps in np.linspace(0, max(float(self.losses[-1]), 0.0), 400).tolist():
             odds = math.exp(min(eps, 700))
@@ -233,7 +226,6 @@ def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> Shuffl
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:
-    """Approximates the smallest loss of a table for which Chernoff's bound of δ is below `delta`; at most a report's loss."""
     low, high = 0.0, blanket.eps
     for _ in range(30):
         middle = (low + high) / 2
@@ -245,12 +237,6 @@ def _last_point(blanket: Blanket, n: int, delta: float) -> float:
 
 
 def _loss_distribution(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The distribution of the loss of the pair of distributions whose curve is the convex hull of the points.
-
-    Returns the losses as places on the grid, and their probabilities.
-
-    The pair of a curve h has the loss ln x with the probability x times the change of the slope of h at x.
-    """
     x = np.exp(np.concatenate([-grid[:0:-1], grid]))
     above = np.concatenate([(over * np.exp(-grid))[:0:-1], over])
     x, above = np.append(0.0, x), np.append(0.0, above)

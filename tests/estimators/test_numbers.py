@@ -426,7 +426,7 @@ def test_the_edges_of_the_domain() -> None:
 
 def test_a_mechanism_of_too_many_numbers_is_refused_by_name() -> None:
     m = TruncatedGeometric(5000, 0.01)
-    table = m.tabulate(np.arange(5000))
+    table = m.tabulate(np.arange(5000, dtype=np.uint16))
     with pytest.raises(
         ValueError, match=r"channel of truncated-geometric\(k=5000, eps=0.01\) would have more than 16777216 ent"
     ):
