@@ -1,7 +1,4 @@
-"""Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json.
-
-The dashboard *Population* shows the estimates; *Privacy and pipeline* shows the privacy loss and the state of the service.
-"""
+"""Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
