@@ -13,6 +13,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.terms import TINY, SupportTerm, Term
 
 PAIRS = 20  # number of past steps that L-BFGS keeps
+POWERS = np.array([-3.0, -2.0, -1.0, 0.0])  # of k, for b in `_background`
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
 ROUNDING = 1e-14  # log-likelihoods with a smaller relative difference are treated as equal
 
@@ -89,10 +90,9 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
     """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
-    By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
-    ∂L/∂f_v. The only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the
-    quasi-Newton direction; for the bins held near zero, d is a scaled gradient (a two-metric projection). The method halves the
-    factor a until the likelihood rises enough, then scales back to the simplex. No step lowers the likelihood, up to rounding.
+    A step goes to the point of the simplex that is nearest to f + a d, in the metric's norm. For the free bins, the direction d
+    is the quasi-Newton direction; for the bins held near zero, d is a scaled gradient (a two-metric projection). The method
+    halves the factor a until the likelihood rises enough. No step lowers the likelihood, up to rounding.
 
     Args:
         terms: the terms whose sum is maximised.
@@ -109,28 +109,28 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
     pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=PAIRS)
     while evaluations < max_evaluations and duality_gap(f, gradient) > target:
         ascent = gradient - total
-        metric = (f + 1 / f.size) / total
+        metric = (f + (_background(f, *pairs[-1]) if pairs else 1 / f.size)) / total
         direction = metric * ascent
-        nearly_zero = min(1e-3, float(np.abs(np.maximum(f + direction, 0) - f).sum())) / f.size
+        nearly_zero = min(1e-3, float(np.abs(_nearest(f + direction, metric) - f).sum())) / f.size
         free = (f > nearly_zero) | (ascent >= 0)
         direction[free] = _quasi_newton(ascent[free], metric[free], [(s[free], y[free]) for s, y in pairs])
         length = 1.0
         while length > SHORTEST and evaluations < max_evaluations:
-            after = np.maximum(f + length * direction, 0)
-            step, size = after - f, float(after.sum())
+            after = _nearest(f + length * direction, metric)
+            step = after - f
             promised = float((ascent * step).sum())
             length /= 2
-            if promised <= 0 or not size:
+            if promised <= 0:
                 continue
             value_after, gradient_after = evaluate(terms, after)
             evaluations += 1
-            gain = (value_after - total * size) - (value - total)
+            gain = value_after - value
             left = float(((gradient_after - total) * step).sum())  # far below zero if the step was much too long
             if left >= -0.8 * promised and (gain >= 1e-4 * promised or abs(gain) <= ROUNDING * (abs(value) + total)):
                 bend = gradient - gradient_after
                 if (step * bend).sum() > 1e-14 * np.sqrt((step**2).sum() * (bend**2).sum()):
                     pairs.append((step, bend))
-                f, value, gradient = after / size, value_after - total * np.log(size), gradient_after * size
+                f, value, gradient = after, value_after, gradient_after
                 break
         else:
             if not pairs and evaluations < max_evaluations:  # the scaled gradient failed too; EM never lowers the value
@@ -138,11 +138,51 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
                 value, gradient = evaluate(terms, f)
                 evaluations += 1
             pairs.clear()
-    return f, evaluations
+    return f / f.sum(), evaluations
+
+
+def _background(f: FloatArray, step: FloatArray, bend: FloatArray) -> float:
+    """Returns the b of k⁻³, k⁻², k⁻¹ and 1 for which the metric f + b best predicts the direction of the last step.
+
+    With b = 0 the metric is that of EM. It suits outcomes that only one value explains. If every value explains every outcome
+    nearly as well, the curvature hardly depends on f, and a large b makes far longer steps. On the simplex, a metric M predicts
+    the step M (bend - μ), whose sum is 0.
+    """
+    step, bend = step / np.abs(step).max(), bend / np.abs(bend).max()
+    best, found = 0.0, 1.0
+    for b in float(f.size) ** POWERS:
+        metric = f + b
+        rest = bend - (metric @ bend) / metric.sum()
+        product, scale = (step @ rest) ** 2, (step**2 / metric).sum() * (metric @ rest**2)
+        if product > best * scale:
+            best, found = float(product / scale), float(b)
+    return found
+
+
+def _nearest(x: FloatArray, metric: FloatArray) -> FloatArray:
+    """Returns the distribution y with the least Σ (y - x)² / metric, (k,): y = max(0, x - μ metric).
+
+    Newton's method for Σ y = 1 increases to the root μ and reaches it after finitely many passes.
+    """
+    mu = (x.sum() - 1) / metric.sum()
+    for _ in range(x.size):
+        on = x > mu * metric
+        after = (x[on].sum() - 1) / metric[on].sum()
+        if not after > mu:
+            break
+        mu = after
+    return np.asarray(np.maximum(x - mu * metric, 0.0))
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian, built from `metric` and pairs (step, decrease of the gradient)."""
+    """Multiplies a vector by L-BFGS's inverse Hessian, built from pairs (step, decrease of the gradient).
+
+    The first inverse Hessian multiplies by the metric and keeps the sum of the bins: M (x - μ) with sum 0.
+    """
+
+    def scaled(x: FloatArray) -> FloatArray:
+        return np.asarray(metric * (x - (metric * x).sum() / metric.sum()))
+
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())
@@ -152,10 +192,12 @@ def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[Floa
     for step, bend, product in reversed(used):
         weights.append(float((step * result).sum()) / product)
         result = result - weights[-1] * bend
-    result = metric * result
+    result = scaled(result)
     if used:
         step, bend, product = used[-1]
-        result = result * (product / float((bend * metric * bend).sum()))
+        expected = float((bend * scaled(bend)).sum())
+        if expected > 1e-12 * float((bend * metric * bend).sum()):
+            result = result * (product / expected)
     for (step, bend, product), weight in zip(used, reversed(weights), strict=True):
         result = result + step * (weight - float((bend * result).sum()) / product)
     return np.asarray(result)
