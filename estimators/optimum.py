@@ -1,9 +1,4 @@
-"""The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, otherwise to within a proven gap.
-
-Sums of support terms are separable except for the constraint Σ f = 1. For these sums, Newton's method finds the constraint's
-multiplier in a few passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method), which sets bins to
-exactly zero. Expectation maximisation (EM) would only approach zero.
-"""
+"""The maximum of a sum of terms on the simplex: by Newton's method if the sum is separable, otherwise by projected L-BFGS."""
 
 from collections import deque
 
@@ -38,11 +33,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     f_v = 0:
 
         φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
-
-    1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ. From any μ that is too large, Newton's method
-    for Σ_v f_v(μ) = 1 decreases to the root and never passes the root. A bin that reaches zero stays at zero. With one term
-    f = c μ - b. Then Σ_v f_v(μ) is piecewise linear in μ, and Newton's method reaches the closed form after finitely many
-    steps.
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
@@ -68,11 +58,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x.
-
-    With one term 1/φ' is linear. Otherwise Newton's method, from its second point on, rises to the root and never passes the
-    root.
-    """
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
     for attempt in range(200):
@@ -88,14 +73,12 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 
 
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
-    """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
+    """Approximates the maximum of a sum of terms by projected L-BFGS; returns the distribution and the number of evaluations.
 
-    A step goes to the point of the simplex that is nearest to f + a d, in the metric's norm. For the free bins, the direction d
-    is the quasi-Newton direction; for the bins held near zero, d is a scaled gradient (a two-metric projection). The method
-    halves the factor a until the likelihood rises enough. No step lowers the likelihood, up to rounding.
+    A step goes to the distribution nearest to f + a d (`_nearest`). The direction d is the quasi-Newton direction for the free
+    bins, and a scaled gradient for the bins near zero.
 
     Args:
-        terms: the terms whose sum is maximised.
         start: (k,) distribution; bins at zero may become positive.
         target: the iteration stops when the duality gap is at most `target`, in nats.
         max_evaluations: largest number of evaluations of the terms.
@@ -142,11 +125,9 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _background(f: FloatArray, step: FloatArray, bend: FloatArray) -> float:
-    """Returns the b of k⁻³, k⁻², k⁻¹ and 1 for which the metric f + b best predicts the direction of the last step.
+    """The b (k to a power of `POWERS`) for which the metric f + b best predicts the direction of the last step.
 
-    With b = 0 the metric is that of EM. It suits outcomes that only one value explains. If every value explains every outcome
-    nearly as well, the curvature hardly depends on f, and a large b makes far longer steps. On the simplex, a metric M predicts
-    the step M (bend - μ), whose sum is 0.
+    EM has b = 0. If every value explains every outcome nearly as well, a large b makes far longer steps.
     """
     step, bend = step / np.abs(step).max(), bend / np.abs(bend).max()
     best, found = 0.0, 1.0
@@ -160,10 +141,7 @@ def _background(f: FloatArray, step: FloatArray, bend: FloatArray) -> float:
 
 
 def _nearest(x: FloatArray, metric: FloatArray) -> FloatArray:
-    """Returns the distribution y with the least Σ (y - x)² / metric, (k,): y = max(0, x - μ metric).
-
-    Newton's method for Σ y = 1 increases to the root μ and reaches it after finitely many passes.
-    """
+    """The distribution y with the least Σ (y - x)² / metric, (k,): y = max(0, x - μ metric), μ by Newton's method."""
     mu = (x.sum() - 1) / metric.sum()
     for _ in range(x.size):
         on = x > mu * metric
@@ -175,11 +153,6 @@ def _nearest(x: FloatArray, metric: FloatArray) -> FloatArray:
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian, built from pairs (step, decrease of the gradient).
-
-    The first inverse Hessian multiplies by the metric and keeps the sum of the bins: M (x - μ) with sum 0.
-    """
-
     def scaled(x: FloatArray) -> FloatArray:
         return np.asarray(metric * (x - (metric * x).sum() / metric.sum()))
 

@@ -3,8 +3,7 @@
     python -m lab.results_page FOLDER
 
 FOLDER holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
-`streams.json` and `service.json`, each written by a command with the option `--json`. If a file is missing, the page keeps its
-present section.
+`streams.json` and `service.json`. If a file is missing, the page keeps its present section.
 """
 
 import json
@@ -162,7 +161,6 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], str]]] = {  # command -> its firs
 
 
 def page(found: dict[str, Any], before: str) -> str:
-    """The whole page, from the commands' output and, for the other commands, from the present page `before`."""
     kept = sections_of(before)
     made = [write(found[name]) if name in found else kept.get(name, "") for name, (_, write) in SECTIONS.items()]
     return "\n".join([ABOUT, *(f"{section.rstrip()}\n" for section in made if section)])

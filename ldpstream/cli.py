@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 
 def run(commands: typer.Typer = app) -> None:
-    """Runs a command line, with one line and exit status 2 for an error that the user can correct."""
+    """Runs a command line; an error that the user can correct gives one line and exit status 2."""
     try:
         sys.exit(commands(standalone_mode=False))
     except typer.TyperException as error:

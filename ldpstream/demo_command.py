@@ -75,7 +75,6 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
 
 
 def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
-    """Runs the demo's pipeline with a progress bar, and shows the last step."""
     with progress_bar() as bar:
         task = bar.add_task(f"{plural(source.n_people, 'person', 'people')}, steps", total=source.n_steps)
 

@@ -15,7 +15,6 @@ class MemoryLog:
     """A partitioned log of envelopes with append times, like Kafka's. Appends go to the partitions in turn.
 
     Args:
-        partitions: number of partitions.
         now_ms: the current time, in ms; assign to the attribute to move the clock.
     """
 
@@ -51,8 +50,6 @@ class EmbeddedService:
     """Counting and estimating over a `MemoryLog`.
 
     Args:
-        survey: the survey.
-        log: the log; a `producers.sinks.MemorySink` writes the reports into the log.
         publishers: receive the publications.
     """
 

@@ -1,4 +1,4 @@
-"""The forecast of accuracy as text: how many people a step has, a table, and what the columns mean."""
+"""The forecast of accuracy as text."""
 
 from rich.table import Table
 

@@ -45,7 +45,7 @@ def cost_lines(survey: Survey) -> list[str]:
 
 
 def cost_text(factor: float | None) -> str:
-    """Returns what the other attributes need, for a sentence; `factor` is from `people_factor`."""
+    """Returns the cost for the other attributes in words."""
     if factor is None:
         return "every other attribute needs an unknown number of times the people (the survey is not valid without the pair)"
     return f"every other attribute needs up to {factor:.2g} times the people"

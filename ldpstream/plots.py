@@ -43,7 +43,7 @@ def draw_ledger(survey: Survey, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve of a figure: its name, its x values, its y values, and half the length of each error bar (or None)."""
+    """A curve of a figure; `spread` is half the length of each error bar."""
 
     label: str
     x: Sequence[float]

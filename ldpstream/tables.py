@@ -30,7 +30,7 @@ MAX_BUDGET = 1e9  # in nats
 
 
 def share(frequency: float) -> str:
-    """Formats a frequency with four decimals. Formats NaN as a dash."""
+    """Formats a frequency with four decimals, NaN as a dash."""
     return "–" if math.isnan(frequency) else f"{frequency:.4f}"
 
 
@@ -46,10 +46,7 @@ def privacy_line(publication: "Publication") -> str:
 
 
 def numbers_lines(publication: "Publication", several: bool) -> list[str]:
-    """Returns one line with the mean and the percentiles, or no line for an attribute without numbers.
-
-    With `several` answers of a person, the line has the mean number of answers.
-    """
+    """Returns one line with the mean and the percentiles, or no line for an attribute without numbers."""
     numbers = [
         f"{name} {x.value:.4g}" + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
         for name, x in publication.numbers.items()
@@ -59,7 +56,7 @@ def numbers_lines(publication: "Publication", several: bool) -> list[str]:
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
-    """Table of a publication: every estimator, the default's 95 % interval, the truth if known; only the 20 largest values."""
+    """Table of a publication, with only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {
         "step": "step",
@@ -111,7 +108,7 @@ def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]
 
 
 def as_json(survey: Survey, publications: "list[Publication]", truths: list[list[float] | None] | None) -> dict[str, Any]:
-    """Returns `{"survey", "estimates": [...]}`. The estimates are all publications, with the truth if known."""
+    """Returns all publications as JSON, with the truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
         estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
@@ -121,9 +118,9 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: list[list
 
 
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
-    """Returns the privacy ledger: one row per attribute, level and horizon t, up to the largest number of reports of a device.
+    """Returns the privacy ledger: one row per attribute, level and horizon t.
 
-    `lifetime_reports` and `ends` limit this number. The largest number always has a row.
+    The last horizon is the largest number of reports of a device, if there is a limit.
     """
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
@@ -146,10 +143,7 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
 
 
 def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
-    """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked.
-
-    An exact largest chance is rounded up beside an upper bound of the same number: otherwise it would look smaller.
-    """
+    """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked."""
     right, largest = row[f"guess{values}"], row[f"largest_chance{values}"]
     exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]
     same = not exact and math.isclose(right, largest, rel_tol=SAME)
@@ -188,13 +182,12 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
     """Finds the largest ε₁ of every attribute and level within a device's budget, rounded to four digits for a survey file.
 
     Args:
-        survey: the survey. Under spl every attribute gets an equal part of the budget, because the attributes' losses add up.
         horizon: number of reports t.
         budget: limit of the loss of a device's t reports, in nats, at least 1e-9.
 
     Returns:
-        Two rows for each level. If `values` is "the same", the loss is ε_t; if `values` is "any", the loss is eps_sequence. The
-        level's ε∞ does not change. `eps_1` is None if even ε₁ = 10⁻⁶ exceeds the budget.
+        Two rows for each level. If `values` is "the same", the loss is ε_t; if `values` is "any", the loss is eps_sequence.
+        `eps_1` is None if even ε₁ = 10⁻⁶ exceeds the budget.
 
     Raises:
         ValueError: if an argument is out of range.

@@ -61,10 +61,7 @@ def number(x: float | None) -> str:
 
 
 def table(title: str, *columns: str, texts: int = 1) -> Table:
-    """An empty table. The first `texts` columns hold texts, the other columns hold numbers.
-
-    On a narrow terminal the texts take more lines, and no digit is cut.
-    """
+    """An empty table. The first `texts` columns hold texts, the other columns hold numbers."""
     empty = Table(title=title, title_justify="left", caption_justify="left")
     for i, column in enumerate(columns):
         empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts, overflow="fold")

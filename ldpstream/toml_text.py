@@ -29,7 +29,6 @@ def toml_time(time: datetime) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value as TOML. Texts, numbers and booleans are the same in JSON, apart from DEL."""
     if isinstance(value, datetime):
         return toml_time(value)
     if isinstance(value, Mapping):

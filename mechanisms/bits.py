@@ -16,7 +16,6 @@ MANY_BYTES = 2**15  # from this many bytes of rows on, the compiled loop saves m
 
 
 def row_bytes(k: int) -> int:
-    """Number of bytes of a row of k bits."""
     return -(-k // 8)
 
 
@@ -26,11 +25,7 @@ def padding_mask(k: int) -> int:
 
 
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
-    """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
-
-    NumPy's own generator only seeds the compiled loop's generator, which is fast but predictable. A subclass of
-    `numpy.random.Generator` provides every random bit itself.
-    """
+    """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64."""
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)
     if type(rng) is np.random.Generator:
@@ -46,7 +41,6 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
 
 
 def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
-    """Does the same as `random_kernels.bernoulli_words`, but draws all random words from rng."""
     undecided = np.full(size, ~np.uint64(0))
     below = np.zeros(size, np.uint64)
     for place in range(63, -1, -1):
@@ -74,10 +68,7 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 
 
 def count_ones(rows: Rows, k: int) -> IntArray:
-    """(k,) number of rows in which each bit is set.
-
-    For many rows, groups of rows fill whole 64-bit words without padding.
-    """
+    """(k,) number of rows in which each bit is set."""
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]
     from ldpstream.mechanisms.kernels import count_bits

@@ -1,7 +1,7 @@
 """Random bits and random subsets for simulations, drawn by loops that are compiled by Numba.
 
 The generator is xoshiro256++ (Blackman and Vigna 2021), with a state of four words, not all zero. It is fast but predictable;
-devices draw from another source. Import this module only inside the calling function: Numba is slow to load.
+devices draw from another source. Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -20,7 +20,6 @@ SPARSE = 16  # a subset of fewer than k / 16 values is drawn value by value
 
 @numba.njit(cache=True, inline="always")
 def _next(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """One word of xoshiro256++, and the four words of the next state."""
     total = s0 + s3
     word = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s0
     c, d = s2 ^ s0, s3 ^ s1
@@ -31,13 +30,10 @@ def _next(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
     """Fills each word with 64 independent bits. A bit is one with probability threshold / 2^64 exactly.
 
-    For each of the 64 bits, the loop compares the binary digits of a uniform number with the digits of the threshold, most
-    significant first. One random word holds one digit of all 64 numbers.
-
     Args:
         out: overwritten.
         threshold: the probability times 2^64.
-        states: (4, LANES) one generator in each column; overwritten. Word i comes from column i mod LANES.
+        states: (4, LANES) one generator in each column; overwritten.
     """
     first, second, third, fourth = states[0], states[1], states[2], states[3]
     undecided, rest, ones = np.empty(LANES, np.uint64), threshold << np.uint64(10), np.empty(10, np.uint64)
@@ -92,8 +88,8 @@ def _uniform(limit: int, state: Words) -> np.int64:
 def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
     """Writes a uniform subset of size omega to each row. Subset i contains values[i] if and only if with_value[i] is true.
 
-    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. If it draws the person's own value, k-1
-    replaces this value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. The rows must be zero at first; the order
+    of bits is as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -110,7 +106,6 @@ def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 
 @numba.njit(cache=True)
 def _count(words: Words) -> np.int64:
-    """Returns the number of ones."""
     total = np.uint64(0)
     for word in words:
         word -= word >> np.uint64(1) & np.uint64(0x5555555555555555)
@@ -122,11 +117,7 @@ def _count(words: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words, states: Words) -> None:
-    """Does the same as `few_members`, faster unless omega is far below k.
-
-    Independent bits with a common probability are, given the number of ones, a uniform subset of that size. The subset stays
-    uniform if a uniformly drawn member is removed, or a uniformly drawn other value is added. A probability near omega / k
-    therefore needs few changes.
+    """Does the same as `few_members`, by another method.
 
     Args:
         values, with_value, omega, k, rows: as in `few_members`.

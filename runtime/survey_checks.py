@@ -1,4 +1,4 @@
-"""Checks whether a process can use its surveys, and plans the next check of a survey that it cannot use."""
+"""Checks whether a process can use its surveys, and plans the next checks."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +21,6 @@ class SurveyChecks:
     """The checks of a process's surveys, and the times of their next checks.
 
     Args:
-        watch: the survey files.
         check: checks that the process can use a survey, for example its topics; may take seconds.
         process_log, refusal: the process's logger, and the event that it logs for a survey that cannot be used.
     """
@@ -58,7 +57,7 @@ class SurveyChecks:
         return usable, errors
 
     def usable(self, survey: Survey) -> bool:
-        """Checks a survey. Returns False, and plans the next check, if the survey cannot be used or the check itself fails."""
+        """Returns True if the check of a survey succeeds; otherwise plans the next check."""
         try:
             error = self._error(survey)
         except Exception:  # the service continues with the other surveys
@@ -82,7 +81,6 @@ class SurveyChecks:
         return None
 
     def postpone(self, survey: Survey) -> None:
-        """Plans the next check of a survey, after `RETRY_S`."""
         self._retry_s[survey.fingerprint] = time.monotonic() + RETRY_S
 
     def postponed(self, survey: Survey) -> bool:

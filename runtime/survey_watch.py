@@ -21,10 +21,7 @@ survey_files = Gauge(
 
 
 class SurveyWatch(SurveyFolder):
-    """A survey folder that logs every change and sets the metric `survey_files`.
-
-    A service with one survey file (`only_file`) reads it once and does not call `look`.
-    """
+    """A survey folder that logs changes and sets the metric `ldpstream_survey_files`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__(paths, now_ms)

@@ -10,7 +10,7 @@ TELL_EVERY = 60  # after this many attempts, an unchanged reason is reported aga
 
 
 class Unreachable(Exception):
-    """A service is unreachable or does not answer. A retry may succeed without intervention."""
+    """A service is unreachable or does not answer."""
 
 
 class Stopped(Exception):
@@ -33,13 +33,9 @@ def wait_for(
 
     Args:
         what: the service and its address, for messages.
-        ask: sends one request to the service.
         stop: waits for the given seconds; returns true if the process has to stop.
-        tell: receives a line at the first failed attempt, when the reason changes, after every 60 attempts, and at the end.
+        tell: receives the messages about the waiting.
         unreachable: returns true if an error of `ask` means "unreachable"; any other error is raised.
-
-    Returns:
-        The result of `ask`.
 
     Raises:
         Stopped: if `stop` returned true.

@@ -24,12 +24,8 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
     """Yields the crowd of every attribute and level.
 
     Args:
-        people: number of people of the whole survey, at least 1; the honest ones divide evenly. None: each crowd has the
-            survey's `crowd`.
+        people: number of people of the whole survey; None if each crowd has the survey's `crowd`.
         colluding: number of these people, or of each crowd, who forge reports or tell what they sent; less than all.
-
-    Raises:
-        ValueError: if an argument is out of range, or the survey has no `crowd` for None.
     """
     number = people if people is not None else survey.crowd
     if number is None:

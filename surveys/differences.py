@@ -41,7 +41,6 @@ def _changed(before: dict[str, Any], after: dict[str, Any], fingerprint: bool) -
 
 
 def _canonical(survey: Survey) -> dict[str, Any]:
-    """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
     keys = json.loads(survey.canonical)
     del keys["format"]  # the format follows from the other keys
     keys["start"] = survey.start.astimezone(UTC).isoformat()

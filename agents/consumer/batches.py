@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
-from operator import attrgetter, ge
+from operator import ge
 from typing import Any, NamedTuple, cast
 
 import structlog
@@ -38,9 +38,6 @@ RECORD_BYTES = 100  # approximate memory of a record in bytes, without the recor
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
-
-_KEY_HEADER = bytes([2 * len(HEADER)]) + HEADER.encode()  # first bytes of a `key` header: the name's length as zigzag varint
-_ROW = attrgetter("offset", "timestamp", "value", "timestamp_type")
 
 
 class ReadableBatch(NamedTuple):
@@ -188,17 +185,13 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     if raw[16] < 2 and raw[17] & _CODEC:
         raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")
     if raw[16] == 2 and raw[22] & _CODEC:
-        plain = _plain(raw)
-        raw = memoryview(plain)
+        raw = memoryview(_plain(raw))
         batch = DefaultRecordBatch(raw)
-    else:
-        plain = bytes(raw)
-    keyed = raw[16] == 2 and _KEY_HEADER in plain  # otherwise no record has a report key
-    records = _keyed_rows(batch) if keyed else chain(map(_ROW, batch))  # `chain` does not read a batch again after its end
+    records = chain(batch)  # does not read a batch again after its end
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = 0 if raw[16] < 2 else batch.base_offset
     while rows := _rows(records, length):
-        offsets, appended_ms, values, timestamp_types, *keys = zip(*rows, strict=True)
+        offsets, appended_ms, values, timestamp_types, keys = zip(*rows, strict=True)
         if not all(values):
             values = tuple(value or b"" for value in values)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
@@ -206,20 +199,12 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
-            known = keys[0][old:] if keyed and any(keys[0]) else None
+            known = keys[old:] if any(keys) else None
             yield ReadableBatch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types), known)
-
-
-def _keyed_rows(batch: Any) -> Iterator[tuple[int, int, bytes | None, int, bytes]]:
-    """Yields the fields of `_ROW` and the key of each record."""
-    for record in batch:
-        yield record.offset, record.timestamp, record.value, record.timestamp_type, _key(record.headers)
 
 
 def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Returns the value of a record's `key` header; empty without such a header, `MALFORMED_KEY` if it is empty or repeated."""
-    if not headers:
-        return b""
     if len(headers) == 1 and headers[0][0] == HEADER:  # the common case, for speed
         return headers[0][1] or MALFORMED_KEY
     found = [value or MALFORMED_KEY for name, value in headers if name == HEADER]
@@ -231,7 +216,10 @@ def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 def _rows(records: Iterator[Any], length: int) -> list[Any]:
     """Returns the next records as tuples, at most `length`."""
     try:
-        return list(islice(records, length))
+        return [
+            (r.offset, r.timestamp, r.value, r.timestamp_type, _key(headers) if (headers := r.headers) else b"")
+            for r in islice(records, length)
+        ]
     except (CorruptRecordException, ValueError, IndexError) as error:  # for example, a header name that is not UTF-8
         raise Unreadable("unreadable batch", f"a record cannot be read: {type(error).__name__}") from None
 

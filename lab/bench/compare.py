@@ -1,10 +1,8 @@
-"""Shows what a change costs: a few tasks in units of a fixed NumPy task, beside the committed figures of an earlier version.
+"""Shows what a change costs: a few tasks in units of a fixed NumPy task, beside the committed figures.
 
-    python -m lab.bench.compare             prints the present figures, the committed ones, and the ratios
-    python -m lab.bench.compare --save      also writes the present figures to `baseline.json`
+A figure is the least processor time of the task divided by that of the unit.
 
-A figure is the least processor time of the task divided by that of the unit. Figures of different machines differ: for a
-decision, run the command on one machine for both versions.
+    python -m lab.bench.compare [--save]
 """
 
 import sys
@@ -34,14 +32,12 @@ Tasks = dict[str, Callable[[], object]]
 
 
 def unit() -> None:
-    """The unit of all figures: sorts and exponentials of 2^17 numbers."""
     x = np.random.default_rng(1).random(2**17)
     np.sort(x)
     np.exp(x).sum()
 
 
 def tasks() -> Tasks:
-    """The tasks by name."""
     oue, olh = mechanism("OUE", k=K, eps=1.0), mechanism("OLH", k=K, eps=1.0)
     counts, hashed = expected(oue, 100_000), reported(olh, 10_000)
     many = mechanism("OLH", k=LARGE_K, eps=1.0)
@@ -66,7 +62,6 @@ def tasks() -> Tasks:
 
 
 def _spans() -> Callable[[], object]:
-    """Returns a function that estimates a step and its window, as the service does, for L-OSUE and L-OLH."""
     level = {"name": "all", "eps_inf": 4.0, "eps_1": 2.0}
     survey = parse_survey({
         "name": "compare", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": 3,

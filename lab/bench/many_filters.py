@@ -1,5 +1,3 @@
-"""Many filters of one size at once, for simulations."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +8,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 
 class ManyFilters(LocalLevel):
-    """`n` independent filters of `own` values; all arrays have n · own values, those of the first filter first.
+    """`n` independent filters of `own` values; arrays have n · own values, those of the first filter first.
 
     Attributes:
         alarms: (n,) the number of jumps that each filter has detected.

@@ -2,8 +2,7 @@
 
     python -m lab.bench.profiled_agent SURVEY FILE
 
-Runs `ldpstream agent SURVEY`. When the agent stops, the command writes JSON to FILE: number of counted records, processor
-seconds by phase since the first chunk of records, and the duration of each commit.
+At the end, FILE holds JSON: number of counted records, processor seconds by phase, and the duration of each commit.
 """
 
 import json
@@ -28,8 +27,6 @@ from ldpstream.stores.redis_store import RedisCountStore
 
 
 class Account:
-    """Processor seconds by phase, and wall-clock seconds of every commit."""
-
     def __init__(self) -> None:
         self.phases: defaultdict[str, float] = defaultdict(float)
         self.commits_s: list[float] = []
@@ -86,7 +83,6 @@ class Account:
         return call
 
     def as_json(self) -> dict[str, Any]:
-        """Number of records, seconds by phase (without overlap), and commits."""
         spent = self.phases
         whole = time.process_time() - self._began.get("process", time.process_time())
         phases = {

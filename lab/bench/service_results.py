@@ -7,8 +7,6 @@ BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over a log: number of measured records, seconds, and the process's processor seconds in this time."""
-
     records: int
     seconds: float
     cpu_s: float | None
@@ -21,16 +19,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Alternating runs of an agent and of the bare consumer over one log.
+    """Alternating runs of an agent and of the bare consumer over one log, from the first commit to the end.
 
     Attributes:
-        kind: name of the kind of log.
         record_bytes: mean size of an envelope, in bytes.
         reports_per_record: mean number of reports in an envelope.
-        bare, agent: the runs.
         ratio: median over the pairs of runs of (agent's rate) / (bare consumer's rate).
-        cpu_ratio: (bare consumer's processor time per record) / (agent's processor time per record); a busy machine changes
-            this ratio less than `ratio`.
+        cpu_ratio: (bare consumer's processor time per record) / (agent's processor time per record).
     """
 
     kind: str
@@ -53,7 +48,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Processor seconds of an agent per million records, by phase, and the latency of its commits under load."""
+    """Processor seconds of an agent per million records, by phase, and the latency of its commits."""
 
     kind: str
     records: int
@@ -65,7 +60,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Seconds from a step's close to the step's histograms."""
+    """Seconds from a step's close until its histograms are in Redis."""
 
     attributes: int
     k: int
@@ -78,7 +73,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds from a kill until the next agent's first read, until its first commit, and until `left_records` are counted."""
+    """Seconds from a kill (SIGKILL) until the next agent's first read, its first commit, and the count of `left_records`."""
 
     left_records: int
     reading_s: float

@@ -2,9 +2,8 @@
 
     nice python -m lab.bench.soak MINUTES STEP_SECONDS
 
-The settings have the addresses of Kafka and Redis. The command prints one line a minute. After the run it prints, for each
-process, the slope of a least-squares line through the memory of the second half of the run, and its standard error. The
-standard error assumes that the residuals are an autoregressive process of order one.
+Prints for each process the slope of a least-squares line through the memory of the second half, in MiB an hour. The standard
+error assumes that the residuals are an autoregressive process of order one.
 """
 
 import contextlib
@@ -73,7 +72,6 @@ def soak(settings: Settings, minutes: float, step_seconds: int) -> None:
 
 
 def _run(site: Site, processes: list[Process], port: int, minutes: float) -> tuple[NDArray[np.float64], dict[int, int]]:
-    """Posts reports and reads the memory. Returns rows of hours and the memory of each process, and the answers by status."""
     rng, survey = np.random.default_rng(SEED), site.survey
     pools = [random_reports(survey, a, 500, rng) for a in range(len(survey.attributes))]
     began, statuses, rows = time.monotonic(), dict[int, int](), list[list[float]]()
@@ -100,7 +98,6 @@ def _run(site: Site, processes: list[Process], port: int, minutes: float) -> tup
 
 
 def _post(port: int, envelope: bytes) -> int:
-    """Posts one envelope. Returns the status, or 0 without an answer."""
     headers = {"Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": secrets.token_urlsafe(16)}
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         try:

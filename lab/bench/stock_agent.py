@@ -2,9 +2,7 @@
 
     python -m lab.bench.stock_agent TOPIC RECORDS FOLDER
 
-Counts RECORDS records of the topic into a Redis hash, with Faust's files in FOLDER. At the end it prints one JSON object:
-number of reports, and seconds, from the first event to the last. It does not decode reports, checks nothing, and is not
-exactly-once.
+At the end it prints one JSON object: number of reports, and seconds. It is not exactly-once.
 """
 
 import json

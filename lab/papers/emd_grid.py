@@ -19,11 +19,6 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
     Args:
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
         points: (k, 2) coordinates of the values, finite.
-
-    Mass that both distributions have at the same point does not move. For the remaining mass SciPy solves the dual programme.
-    Each constraint belongs to a value x with too much mass and a value y with too little:
-
-        maximise    Σ_x excess_x φ_x    subject to    φ_x - φ_y <= ‖x - y‖₂
     """
     a, b = pair(truth, estimate)
     where = np.asarray(points, float)

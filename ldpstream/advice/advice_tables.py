@@ -22,7 +22,7 @@ SHOWN = 15
 
 
 def candidate_table(advice: Advice) -> Table:
-    """Table of all mechanisms, the simulated mechanisms first; the caption states why the others were not simulated."""
+    """Table of all mechanisms, the simulated ones first."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, {_size(advice)}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "weight", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
@@ -76,7 +76,6 @@ def reasons(advice: Advice) -> list[str]:
 
 
 def _why_sets(advice: Advice, c: Candidate) -> str:
-    """Compares several answers with one answer that is a combination of values."""
     one, several = advice.combinations, f"choices = {advice.question.choices}"
     if one is None:
         return (

@@ -1,6 +1,6 @@
 """The logs in a data folder, as the gateway's logs: all requests of a few milliseconds are one transaction.
 
-The gateway answers 202 once the transaction is on the disk. While one transaction is written, the next requests are collected.
+The gateway answers 202 once the transaction is on the disk.
 """
 
 import asyncio
@@ -37,9 +37,7 @@ class FolderLogs:
     """The logs of all surveys of a data folder. Use it in one event loop.
 
     Args:
-        folder: the data folder.
         ended: called, in a thread, with a survey that the gateway no longer serves.
-        now_ms: the machine's clock, in Unix milliseconds.
 
     Attributes:
         reachable: True if the last write succeeded.
@@ -86,7 +84,7 @@ class FolderLogs:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def end(self, survey: Survey) -> None:
-        """Calls `ended` in a thread, since the gateway no longer serves the survey."""
+        """Calls `ended` in a thread."""
         task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -120,7 +118,6 @@ class FolderLogs:
             self._timer = asyncio.get_running_loop().call_later(0 if reachable else PROBE_S, self._flush)
 
     def _append(self, batch: Sequence[_Append]) -> tuple[Outcome, list[int | None]]:
-        """Writes one transaction. Returns its outcome, and each request's append time."""
         times, outcome = list[int | None](), Outcome.NOT_APPENDED
         try:
             for one in batch:

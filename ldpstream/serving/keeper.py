@@ -7,12 +7,7 @@ from ldpstream.surveys.folder import SurveyFolder
 
 
 class FolderKeeper(SurveyKeeper):
-    """Keeps surveys in a data folder.
-
-    Args:
-        folder: the data folder.
-        watch: the survey files.
-    """
+    """Keeps surveys in a data folder."""
 
     def __init__(self, folder: DataFolder, watch: SurveyFolder) -> None:
         super().__init__(watch)

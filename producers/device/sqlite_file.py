@@ -1,9 +1,7 @@
 """One SQLite file of a person, safe against restarts, crashes and parallel processes.
 
 Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
-the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. The
-removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would add two files, which
-are easily left out of a copy.
+the transaction ends.
 
 A connection lasts for one transaction, so threads may share the object. Our code opens an existing file only through SQLite: on
 POSIX, closing a second descriptor would drop SQLite's locks.
@@ -33,7 +31,7 @@ class SQLiteFile:
     Raises:
         StoreCleared: if the file is missing and `create` is false.
         StoreFull: if the disk is full.
-        DeviceError: if the path is a folder, or the file cannot be created for another reason.
+        DeviceError: if the path is a folder, or the file cannot be created.
     """
 
     def __init__(self, path: Path, file_format: int, create: bool = True) -> None:

@@ -5,9 +5,9 @@
     loss         for every survey and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
-The charge of a survey is its claim. When the device leaves the survey, the charge for ever becomes the loss of the reports
-made. The charge per window ends when no window can touch both a step of this survey and a step of a later survey. `until_ms` is
-the end of the survey's last step, NULL if there is none. After the device has left, it is the end of the last reported step.
+When the device leaves the survey, the charge for ever becomes the loss of the reports made. The charge per window ends when no
+window can touch both a step of this survey and a step of a later survey. `until_ms` is the end of the survey's last step, or,
+after the device has left, of the last reported step.
 """
 
 import sqlite3
@@ -62,7 +62,6 @@ class SurveySpent:
     """One enrolment in a survey, with the device's loss so far and the wallet's charges.
 
     Attributes:
-        survey: the survey's name.
         fingerprint: the survey's fingerprint, 16 hexadecimal digits.
         left: true if the device has left the survey.
         reports: number of reports made, of all attributes.
@@ -109,7 +108,6 @@ class Accounts:
         """Charges a survey's claim and returns the survey's number.
 
         Args:
-            levels: index of the chosen level, for each attribute.
             from_ms: beginning of the first step that the device may report.
 
         Raises:
@@ -145,7 +143,7 @@ class Accounts:
         return added(loss for (loss,) in self._db.execute(query, values))
 
     def leave(self, number: int) -> None:
-        """Drops the device's tables of a survey and charges the loss of its reports. Without a report, drops the charge."""
+        """Drops the device's tables of a survey, and charges the loss of its reports."""
         start_ms, step_ms = self._db.execute("SELECT start_ms, step_ms FROM survey WHERE number = ?", (number,)).fetchone()
         reports, spent = self._spent(number)
         if reports:
@@ -169,7 +167,6 @@ class Accounts:
         return tuple(found)
 
     def _spent(self, number: int) -> tuple[int, float]:
-        """Returns the number of reports made in a survey, and the bound of their loss."""
         adds_up = self._db.execute("SELECT adds_up FROM survey WHERE number = ?", (number,)).fetchone()[0]
         made = self._db.execute(
             f"SELECT reports, eps FROM {prefix(number)}enrolment JOIN loss USING (attribute) WHERE survey = ?", (number,)
@@ -181,8 +178,6 @@ class Place:
     """A survey's place in a wallet: the memory of the device that answers the survey.
 
     Args:
-        file: the wallet's file.
-        survey: the survey.
         now_ms: returns the present time, in ms since 1970.
     """
 
@@ -203,8 +198,6 @@ class Place:
 
 
 class _InWallet(Transaction):
-    """The memory of the device of one survey, inside a wallet."""
-
     def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
         self._accounts, self._place = Accounts(connection), place
         found = self._accounts.enrolled(place.survey.fingerprint)

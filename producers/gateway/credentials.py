@@ -23,7 +23,8 @@ def read_tokens(settings: Settings) -> list[str]:
     """Returns the bearer tokens of the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is not ASCII, has no token, or has a token of fewer than 16 characters.
+        SettingsError: if the file cannot be read, is not ASCII, has no token, has a token of fewer than 16 characters, or has
+            a token twice: each token stands for one client.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -37,6 +38,9 @@ def read_tokens(settings: Settings) -> list[str]:
         raise SettingsError(
             f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
         )
+    if (again := next((n for n, token in enumerate(tokens) if token in tokens[:n]), None)) is not None:
+        first = tokens.index(tokens[again]) + 1
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {again + 1} are equal")
     return tokens
 
 
@@ -58,7 +62,7 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
     """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without TLS.
 
     Raises:
-        SettingsError: if they cannot be used. `context` is then as before.
+        SettingsError: if they cannot be used.
     """
     cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
     if cert is None and key is None:
@@ -81,16 +85,11 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
 
 
 class Credentials:
-    """The tokens, the certificate and the relay keys. Reads a changed file again once two looks see the same change.
+    """The tokens, the certificate and the relay keys.
 
-    If a changed file cannot be used, the gateway logs one line, goes on with the last good content, and reads the file again
-    at each look.
-
-    Args:
-        settings: names of the files.
+    If a changed file cannot be used, the gateway logs it and goes on with the last good content.
 
     Attributes:
-        tokens: the accepted tokens.
         relay_keys: the keys for requests through a relay, or None.
 
     Raises:
@@ -118,7 +117,7 @@ class Credentials:
             self.look(intake, context)
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks at the files, and reads those that changed. A file that cannot be used does not keep the others from use."""
+        """Looks at the files, and reads those that changed."""
 
         def tokens() -> None:
             self.tokens = read_tokens(self._settings)
@@ -139,18 +138,12 @@ class Credentials:
 
 
 class _Files:
-    """Files that are read together after a change."""
-
     def __init__(self, paths: list[Path | None]) -> None:
         self._paths = [path for path in paths if path is not None]
         self._seen = self._read = self._stamps()
         self._refused = ""
 
     def use_if_changed(self, use: Callable[[], None]) -> None:
-        """Calls `use` if two looks agree, and the files have changed since they were last used.
-
-        If `use` raises SettingsError, logs the error once, and calls `use` again at each look.
-        """
         before, self._seen = self._seen, self._stamps()
         if self._seen != before or self._seen == self._read:
             self._refused = ""

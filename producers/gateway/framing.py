@@ -1,8 +1,6 @@
-"""The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade. No socket.
+"""The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade.
 
-The parser, llhttp, refuses malformed lines, folded headers, contradictory lengths and blanks before a colon. It also accepts
-heads that RFC 9112 forbids. A proxy before the gateway may read such a head differently, and disagree about the end of the
-request or about its host (request smuggling).
+The parser, llhttp, accepts heads that RFC 9112 forbids. A proxy may read such a head differently (request smuggling).
 """
 
 import re

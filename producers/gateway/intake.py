@@ -1,7 +1,7 @@
 """The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
-`Intake.take` handles a request that has arrived whole, without a task: one on the direct path, or one inside a capsule.
-`Intake.accept` reads the body of any other request with reports. Both make the same checks and give the same answers.
+`Intake.take` handles a request that has arrived whole. `Intake.accept` reads the body of any other request with reports. Both
+make the same checks and give the same answers.
 """
 
 import asyncio
@@ -66,9 +66,8 @@ class Intake:
     Args:
         surveys: the surveys whose reports are accepted, and their logs.
         tokens: accepted bearer tokens; if the list is empty, requests need no token.
-        limits: rates of one client (one token in one `neighbourhood`), per second; a burst may be twice as large.
+        limits: rates of one client, per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
-        now_ms: returns the time, in milliseconds since 1970 UTC.
         shuffle: holds the requests that come through a relay, and later their answers.
 
     Attributes:
@@ -104,7 +103,7 @@ class Intake:
         return self.surveys.ready and not self._stopping
 
     def stop(self) -> None:
-        """Accepts no further reports, and shortens all time limits: to 0.5 s for a body, to 3 s for an acknowledgement."""
+        """Accepts no further reports, and shortens the time limits of bodies and acknowledgements."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
         for reading in self._reading:
@@ -129,8 +128,6 @@ class Intake:
 
         Args:
             pairs: the request's headers, with names in lower case.
-            host: the client's address.
-            body: the body.
             answer: called once, now or later, with the number of reports acknowledged or the problem.
             relayed: True if the request came through a relay, inside another request.
         """
@@ -210,11 +207,9 @@ class Intake:
 
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        """Admits a request that contains an encapsulated request, and yields its body. The encapsulated request carries the
-        token.
+        """Admits a request that contains an encapsulated request, and yields its body.
 
         Args:
-            request: the request.
             limit: largest size of its body.
 
         Raises:
@@ -249,7 +244,7 @@ class Intake:
         """Checks the token of a request without reports and the client's rates, and charges the client for one request.
 
         Raises:
-            Problem: malformed request, unauthorized, too many requests, stopping.
+            Problem: if the request is refused.
         """
         headers = read_headers(request.scope["headers"])
         self._admit(headers, _host(request), time.monotonic())
@@ -269,9 +264,6 @@ class Intake:
         return client
 
     def _charge(self, client: Client, now_s: float) -> None:
-        """Charges the client for a request, if the client's limits allow it. Raises Problem otherwise, and if the process
-        stops.
-        """
         waits = (self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s))
         if any(waits):
             kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
@@ -316,11 +308,6 @@ class Intake:
     # ---- to the log
 
     def _log(self, survey: Survey, relayed: bool = False) -> GatewayLog:
-        """Returns the survey's log.
-
-        Raises:
-            Problem: relay required, if the survey requires a relay and the request came without one; or as `log_of`.
-        """
         if survey.relay is not None and not relayed:
             raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
         return self.surveys.log_of(survey)
@@ -335,7 +322,6 @@ class Intake:
         client: Client,
         waiting: "_Waiting",
     ) -> None:
-        """Starts to append the envelopes. The append continues even if the request is cancelled."""
         waiting.envelopes, waiting.checks, waiting.keyed = len(envelopes), checks, key is not None
         keyed = None if key is None else Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
         self._reports.charge(client, checks.reports, waiting.since_s)
@@ -369,16 +355,7 @@ class Intake:
 
 
 class _Waiting:
-    """A request that waits for the log.
-
-    Attributes:
-        begun_s: the monotonic time of the request's head, or of the end of the shuffle.
-        since_s: the monotonic time since which the request has waited for the log, not for the shuffle.
-        answer: None once the request is answered.
-        batch, keyed: True for a batch, and for a request with an idempotency key.
-        envelopes: their number.
-        checks: the checks of the envelopes; None before the append.
-    """
+    """A request that waits for the log."""
 
     __slots__ = ("answer", "batch", "begun_s", "checks", "envelopes", "keyed", "reservation", "since_s")
 
@@ -389,7 +366,6 @@ class _Waiting:
         self.checks: Checks | None = None
 
     def go_on(self, append: Callable[[], None]) -> None:
-        """Starts the append of a request that the shuffle has held. If there is no append, answers the request."""
         self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
         try:
             append()
@@ -406,7 +382,6 @@ class _Waiting:
             _answer(result, self.begun_s, answer)
 
     def done(self, outcome: Outcome, appended_ms: int | None) -> None:
-        """Receives the outcome and the append time from the log."""
         self.reservation.release()
         if outcome is Outcome.APPENDED and self.checks is not None:
             metrics.counts.envelopes += self.envelopes

@@ -1,8 +1,6 @@
 """The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys, watched every second.
 
-**One survey does not disturb the others.** Each survey has its own `TopicLog`, with its own record batches and its own look at
-its partitions. If an append to a topic fails, or gets no acknowledgement for `GIVE_UP_S`, the gateway connects a second pair of
-clients for all topics. The old pair ends once it has answers for the other topics' appends, after `REQUEST_MS` at the latest.
+If appends to a topic fail, or wait longer than `GIVE_UP_S`, new clients replace the old ones.
 """
 
 import asyncio
@@ -37,7 +35,6 @@ class KafkaConnection:
     Args:
         make_producer: makes an idempotent producer.
         make_consumer: makes a client that reads offsets.
-        now_ms: returns the time, in milliseconds since 1970 UTC.
 
     Attributes:
         answers: True if the broker answered the last look for one of the topics, or if there is no topic.
@@ -66,7 +63,7 @@ class KafkaConnection:
         return topic
 
     async def start(self) -> None:
-        """Connects. While the broker does not answer, no topic is ready and the gateway retries in the background."""
+        """Connects. While the broker does not answer, the gateway retries in the background."""
         try:
             await self._connect()
         except (KafkaError, TimeoutError) as error:
@@ -74,7 +71,7 @@ class KafkaConnection:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Waits up to `CLOSE_S` seconds for acknowledgements, then closes the clients.
+        """Waits for acknowledgements, for a limited time, then closes the clients.
 
         The outcome of appends still pending is unknown.
         """
@@ -86,7 +83,6 @@ class KafkaConnection:
         await asyncio.gather(self._dispose(), *self._ending, return_exceptions=True)
 
     async def _connect(self) -> None:
-        """Replaces the clients by new ones, and looks at all topics."""
         clients = Clients(self._make_producer(), self._make_consumer())
         await clients.start()
         old, self._clients = self._clients, clients
@@ -123,7 +119,6 @@ class KafkaConnection:
             self._tell(before)
 
     async def _check(self) -> None:
-        """Health check: looks at the topics, and replaces clients that can no longer deliver."""
         overdue = [topic for topic in self._topics if topic.waits_s() > GIVE_UP_S]
         failed = bool(overdue) or any(topic.failed for topic in self._topics)
         # connect to the bootstrap address again if idle: the brokers may have new addresses
@@ -138,7 +133,6 @@ class KafkaConnection:
             await self._look(self._clients, PROBE_S)
 
     async def _look(self, clients: Clients, patience_s: float) -> None:
-        """Asks Kafka for all topics. Waits a limited time: a slow answer delays no other topic."""
         if not self._topics:
             self.answers = self.reachable = True
             return
@@ -150,9 +144,6 @@ class KafkaConnection:
         self.answers = self.reachable and any(topic.answers for topic in self._topics)
 
     def _tell(self, answered: bool) -> None:
-        """Logs changes: one line if the broker does not answer, otherwise one line for each topic that stops answering or
-        answers again.
-        """
         if self.answers != answered:
             log.warning("the log answers again" if self.answers else "the log does not answer")
         if self.answers:

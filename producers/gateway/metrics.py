@@ -10,7 +10,7 @@ from ldpstream.producers.gateway.problems import STATUS
 
 
 class RequestCounts(Collector):
-    """The counters of requests, as plain integers, which are faster than the library's counters.
+    """The counters of requests.
 
     Attributes:
         requests: outcome -> number of requests with reports.
@@ -32,7 +32,7 @@ class RequestCounts(Collector):
 
 
 class SurveyReady(Collector):
-    """The gauge of the surveys. A removed survey leaves no series behind.
+    """The gauge of the surveys.
 
     Attributes:
         states: returns the name of each survey, and True if the survey's log takes reports.

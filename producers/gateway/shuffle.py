@@ -1,9 +1,7 @@
 """Hides from readers of the log when, and in which order, requests arrived through a relay.
 
-The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. The clock alone fixes the ends of
-the batches. So the order within a batch is independent of the order of arrival, and the append time in the log tells only the
-batch. The shuffle holds the answers, too: in the order of the log, they would tell the order of the log to somebody who sees
-them leave.
+The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. The order within a batch is
+independent of the order of arrival. The shuffle also holds the answers and mixes them.
 
 The gateway's process and an observer of the network still see each request when it arrives.
 """

@@ -35,7 +35,7 @@ class SurveyList(msgspec.Struct, frozen=True):
 
 
 class GatewaySurveys:
-    """The surveys of a gateway. `ServedSurveys` changes them while the gateway runs.
+    """The surveys of a gateway.
 
     Attributes:
         by_fingerprint: the surveys.
@@ -65,7 +65,6 @@ class GatewaySurveys:
         """Adds a survey, without a log, or replaces the survey with the same fingerprint.
 
         Args:
-            survey: the survey.
             toml: the text of its file.
             signature: its signature, if there is one.
         """

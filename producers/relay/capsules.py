@@ -4,9 +4,8 @@
     response   nonce (of the length of the AEAD's key) | encrypted message
 
 The messages are binary HTTP (`producers.relay.binary_http`). The encryption is HPKE (RFC 9180) with X25519, HKDF-SHA256, and
-AES-128-GCM or ChaCha20-Poly1305. Another suite needs a new key configuration; devices ignore configurations that they do not
-know. Every request has a fresh key of the device, so two requests have only their size, the gateway's key id and the suite in
-common.
+AES-128-GCM or ChaCha20-Poly1305. Every request has a fresh key of the device, so two requests have only their size, the
+gateway's key id and the suite in common.
 """
 
 import secrets
@@ -49,7 +48,6 @@ class KeyConfig(NamedTuple):
 
     Attributes:
         key_id: number of the key, in 0 … 255.
-        public: the public key, 32 bytes.
     """
 
     key_id: int
@@ -105,14 +103,7 @@ def load_key(private: bytes) -> KEMKeyInterface:
 
 
 class Exchange:
-    """A request that was sealed or opened, and the keys of its response.
-
-    Args:
-        context: the HPKE context.
-        aead: number of the AEAD.
-        enc: the device's fresh public key.
-        message: the request, not encrypted.
-    """
+    """A request that was sealed or opened, and the keys of its response."""
 
     def __init__(self, context: ContextInterface, aead: int, enc: bytes, message: bytes) -> None:
         self.message = message
@@ -151,8 +142,6 @@ def seal_request(
     """Returns the encapsulated request, and what opens its response.
 
     Args:
-        config: key configuration of the gateway.
-        message: the request.
         aead: one of `AEADS`.
         pair: a fresh pair of keys; only test vectors give it.
     """
@@ -167,10 +156,9 @@ def open_request(keys: Mapping[int, KEMKeyInterface], capsule: bytes) -> Exchang
 
     Args:
         keys: the gateway's private keys, by key id.
-        capsule: the encapsulated request.
 
     Raises:
-        UnknownKeyError: if no key has this id, we do not support the suite, or the key does not open the capsule.
+        UnknownKeyError: if no key of the gateway opens the capsule.
         CapsuleError: if the bytes are too few for a capsule.
     """
     if len(capsule) < OVERHEAD_BYTES:

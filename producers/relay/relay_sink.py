@@ -1,6 +1,6 @@
 """A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own.
 
-Devices send each report at a random moment of the next step. The sink sends the envelopes of a flush at once, in random order.
+The sink sends the envelopes of a flush at once, in random order.
 """
 
 import random
@@ -32,10 +32,8 @@ class RelaySink:
     for good, and has all others.
 
     Args:
-        survey: the survey of the envelopes.
-        relay: the relay, the gateway behind it, and the gateway's key.
         token: bearer token, if the gateway needs one.
-        patience_s: the sink retries an envelope for this many seconds.
+        patience_s: how long the sink retries an envelope, in seconds.
     """
 
     def __init__(self, survey: Survey, relay: Relay, token: str | None = None, patience_s: float = PATIENCE_S) -> None:

@@ -14,7 +14,6 @@ COLOURS = 128  # number of colours in a PNG
 
 
 def draw(result: Result, path: Path) -> None:
-    """Draws a panel for each view: methods by rising geometric mean, held-out shapes in another colour."""
     from matplotlib.figure import Figure  # imported here: Matplotlib is optional
     from PIL import Image  # Matplotlib needs it
 

@@ -11,16 +11,11 @@ class Finding:
     """One audited loss.
 
     Attributes:
-        path: name of the code path that made the reports.
-        loss: eps_1 of a single report, eps_t of t reports of an unchanged value, or eps_inf of the memo; for a spaced level
-            eps_window, eps_sequence or eps_lifetime.
         t: number of reports; 0 for the memo.
-        claimed: the claimed loss, in nats.
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the counted reports of a and of b.
-        n: number of reports of each value. One half chooses the event, and the other half is counted. At a spaced level, all n
-            devices are counted.
+        n: number of reports of each value.
     """
 
     path: str
@@ -49,5 +44,5 @@ class Control:
 
     @property
     def caught(self) -> bool:
-        """True if the bound is above the claim; a correct audit catches every control."""
+        """True if the bound is above the claim."""
         return not self.finding.kept
