@@ -44,7 +44,7 @@ def empirical_bayes(
 
     Raises:
         ValueError, TypeError: as in `matrix_inversion`; also if the widths are not k positive finite numbers, or are given for
-            values without order.
+            values without order; and for ordered values, if a mechanism that is not pure is too large for `Mechanism.channel`.
     """
     groups = groups_of(m, table, steps)
     if ordered and any(counts.n and not own.pure for own, counts in groups):

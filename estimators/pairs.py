@@ -52,7 +52,7 @@ class Independence:
     Attributes:
         statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
         degrees: (k₁ - 1)(k₂ - 1).
-        p: probability of a statistic at least this large if the attributes are independent.
+        p: p-value of the statistic.
     """
 
     statistic: float
@@ -130,7 +130,7 @@ class Counted:
     steps: Steps = 1
 
     def informative(self) -> list[tuple[Group, int]]:
-        """The groups that an unbiased inversion can use, each with the most reports of one person."""
+        """The groups of pure mechanisms whose counts carry information, each with the most reports of one person."""
         each = of_each_group(list(self.groups), self.steps) if self.groups else []
         return [((m, t), n) for (m, t), n in zip(self.groups, each, strict=True) if t.n and m.pure and m.p != m.q]
 

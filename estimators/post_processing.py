@@ -235,7 +235,8 @@ def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.Array
         variance: noise variance of the estimates, a number or (k,), at least 0; only power and power-ns need it.
 
     Raises:
-        ValueError: if an argument is not allowed.
+        ValueError: if `method` is unknown, if `frequencies` has infinities or not one dimension, or if a needed `variance` is
+            missing or negative.
     """
     check_method(method)
     x = np.asarray(frequencies, float)

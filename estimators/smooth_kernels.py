@@ -138,7 +138,8 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
 def explain(
     z: Floats, precision: Floats, root: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats
 ) -> float:
-    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv), and writes the posterior chances of the components of each share.
+    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv) + k ln(2π)/2, and writes the posterior chances of the components of
+    each share.
 
     Args:
         z, m: (k,) unbiased shares and their smooth part.
@@ -206,7 +207,8 @@ def mode(
     rounds: int,
     tol: float,
 ) -> float:
-    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q).
+    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q), up
+    to terms of Q alone and of k alone.
 
         ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
 

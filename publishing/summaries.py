@@ -57,7 +57,10 @@ class Surveys(msgspec.Struct, frozen=True):
 
 
 class Summarizer:
-    """Makes the summary of a survey. Reads the estimates only if the survey's progress has changed since the last summary."""
+    """Makes the summary of a survey. Reads the estimates only if the survey's progress has changed since the last summary.
+
+    Before the first publication, each summary has a new status: until then, the step that is due follows the clock.
+    """
 
     def __init__(self, survey: Survey, source: Source, responses: ApiResponses) -> None:
         self._survey, self._source, self._responses = survey, source, responses
@@ -71,7 +74,7 @@ class Summarizer:
         """
         survey, responses = self._survey, self._responses
         progress = self._source.progress()
-        if self._seen is None or self._seen[0] != progress:
+        if self._seen is None or progress is None or self._seen[0] != progress:
             self._seen = progress, responses.status("window", {}, now_ms, outlook=False)
         status = self._seen[1]
         people = [responses.people(overview) for overview in status.attributes]

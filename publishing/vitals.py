@@ -48,6 +48,7 @@ class Vitals:
             registry=registry,
         )
         self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
+        self._due.set(math.nan)  # unknown until the first look: 0 would be long overdue
         growth = Gauge(
             "ldpstream_unlisted_growth_ratio",
             "Clear growth of the share of the value for texts that are not listed, else 0.",

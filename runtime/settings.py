@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     gateway_host: str = "127.0.0.1"
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
-    """file of accepted bearer tokens, one a line, at least 16 characters each; without this file anybody may report"""
+    """file of accepted bearer tokens, one a line, none twice, at least 16 characters; without this file anybody may report"""
     gateway_relay_keys_file: Path | None = None
     """file of the keys for reports through a relay, made by `ldpstream relay-key`; without this file the gateway takes none"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0

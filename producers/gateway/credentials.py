@@ -23,7 +23,8 @@ def read_tokens(settings: Settings) -> list[str]:
     """Returns the bearer tokens of the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is not ASCII, has no token, or has a token of fewer than 16 characters.
+        SettingsError: if the file cannot be read, is not ASCII, has no token, has a token of fewer than 16 characters, or has
+            a token twice: each token stands for one client.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -37,6 +38,9 @@ def read_tokens(settings: Settings) -> list[str]:
         raise SettingsError(
             f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
         )
+    if (again := next((n for n, token in enumerate(tokens) if token in tokens[:n]), None)) is not None:
+        first = tokens.index(tokens[again]) + 1
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {again + 1} are equal")
     return tokens
 
 

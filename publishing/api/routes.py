@@ -34,7 +34,7 @@ from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Span
 from ldpstream.publishing.summaries import Summarizer
 from ldpstream.runtime.clock import now_ms
-from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import Reason, Survey
 
 PAGE = FilePath(page.__file__).parent / "static"
@@ -245,6 +245,8 @@ class News:
                 progress = await asyncio.to_thread(self._source.progress)
             except StoreUnavailable:
                 progress = self._progress
+            except StoreDamaged:  # a change: the listeners then ask for the status, and get the error
+                progress = None
             if progress != self._progress:
                 async with self._changed:
                     self._progress, self._number = progress, self._number + 1
