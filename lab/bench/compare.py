@@ -1,8 +1,6 @@
-"""Shows what a change costs: a few tasks in units of a fixed NumPy task, beside the committed figures.
+"""Shows what a change costs: the least processor time of a few tasks, divided by that of a fixed NumPy task.
 
-A figure is the least processor time of the task divided by that of the unit.
-
-    python -m lab.bench.compare [--save]
+python -m lab.bench.compare [--save]
 """
 
 import sys
