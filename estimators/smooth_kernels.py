@@ -316,7 +316,7 @@ def draw(
     normal: Floats,
     log_weights: Floats,
 ) -> None:
-    """Replaces normal numbers by draws of the smooth part from its posterior, by importance sampling around the mode.
+    """Replaces normal numbers by draws of the smooth part around its mode, with importance weights for its posterior.
 
     A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0.
 
