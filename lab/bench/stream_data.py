@@ -72,7 +72,6 @@ def of_shares(name: str, shares: FloatArray, n: int) -> Stream:
 
 
 def real(folder: Path | None) -> list[Stream]:
-    """MS-FIMU's visits over 7 days, and PWGTP's 80 replicate weights as steps, in 10 and in 100 values, if present."""
     visits, weights = (datasets.load(name, folder) for name in ("ms_fimu", "pwgtp"))
     found = [_of_values("MS-FIMU", visits.values, visits.sizes[0])] if visits.real else []
     if weights.real:
