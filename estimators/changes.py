@@ -141,7 +141,7 @@ class JumpScores:
 
         Args:
             step: number of the step.
-            innovations: (k,) observation minus prediction, divided by `spread`.
+            innovations: (k,) observation minus prediction, divided by `spread` and made nearly normal (`normalized`).
             spread: (k,) standard deviation of observation minus prediction.
             gain: (k,) the filter's gain.
         """

@@ -7,7 +7,7 @@
 Each model is a prior of the steps u, which are normal with the precision Q, except for jumps:
 
     flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
-    smooth      the differences of u have the variance 1/τ, so neighbouring steps are similar (`estimators.smooth_prior`)
+    smooth      the differences of u have the variance 1/τ, larger near the ends (`estimators.smooth_prior`)
     bell        the second differences of u have the variance 1/τ, τ large: η is nearly a parabola, as in a normal density
     irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large

@@ -46,7 +46,7 @@ class Fit:
     Attributes:
         z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. Negative for too little support or
             too few ones. Beyond ±6 (p < 2e-9), suspect forged reports or a wrong survey.
-        p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
+        p: the smallest p-value, times the number of tests (Bonferroni), at most 1.
         sign: name of the test with the smallest p-value.
         tests: p-value of each test alone.
 
@@ -137,12 +137,12 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The largest change of a frequency between two estimates.
+    """The largest change of a frequency between two estimates, in standard errors.
 
     Attributes:
-        sigma: the change, in standard errors of the difference.
+        sigma: the change, in standard errors of the difference of the two frequencies.
         value: index of the value whose frequency changed.
-        p: upper bound on the probability that some value changes this much without drift (Bonferroni over all values).
+        p: two-sided p-value of the change, times the number of values (Bonferroni), at most 1.
     """
 
     sigma: float
@@ -151,7 +151,7 @@ class Drift:
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
-    """Returns the largest change of a frequency; None if an estimate has NaN, for example without reports.
+    """Returns the largest change of a frequency, in standard errors; None if an estimate has NaN, for example without reports.
 
     `drift` treats the errors of the two estimates as independent.
     """

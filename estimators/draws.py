@@ -29,20 +29,22 @@ class Unshrunk:
         return reached, np.sqrt(np.maximum(variance * (1 - variance / variance[-1]), 0))
 
     def error_of_mean(self, numbers: FloatArray) -> float:
-        """Returns the standard error of the mean number of a person."""
+        """Returns the standard error of the people's mean number, given the number that each value stands for, (k,)."""
         centred = numbers - self.variance @ numbers / self.variance.sum()
         return float(np.sqrt(self.variance @ centred**2))
 
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """The raw inversion of a mechanism that is not pure.
+    """The raw inversion of levels, if not all their mechanisms are pure.
 
     Attributes:
         shares: (k,) unbiased shares with sum 1; may be negative.
         places: (K + 1,) some of the edges of the bins, by their index, from 0 to k.
-        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each.
-        error_of_mean: returns the standard error of a person's mean number, for the number that each value stands for, (k,).
+        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each, for a number of
+            standard errors.
+        error_of_mean: returns the standard error of the people's mean number, given the number that each value stands for,
+            (k,).
     """
 
     shares: FloatArray
@@ -57,8 +59,8 @@ class Draws:
 
     Attributes:
         shares: (m, k); each column has draws from the posterior of one share. A row need not be a distribution.
-        smooth: (m, k), from the smooth model alone; each row is a distribution. Use these for means, quantiles and other
-            numbers that depend on many shares.
+        smooth: (m, k) histograms; each row is a distribution. Use these for means, quantiles and other numbers that depend on
+            many shares.
         below, above: (k,) each; an interval's lower and upper ends move outwards by these numbers.
         unshrunk: the unbiased shares; None if the estimate is the smooth model alone.
     """

@@ -1,4 +1,4 @@
-"""The result of every estimator."""
+"""The result of an estimator of frequencies, and checks of its arguments."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ class Estimate:
         standard_errors: (k,) standard error of each share; NaN if unknown.
         n: number of reports in the tables.
         iterations: number of iterations, if the estimator counts them; otherwise 0.
-        converged: true if an estimate exists and the iteration met the tolerance.
+        converged: false if there is no estimate, or if an iteration ended without meeting its tolerance.
         log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN).
         gap: bound in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood is higher by more than
             n times `gap`.

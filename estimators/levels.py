@@ -21,8 +21,7 @@ class LevelsDifference:
         pair: indices of the two levels.
         value: index of the value.
         sigma: the difference in standard errors.
-        p: upper bound on the probability that some value differs this much between some two levels although all levels have the
-            same histogram.
+        p: p-value by Bernstein's inequality, with Bonferroni's correction; at most 1.
     """
 
     pair: tuple[int, int]
@@ -39,7 +38,7 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 
-    `p` is this bound times the number of values and the number of pairs (Bonferroni).
+    `p` is this bound, with estimates of V, times the number of values and the number of pairs (Bonferroni).
 
     Args:
         steps: as in `matrix_inversion`.

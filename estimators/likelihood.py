@@ -1,10 +1,4 @@
-"""Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
-
-Early stopping regularises: the estimate stays nearer to the uniform distribution than the maximum is.
-
-`ibu` and `mle` use the true likelihood if the count table determines it, otherwise the papers' pseudo-likelihood of the support
-counts.
-"""
+"""Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -90,8 +84,8 @@ def mle(
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    For other likelihoods, the iteration ends at a proven gap of at most 1e-9 nats per report, or after 10 000 evaluations of
-    the likelihood. `converged` is true if the gap is at most 1e-9 nats per report.
+    If a likelihood is not that of support counts, an iteration ends at a proven gap of at most 1e-9 nats per report, or after
+    10 000 evaluations. `converged` is true if the gap is at most 1e-9 nats per report.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """

@@ -60,7 +60,8 @@ class LocalLevel:
     """Filter of one attribute.
 
     Args:
-        run_length: mean number of steps to a false alarm; `math.inf` for a filter without detection of jumps.
+        run_length: mean number of steps between two false alarms, 100 to 1e12; `math.inf` for a filter without detection of
+            jumps.
         next_step: number of the first time step.
 
     Attributes:

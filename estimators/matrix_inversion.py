@@ -1,4 +1,4 @@
-"""Matrix inversion (MI): the unbiased estimate from support counts, or by least squares from the counts of a channel."""
+"""Matrix inversion (MI) of support counts, or by least squares of the counts of a channel."""
 
 from collections.abc import Iterable
 from typing import overload

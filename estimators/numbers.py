@@ -1,4 +1,4 @@
-"""Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
+"""Empirical-Bayes estimate of the histogram of a number, if a level's mechanism is not pure, such as Square Wave.
 
 The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
 counts under each model.

@@ -8,6 +8,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.terms import TINY, SupportTerm, Term
 
 PAIRS = 20  # number of past steps that L-BFGS keeps
+POWERS = np.array([-3.0, -2.0, -1.0, 0.0])  # of k, for b in `_background`
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
 ROUNDING = 1e-14  # log-likelihoods with a smaller relative difference are treated as equal
 
@@ -74,8 +75,8 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
     """Approximates the maximum of a sum of terms by projected L-BFGS; returns the distribution and the number of evaluations.
 
-    By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
-    ∂L/∂f_v.
+    A step goes to the distribution nearest to f + a d (`_nearest`). The direction d is the quasi-Newton direction for the free
+    bins, and a scaled gradient for the bins near zero.
 
     Args:
         start: (k,) distribution; bins at zero may become positive.
@@ -91,28 +92,28 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
     pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=PAIRS)
     while evaluations < max_evaluations and duality_gap(f, gradient) > target:
         ascent = gradient - total
-        metric = (f + 1 / f.size) / total
+        metric = (f + (_background(f, *pairs[-1]) if pairs else 1 / f.size)) / total
         direction = metric * ascent
-        nearly_zero = min(1e-3, float(np.abs(np.maximum(f + direction, 0) - f).sum())) / f.size
+        nearly_zero = min(1e-3, float(np.abs(_nearest(f + direction, metric) - f).sum())) / f.size
         free = (f > nearly_zero) | (ascent >= 0)
         direction[free] = _quasi_newton(ascent[free], metric[free], [(s[free], y[free]) for s, y in pairs])
         length = 1.0
         while length > SHORTEST and evaluations < max_evaluations:
-            after = np.maximum(f + length * direction, 0)
-            step, size = after - f, float(after.sum())
+            after = _nearest(f + length * direction, metric)
+            step = after - f
             promised = float((ascent * step).sum())
             length /= 2
-            if promised <= 0 or not size:
+            if promised <= 0:
                 continue
             value_after, gradient_after = evaluate(terms, after)
             evaluations += 1
-            gain = (value_after - total * size) - (value - total)
+            gain = value_after - value
             left = float(((gradient_after - total) * step).sum())  # far below zero if the step was much too long
             if left >= -0.8 * promised and (gain >= 1e-4 * promised or abs(gain) <= ROUNDING * (abs(value) + total)):
                 bend = gradient - gradient_after
                 if (step * bend).sum() > 1e-14 * np.sqrt((step**2).sum() * (bend**2).sum()):
                     pairs.append((step, bend))
-                f, value, gradient = after / size, value_after - total * np.log(size), gradient_after * size
+                f, value, gradient = after, value_after, gradient_after
                 break
         else:
             if not pairs and evaluations < max_evaluations:  # the scaled gradient failed too; EM never lowers the value
@@ -120,10 +121,41 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
                 value, gradient = evaluate(terms, f)
                 evaluations += 1
             pairs.clear()
-    return f, evaluations
+    return f / f.sum(), evaluations
+
+
+def _background(f: FloatArray, step: FloatArray, bend: FloatArray) -> float:
+    """The b (k to a power of `POWERS`) for which the metric f + b best predicts the direction of the last step.
+
+    EM has b = 0. If every value explains every outcome nearly as well, a large b makes far longer steps.
+    """
+    step, bend = step / np.abs(step).max(), bend / np.abs(bend).max()
+    best, found = 0.0, 1.0
+    for b in float(f.size) ** POWERS:
+        metric = f + b
+        rest = bend - (metric @ bend) / metric.sum()
+        product, scale = (step @ rest) ** 2, (step**2 / metric).sum() * (metric @ rest**2)
+        if product > best * scale:
+            best, found = float(product / scale), float(b)
+    return found
+
+
+def _nearest(x: FloatArray, metric: FloatArray) -> FloatArray:
+    """The distribution y with the least Σ (y - x)² / metric, (k,): y = max(0, x - μ metric), μ by Newton's method."""
+    mu = (x.sum() - 1) / metric.sum()
+    for _ in range(x.size):
+        on = x > mu * metric
+        after = (x[on].sum() - 1) / metric[on].sum()
+        if not after > mu:
+            break
+        mu = after
+    return np.asarray(np.maximum(x - mu * metric, 0.0))
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    def scaled(x: FloatArray) -> FloatArray:
+        return np.asarray(metric * (x - (metric * x).sum() / metric.sum()))
+
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())
@@ -133,10 +165,12 @@ def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[Floa
     for step, bend, product in reversed(used):
         weights.append(float((step * result).sum()) / product)
         result = result - weights[-1] * bend
-    result = metric * result
+    result = scaled(result)
     if used:
         step, bend, product = used[-1]
-        result = result * (product / float((bend * metric * bend).sum()))
+        expected = float((bend * scaled(bend)).sum())
+        if expected > 1e-12 * float((bend * metric * bend).sum()):
+            result = result * (product / expected)
     for (step, bend, product), weight in zip(used, reversed(weights), strict=True):
         result = result + step * (weight - float((bend * result).sum()) / product)
     return np.asarray(result)

@@ -48,7 +48,7 @@ LEAST_NOISE = 1e-3  # smallest noise, relative to the variance that includes the
 
 
 def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
-    """Posterior means of the shares of ordered values, with posterior draws for intervals, means and quantiles.
+    """Posterior means of the shares of ordered values; with posterior draws if there are at most 10 000 values.
 
     Args:
         widths, steps: as in `empirical_bayes`.

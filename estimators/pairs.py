@@ -52,7 +52,7 @@ class Independence:
     Attributes:
         statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
         degrees: (k₁ - 1)(k₂ - 1).
-        p: probability of a statistic at least this large if the attributes are independent.
+        p: p-value of the statistic.
     """
 
     statistic: float
@@ -130,7 +130,7 @@ class Counted:
     steps: Steps = 1
 
     def informative(self) -> list[tuple[Group, int]]:
-        """The groups that an unbiased inversion can use, each with the most reports of one person."""
+        """The groups of pure mechanisms whose counts carry information, each with the most reports of one person."""
         each = of_each_group(list(self.groups), self.steps) if self.groups else []
         return [((m, t), n) for (m, t), n in zip(self.groups, each, strict=True) if t.n and m.pure and m.p != m.q]
 
@@ -211,7 +211,7 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
         V² = Σ (θ_ij - r_i c_j)² / (r_i c_j) / (min(k₁, k₂) - 1)
 
-    With uniform margins, X² is noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
+    With uniform margins, X² is approximately noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
 
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.

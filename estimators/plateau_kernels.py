@@ -49,7 +49,8 @@ def forward_backward(
     like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats,
     smooth: bool,
 ) -> float:  # fmt: skip
-    """Posterior of every share. With probability `jump` a share draws a new level, else it keeps the previous share's level.
+    """Posterior of every share. The first share draws a level. With probability `jump` a later share draws a new level, else it
+    keeps the previous share's level.
 
     Args:
         like: likelihoods, one for each entry of the grid.

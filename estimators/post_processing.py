@@ -94,8 +94,8 @@ def norm_cut(x: FloatArray) -> FloatArray:
 def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means of the true frequencies, if these follow a power law and the noise is normal with known variance.
 
-    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] maximises the likelihood of
-    the estimates.
+    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] is fitted by maximum
+    likelihood.
 
     Args:
         x: (k,) estimates.
@@ -235,7 +235,8 @@ def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.Array
         variance: noise variance of the estimates, a number or (k,), at least 0; only power and power-ns need it.
 
     Raises:
-        ValueError: if an argument is not allowed.
+        ValueError: if `method` is unknown, if `frequencies` has infinities or not one dimension, or if a needed `variance` is
+            missing or negative.
     """
     check_method(method)
     x = np.asarray(frequencies, float)

@@ -9,7 +9,6 @@ value's mean are multiplied by
 The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above.
 
 For a value far above the noise, the interval also contains the best linear unbiased interval, given that the shares sum to 1.
-If there are at most 20 values, this holds for all of them.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 """
@@ -37,7 +36,7 @@ class Posterior:
         people: number of people who reported; infinite to leave out their random choice.
         concentration: c, as `value_likelihood.people_of` returns it.
         mean: (k,) estimated shares.
-        standard_errors: (k,) posterior standard deviations, including the random choice of the people.
+        standard_errors: (k,) posterior standard deviations times `widening`, with the random choice of the people added.
         widening: (k,) factors for the uncertainty of a fitted prior; 1 for a fixed prior.
         kind: (k,) kind of each value.
         ends: upper ends of the cells of all kinds, kind after kind.

@@ -105,7 +105,7 @@ def moments(
 
 @numba.njit(cache=True, error_model="numpy")
 def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) -> float:
-    """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, at most `longest`."""
+    """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, limited to ±`longest`."""
     step = (sum_of_means - 1) / max(sum_of_variances, 1e-300)
     return min(max(step, -longest), longest)
 

@@ -6,7 +6,7 @@ the smallest x with F(x) >= q.
 For pure mechanisms, values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). An interval
 comes from percentiles of the draws' own numbers, stretched by fixed factors against the bias of smoothing.
 
-The ends then move by a part of the distance towards the interval from the unbiased shares alone (`Unshrunk`).
+An end inside the interval from the unbiased shares alone (`Unshrunk`) then moves outwards by a part of the distance.
 
 For mechanisms that are not pure, the mean's interval comes from the unbiased mean (`Unbiased`). The intervals of quantiles come
 from bounds of F (`Unbiased.bounds`), and end at edges of bins.
@@ -69,7 +69,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 def quantiles(
     estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES, level: float = 0.95
 ) -> tuple[Number, ...] | None:
-    """Quantiles of the numbers, in the order of the probabilities; None and errors as in `mean`.
+    """Quantiles of the numbers, in the order of the probabilities; None as in `mean`.
 
     Args:
         estimate, edges, level: as in `mean`.

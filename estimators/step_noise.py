@@ -18,7 +18,7 @@ class StepNoise:
     Attributes:
         fresh: variance of the noise that is independent between steps.
         lasting: variance of the noise that is the same at every step: from the memos, and from the choice of the people.
-        skewness: skewness of the fresh noise; 0 for mechanisms that are not pure.
+        skewness: skewness of the fresh noise; the third moment counts as 0 for mechanisms that are not pure.
     """
 
     fresh: FloatArray

@@ -43,7 +43,7 @@ class Observation:
     variance: Variance | FloatArray
 
     def precision(self, f: FloatArray) -> FloatArray:
-        """Returns 1 / N at shares f of any shape (pure mechanisms), or the (k,) fixed precisions."""
+        """Returns 1 / N at shares f of any shape, or the (k,) fixed precisions."""
         return np.asarray(1 / (self.variance(f) if callable(self.variance) else self.variance))
 
 
@@ -172,7 +172,7 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     """Returns the likelihood of every value's share on a grid of shares.
 
     Args:
-        finer: the points are this many times nearer to each other than `SPACING`.
+        finer: divides the distance between neighbouring points.
     """
     fixed = [s.variance for s in seen if not callable(s.variance)]
     representative, kind, times = kinds([s.z for s in seen] + fixed)

@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def main() -> None:
-    """Runs the command line. The exit status is 2 if the command cannot start.
+    """Runs the command line.
 
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command has its own handler (`ldpstream.signals`).
     """

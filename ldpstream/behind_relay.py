@@ -113,13 +113,11 @@ def relay_lines(survey: Survey, people: int | None, colluding: int) -> list[str]
 
 
 def colluding_lines(survey: Survey, people: int | None, colluding: int) -> list[str]:
-    """Returns how many people hide nobody, as at most one line."""
     whole = f"each crowd of {survey.crowd or 0:,}" if people is None else f"{people:,} people"
     return [f"Of {whole}, {colluding:,} forge reports or tell what they sent, and hide nobody."] if colluding else []
 
 
 def relay_line(row: BehindRelay) -> str:
-    """Returns a row as a sentence; the first promise comes first."""
     if row.reports is None:
         seen = "any number of reports of an unchanged value lose"
     else:
@@ -134,7 +132,6 @@ def relay_line(row: BehindRelay) -> str:
 
 
 def second_promise(survey: Survey, people: int | None, colluding: int, rows: list[BehindRelay]) -> list[str]:
-    """Returns the conditions, and one sentence for each row except windows of one report."""
     told = [row for row in rows if row.span != "window" or row.reports != 1]
     return [*relay_lines(survey, people, colluding), *map(relay_line, told)]
 

@@ -175,8 +175,6 @@ def least_found(m: Mechanism, window: int, people: float, candidates: int) -> fl
 
     Args:
         m: the mechanism on all values of a round.
-        people: number of people who answer the attribute.
-        candidates: number of candidates in all rounds together.
     """
     return least_share(person_variances(m, window)["window"], people, float(-ndtri(FALSE_ALARM / candidates)))
 
@@ -197,8 +195,6 @@ def rounds(
     """Makes the next surveys.
 
     Args:
-        start: start of the first round.
-        most: largest number of candidates in a round.
         steps: number of steps of a round; None for a window if there are several rounds, and for no end if there is one.
         mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
         after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.
@@ -278,7 +274,6 @@ def _least(survey: Survey, attribute: int, people: int, candidates: int) -> dict
 
 
 def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
-    """The one-time levels of the attribute that have a noisy mechanism for its number of values."""
     asked = survey.attributes[attribute]
 
     def variance(level: int, name: str) -> float:

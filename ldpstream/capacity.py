@@ -126,5 +126,4 @@ def plan(
 
 
 def envelope_bytes(survey: Survey, attribute: int, m: Mechanism) -> int:
-    """Returns the size in bytes of an envelope of one report at step 100 000."""
     return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.report_dtype.itemsize), 0))

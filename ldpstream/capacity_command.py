@@ -61,7 +61,6 @@ def rows(found: Deployment) -> list[tuple[str, str, str]]:
 
 
 def size(number: float) -> str:
-    """Formats bytes with a decimal unit."""
     for unit in ("kB", "MB", "GB", "TB"):
         number /= 1000
         if number < 1000 or unit == "TB":

@@ -25,7 +25,6 @@ class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chance: the probability, or its upper bound.
-        text: as `check` prints it.
     """
 
     chance: float
@@ -191,7 +190,6 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
-    """Returns the document of a survey."""
     t, cohort = survey.window_steps, survey.cohort
     hidden = [] if survey.crowd is None else behind_relay(survey, None)
     return CheckedSurvey(

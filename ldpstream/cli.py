@@ -44,7 +44,6 @@ def run(commands: typer.Typer = app) -> None:
 
 
 def usage(error: typer.TyperException) -> str:
-    """Returns one line: the error in the command line, and the command that shows the help."""
     context: typer.Context | None = getattr(error, "ctx", None)
     message = " ".join(error.format_message().split())
     if hasattr(error, "possibilities"):  # Typer's list of similar options ends in the middle of words
@@ -55,7 +54,6 @@ def usage(error: typer.TyperException) -> str:
 
 
 def show_version(asked: bool) -> None:
-    """Shows the version and exits, if `asked`."""
     if asked:
         console.print(f"ldpstream {__version__}", highlight=False)
         raise typer.Exit

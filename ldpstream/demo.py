@@ -28,7 +28,6 @@ class Truth:
     counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)
 
     def add(self, attribute: int, cohort: int, step: int, counts: IntArray) -> None:
-        """Adds the answers of participants of one level and cohort."""
         for key in ((attribute, cohort, step), (attribute, None, step)):
             known = self.counts.get(key)
             self.counts[key] = counts if known is None else known + counts
@@ -47,9 +46,6 @@ class Truth:
 
 class Demo:
     """A survey answered by simulated devices through the embedded service.
-
-    Args:
-        seed: seed of the simulated devices.
 
     Attributes:
         service: the embedded service; `service.results` contains all publications.

@@ -55,7 +55,7 @@ def demo(
 
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
-    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is taken, and says so."""
+    """Uses a free port if the configured port is taken, and says so."""
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
     from ldpstream.publishing.page.server import PageServer
     from ldpstream.runtime.settings import load_settings

@@ -24,7 +24,6 @@ class MemoryLog:
         self._appended = 0
 
     def append(self, value: bytes) -> None:
-        """Appends a record at the current time."""
         partition = self.partitions[self._appended % len(self.partitions)]
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
@@ -47,11 +46,7 @@ class MemoryLog:
 
 
 class EmbeddedService:
-    """Counting and estimating over a `MemoryLog`.
-
-    Args:
-        publishers: receive the publications.
-    """
+    """Counting and estimating over a `MemoryLog`."""
 
     def __init__(self, survey: Survey, log: MemoryLog, publishers: list[Publisher] | None = None) -> None:
         self.log, self.store, self.results = log, MemoryCountStore(survey), MemoryResults()
@@ -59,7 +54,6 @@ class EmbeddedService:
         self._schedule = Schedule(survey, self.store, log, self.results, publishers or [])
 
     def count(self) -> None:
-        """Counts the newly appended records, and commits the counts."""
         for partition, (fold, records) in enumerate(zip(self._folds, self.log.partitions, strict=True)):
             fold.feed(records[fold.next_offset :])
             expected, change = fold.stored_position, fold.changes()

@@ -26,7 +26,6 @@ def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
 
 
 def weight_line(survey: Survey, m: Mechanism) -> str:
-    """Returns the weight of a false report in one line."""
     w = weight(survey, m)
     honest = plural(_people(w["one_value"]), "honest person", "honest people")
     line = f"One false report moves a share as much as {honest} of this attribute and level"

@@ -61,7 +61,6 @@ class MeanPrecision(Struct, frozen=True, kw_only=True):
     Attributes:
         half_width: half of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are equally frequent.
         wished: the wished half-width of a share times the range of the numbers.
-        people: number of people of the whole survey for `wished`.
     """
 
     half_width: float
@@ -230,7 +229,6 @@ def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | No
 
 
 def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
-    """The forecasts of all pairs and their levels."""
     found = []
     levels = [(i, level, m) for i, a in enumerate(survey.attributes) for level, m in zip(a.levels, survey.mechanisms[i])]
     for row, (i, level, m) in zip(rows, levels, strict=True):

@@ -1,4 +1,4 @@
-"""Output files of commands. A command checks its output files before the work starts."""
+"""Output files of commands."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -65,11 +65,7 @@ class Panel:
 
 
 def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Draws panels, at most three beside one another.
-
-    Raises:
-        OutputError: if Matplotlib is missing, or does not support the format of the file's ending.
-    """
+    """Raises OutputError if Matplotlib is missing, or does not support the format of the file's ending."""
     try:
         from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
     except ImportError:

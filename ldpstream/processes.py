@@ -44,5 +44,4 @@ def one_thread_each() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -45,7 +45,6 @@ def odds(eps: float) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Formats a length of time in its largest whole unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds and seconds % length == 0:
             return plural(seconds // length, unit)
@@ -56,21 +55,16 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
     """Returns the loss of a device over all its attributes, in nats, at the levels with the largest loss.
 
     - smp and rs+fd: the largest loss of one attribute; spl: the sum.
-
-    Args:
-        loss: returns the loss of one attribute's mechanism, such as eps_inf.
     """
     dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
     return sum(dearest) if survey.collection == "spl" else max(dearest)
 
 
 def nats(loss: float) -> str:
-    """Returns a privacy loss with four digits and its unit."""
     return plural(number(loss), "nat")
 
 
 def device_line(survey: Survey) -> str:
-    """Returns the losses of a device over all its attributes, in words."""
     t = survey.window_steps
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
     any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
@@ -183,7 +177,6 @@ def _cohort(cohort: Cohort) -> list[str]:
 
 
 def cohort_line(cohort: Cohort) -> str:
-    """Returns what the privacy losses leave out, in one line."""
     return f"The losses are about the values. A report carries the device's cohort ({cohort.name}) in clear."
 
 

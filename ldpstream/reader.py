@@ -79,13 +79,11 @@ def loss_up(loss: float) -> str:
 
 
 def legend(survey: Survey) -> list[str]:
-    """Returns what the columns mean, and under which conditions the bounds hold."""
     memos = any(m.memoized for levels in survey.mechanisms for m in levels)
     return [*LEGEND, *(LEGEND_MEMOS if memos else ()), *([LEGEND_SPL] if survey.share > 1 else [])]
 
 
 def reader_line(row: Reader) -> str:
-    """Returns a row as a sentence."""
     if row.reports is None:
         seen = "any number of reports of an unchanged value lose"
         crowd = f"{plural(row.crowd, 'person is', 'people are')} always in the same tables"
@@ -99,7 +97,6 @@ def reader_line(row: Reader) -> str:
 
 
 def reader_table(people: int, rows: list[Reader]) -> Table:
-    """Table with one row for every attribute and level."""
     table = Table(title=f"Readers of the published histograms only, {people:,} people", title_justify="left")
     table.add_column("attribute, level")
     for column in ("reports", "crowd", "loss,\nall", "loss,\nreader", "guess,\nall", "guess,\nreader"):

@@ -20,7 +20,6 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
 
     Args:
         out: the file to write, not `source`.
-        step_seconds: the new length of a step.
         now_s: the new start, in seconds since 1970 UTC; the function rounds it down.
         relay: true for a copy that requires a relay. Its `lateness_steps` is then at least 2.
 

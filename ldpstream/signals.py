@@ -22,7 +22,6 @@ def ends_on_signal(within_s: float | None = None) -> Event:
 
 
 def log_when_told(stop: Event) -> None:
-    """Logs the end of the estimator once `stop` is set."""
     import structlog  # only here: it loads slowly
 
     stop.wait()

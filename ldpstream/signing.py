@@ -41,7 +41,6 @@ class Entry(NamedTuple):
     Attributes:
         survey: the signed survey; None if this version cannot read it.
         earlier: the latest earlier survey that this survey continues, by name or `replaces`; None without one.
-        changes: the differences from `earlier`.
     """
 
     statement: Statement
@@ -98,12 +97,10 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
 
 
 def is_encrypted(pem: bytes) -> bool:
-    """True if a private key needs a passphrase."""
     return b"ENCRYPTED" in pem
 
 
 def public_text(key: "Ed25519PrivateKey") -> str:
-    """Returns the public key in base64, as devices need it."""
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
@@ -189,7 +186,6 @@ def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Reads a file; raises SigningError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

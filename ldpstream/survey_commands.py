@@ -114,7 +114,6 @@ def diff_command(
 
 
 def differences_table(found: list[Difference]) -> Table:
-    """Returns the differences of two surveys as a table."""
     table = Table(*(Column(head, overflow="fold") for head in ("key", "old", "new", "new fingerprint")))
     for one in found:
         table.add_row(escape(one.key), *(_short(value) for value in _shown(one)), "yes" if one.fingerprint else "no")

@@ -20,7 +20,7 @@ Invalid = Literal["symbol out of range", "padding bits set"]
 
 
 class Mechanism(Inference, PrivacyClaims, Checked):
-    """A mechanism over the values 0 … k-1. If a mechanism is not `pure`, p and q are NaN.
+    """A mechanism. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
         name: the mechanism's name.
@@ -42,7 +42,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         n_enrolments: number of possible results of a device's permanent choice (`enroll`). If this number is above 1, all
             reports of a device show the choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
-        loss_to_all: true if there are t reports with the loss `eps_t` between one value and each of the other values.
+        loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes, or None for no limit.
         choices: m, if a value is a set of at most m values (`mechanisms.padded_sampling`), else None.
     """
@@ -190,12 +190,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return None
 
     def epsilons(self) -> dict[str, float]:
-        """The privacy parameters with which `mechanism` builds this mechanism."""
+        """The privacy losses, by the names of the arguments of `mechanism`; for THE, the ε of the noise."""
         return {"eps_inf": self.eps_inf, "eps_1": self.eps_1} if self.memoized else {"eps": self.eps_1}
 
     @abstractmethod
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
-        """The same mechanism on devices that report less often: see `OneTime.spaced`."""
+        """The same mechanism on devices that report less often (`OneTime.spaced`); memoized mechanisms raise ValueError."""
 
     # ---- on the server
 
@@ -269,8 +269,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
 
     def channel(self) -> FloatArray:
-        """Dense channel (k, outputs): row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set
-        of `set_codes`."""
+        """Dense channel: row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set of
+        `set_codes`."""
         if self._log2_outputs() + math.log2(self.k) > math.log2(MAX_CHANNEL_ENTRIES):
             raise ValueError(f"the dense channel of {self.signature} would have more than {MAX_CHANNEL_ENTRIES} entries")
         if self.fakes == 1:

@@ -38,12 +38,13 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
 
 
 def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
-    """Returns ln of the probability of at least (at most) this many ones in n reports, computed from the generating function G.
+    """Returns ln of the probability of `found` or more ones in n reports (`found` or fewer if not `above`); below `RAREST`, an
+    upper bound.
 
     `span`, a power of two, is how many numbers of ones, around the mean, can have a noticeable probability.
 
-    A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps.
+    A device draws the ones of a memo once and reports them `steps` times, so the generating function is G(1 + w) = U(p1)^u
+    U(q1)^(u(k-1)) for u people, with U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps.
     """
     p1, q1, p2, q2 = rounds
     groups = [(n // steps, steps), (1, n % steps)]

@@ -177,7 +177,7 @@ class Symbols(Mechanism):
         ])  # fmt: skip
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """(k,) a row x: the memo's supports of u and v have the covariance -x_u x_v, if π of `given_memo` is `hit`."""
+        """(k,) a row x: -x_u x_v stands for the covariance of the memo's supports of u and v, if π of `given_memo` is `hit`."""
         return hit
 
     def _channel(self) -> FloatArray:

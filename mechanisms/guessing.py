@@ -121,8 +121,8 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
 def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
     """Σ_y max_m P(y|m) over n of g symbols m. Each of t reports is m with probability p, else another symbol, uniformly.
 
-    This sum is n times the probability that m is reported more often than each of the other n - 1 symbols. If N reports are m,
-    with a factor u for each tied symbol and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
+    This sum is n times the probability that m is the most frequent of the n symbols, with ties broken at random. If N reports
+    are m, with a factor u for each tied symbol and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
     """

@@ -76,13 +76,11 @@ class Inference(ABC):
     # ---- likelihood
 
     def likelihood(self, table: CountTable, exact: bool = True) -> Term:
-        """Returns the log-likelihood of a count table.
-
-        The result is the true likelihood if the table determines it.
+        """Returns the log-likelihood of a count table: the true one if the table determines it, else that of the support
+        counts.
 
         Args:
-            exact: false for the likelihood of the support counts. A mechanism without support counts returns its true
-                likelihood.
+            exact: false for the likelihood of the support counts, if the mechanism has support counts.
         """
         self.require(table)
         term = self.device._channel_term(table.counts) if exact else None

@@ -210,7 +210,7 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
 def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: Table) -> None:
     """Computes the mass of each symbol under each function, in the cells of `mechanisms.linear_pool`, from the (k,) masses f.
 
-    low is g^(m-1), the weight of a place's top digit. The cells must be zero at first.
+    low is g^(m-1). The cells must be zero at first.
     """
     g = add.shape[0]
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)

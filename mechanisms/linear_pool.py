@@ -4,9 +4,9 @@ A value v has the *place* v · stride mod k, where stride and k have no common f
 m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m elements of GF(g),
 numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
 
-1. Two different values collide under exactly S/g of the functions. 2. The table T[a, y] of reports per function and symbol,
-shape (S, g), is a sufficient statistic. 3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table
-adds up the counts of equivalent reports:
+1. Two different values collide under exactly S/g of the functions.
+2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic.
+3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table adds up the counts of equivalent reports:
    it has cells for the functions whose top non-zero digit is 1, and for function 0.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
    transform of f over GF(g).

@@ -123,11 +123,11 @@ class ChannelMechanism(OneTime):
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
-        with γ = f A, B = `inverse()` and H = A B. The people and their reports are as in `Inference.variance`, with new noise
-        at each step.
+        with f the frequencies of the encoded values, γ = f A, B = `inverse()` and H = A B. The people and their reports are as
+        in `Inference.variance`, with new noise at each step.
 
         Args:
-            frequencies: (k,) true frequencies f of all values.
+            frequencies: (k,) true frequencies of all values.
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 

@@ -1,4 +1,4 @@
-"""Exact covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors."""
+"""Covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors."""
 
 from functools import lru_cache
 from typing import NamedTuple

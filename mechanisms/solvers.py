@@ -57,7 +57,7 @@ def largest_within(
 ) -> tuple[float, Mechanism] | None:
     """The largest ε of four significant digits for which the loss stays within a budget, and the mechanism with this ε.
 
-    If the loss does not rise with ε, the result may be below the largest ε, but is within the budget.
+    If the loss does not rise with ε everywhere, the result may be None or below the largest ε.
 
     Args:
         build: returns the mechanism for an ε in nats; raises ValueError if the ε is too large.

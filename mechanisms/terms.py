@@ -95,7 +95,7 @@ class ChannelTerm(ABC):
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if f makes a received report impossible. The gradient stays finite: it replaces any m below 1e-140 by 1e-140.
+        L is -inf if f makes a received report impossible. The gradient uses 1e-140 in place of a smaller m.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))

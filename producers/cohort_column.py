@@ -1,7 +1,7 @@
 """Reads the people's cohorts from a column of their file of values.
 
-The column has the name of the survey's cohort. A cell that is none of the cohorts becomes "other" if the survey lists "other".
-In a file with steps, all rows of a person must have the same cohort.
+A cell that is none of the cohorts becomes "other" if the survey lists "other". In a file with steps, all rows of a person must
+have the same cohort.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,6 @@ def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, t
     Args:
         path: the file.
         steps: True if each row is one person at one step, False if each row is one person.
-        tell: receives a line if there is no column.
 
     Raises:
         DataError: if a cell is not a cohort, a person has two cohorts, or several columns have the cohort's name.

@@ -32,10 +32,7 @@ class KafkaSink:
     """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
 
     The producer is idempotent: its own retries add no second record. After a `SinkError` the topic may have some of the
-    envelopes, and the sink accepts no further envelopes. The sink creates no topic.
-
-    Args:
-        topic: an existing topic.
+    envelopes, and the sink accepts no further envelopes.
 
     Raises:
         SinkError: if the broker is unreachable, refuses our credentials or has no such topic.

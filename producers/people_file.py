@@ -54,7 +54,6 @@ class UnchangingValues:
     """Values of people that stay the same at every step.
 
     Args:
-        n_people, n_steps: see `ValueSource`.
         columns: for every attribute the arrays (person, value) of the people with a value, each (n,) int64.
     """
 
@@ -76,9 +75,6 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
         first_step: the file's number for the survey's step 0; None for 0.
         n_steps: number of steps, for a file with one row for each person.
         tell: receives lines about the people, and about the cells that were not used as they are.
-
-    Raises:
-        DataError: if the file cannot be used.
     """
     steps = first_step is not None or has_steps(TableFile(path).header())
     source: ValueSource = (
@@ -89,9 +85,6 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
 
 def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], None]) -> UnchangingValues:
     """Reads a file with one row for each person; the module's docstring gives the format.
-
-    Args:
-        n_steps: number of steps at which the people have their values.
 
     Raises:
         DataError: if the file cannot be read, or a column is missing or has no value.
@@ -148,7 +141,6 @@ class _Column:
 
 
 def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
-    """Returns the index of the cell's value, or None if a device refuses the cell; and a key of `CHANGED`, or ""."""
     if attribute.most is not None:
         try:
             code, inside = find_cell(attribute, cell)

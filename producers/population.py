@@ -20,8 +20,6 @@ class PaneReports:
     """All reports of one pane, that is, of one attribute, level, cohort and step. The order of the reports is random.
 
     Attributes:
-        attribute, level, cohort: indices in the survey.
-        step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`; n may be 0.
         truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), also people who do not report at this step.
     """

@@ -17,7 +17,6 @@ class StepTruth:
     """True values of the people of one cohort who answer an attribute at a level, at one step.
 
     Attributes:
-        reports: number of reports.
         truth: (k,) int64, number of people with each value, including people who do not report at this step.
     """
 
@@ -36,15 +35,11 @@ def produce_step(
     """Sends all reports of a step; returns when the sink has acknowledged every report.
 
     Args:
-        step: the survey's time step, written in the envelopes.
         turn: the population's step whose reports are sent; None if it equals the survey's step.
         envelope_bytes: approximate size of an envelope; larger if a single report needs more.
 
     Returns:
         (attribute, level, cohort) -> number of reports, and true values of the people who answer.
-
-    Raises:
-        SinkError: if the sink fails.
     """
     sent = {}
     for pane in population.reports(step if turn is None else turn):
@@ -73,17 +68,14 @@ def produce_live(
     sent.
 
     Args:
-        survey, population, sink: as for `produce_step`.
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
         told: called with a line about each step that closed too early.
-        envelope_bytes: as for `produce_step`.
 
     Yields:
         A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
 
     Raises:
         SurveyError: if the survey has ended.
-        SinkError: if the sink fails.
     """
     step = -1
     for turn in range(population.n_steps):

@@ -1,7 +1,4 @@
-"""Independent random streams from one seed, one for each purpose and place.
-
-The streams are for simulation, not for real devices.
-"""
+"""Independent random streams from one seed, one for each purpose and place."""
 
 from enum import IntEnum
 

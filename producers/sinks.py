@@ -36,11 +36,7 @@ class Sink(Protocol):
 
 
 class MemorySink:
-    """Passes each envelope to a function at once.
-
-    Args:
-        append: called with each envelope.
-    """
+    """Passes each envelope to a function at once."""
 
     def __init__(self, append: Callable[[bytes], None]) -> None:
         self._append = append

@@ -53,16 +53,14 @@ class TableFile:
             self.refuse(f"not CSV: {error}")
 
     def header(self) -> list[str]:
-        """Returns the header. Raises DataError as `rows`."""
+        """Returns the header."""
         with closing(self.rows()) as rows:
             return next(rows)
 
     def refuse(self, why: str) -> NoReturn:
-        """Raises DataError for the last line that was read."""
         raise self.error(why) from None
 
     def error(self, why: str) -> DataError:
-        """Returns the error for the last line that was read."""
         return DataError(f"{self.path}, line {self.line}: {why}")
 
     def _parsed(self, file: Iterator[str]) -> Iterator[list[str]]:
@@ -101,9 +99,6 @@ def has_steps(header: Sequence[str]) -> bool:
 
 def find_column(table: TableFile, header: Sequence[str], attribute: str, first: int = 0) -> int:
     """Returns the index of an attribute's column: its name, or the result of `attribute_name`, is the attribute's name.
-
-    Args:
-        first: index of the first column that may have values.
 
     Raises:
         DataError: if no column or more than one column fits. The message shows no name of a column, which may be a person's

@@ -57,10 +57,6 @@ class ValueSource(Protocol):
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         """Returns the people with a value at a step, and their values. The order of calls does not matter.
 
-        Args:
-            step: in [0, n_steps).
-            attribute: index in the survey.
-
         Returns:
             people: (n,) int64, each person at most once.
             values: (n,) int64, these people's values, in [0, k); for an attribute with `choices`, the codes of their sets. Do
@@ -96,11 +92,6 @@ class MarkovValues:
 
     At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
     value i falls like 1/(i+1) and drifts with a period of 24 steps. Everybody has a value of every attribute at every step.
-
-    Args:
-        n_people: number of people, in [1, 10^8].
-        n_steps: number of steps, in [1, 10^6].
-        seed: at least 0.
     """
 
     def __init__(self, survey: Survey, n_people: int, n_steps: int, seed: int) -> None:
@@ -303,6 +294,5 @@ def split_cell(cell: str) -> list[str]:
 
 
 def int64(numbers: "array[int]") -> IntArray:
-    """Returns the numbers, at least one, as an array that shares their memory."""
     entries: npt.NDArray[np.int64] = np.frombuffer(numbers, np.int64)
     return entries

@@ -17,11 +17,10 @@ Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "other",
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A warning about a survey or, with an attribute, about this attribute.
-    late: the next estimate is overdue by more than two minutes. silent: no report of the latest step has been counted. fit: the
-    counts do not fit the mechanism. incomplete: reports of the latest estimate may be missing. levels: two levels differ. jump:
-    a share jumped. other: the value for texts that are not listed has grown. drift: a share moved in the latest step.
-    """
+    """A warning about a survey or, with an attribute, about this attribute. `late`: the next estimate is overdue by more than
+    two minutes. `silent`: no report of the latest step has been counted. `fit`: the counts do not fit the mechanism.
+    `incomplete`: reports of the latest estimate may be missing. `levels`: two levels differ. `jump`: a share jumped. `other`:
+    the value for texts that are not listed has grown. `drift`: a share moved in the latest step."""
 
     kind: Kind
     attribute: str | None = None
@@ -67,11 +66,7 @@ class Summarizer:
         self._seen: tuple[Progress | None, Status] | None = None
 
     def summary(self, now_ms: int) -> SurveySummary:
-        """Returns the summary. `now_ms` decides whether the next estimate is late.
-
-        Raises:
-            StoreUnavailable: if the store of results does not answer.
-        """
+        """Raises StoreUnavailable if the store of results does not answer."""
         survey, responses = self._survey, self._responses
         progress = self._source.progress()
         if self._seen is None or progress is None or self._seen[0] != progress:
@@ -92,10 +87,6 @@ class Summarizer:
 
 
 def alerts(status: Status, now_ms: int) -> Iterator[Alert]:
-    """Yields the warnings, the most important kind first.
-
-    page/alerts.js has the same conditions, and two more: for rejections, and for a crowd that is too small.
-    """
     if status.due_ms is not None and now_ms > status.due_ms + OVERDUE_MS:
         yield Alert("late")
     silent = bool(status.attributes) and all(overview.step_reports == 0 for overview in status.attributes)

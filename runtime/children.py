@@ -22,7 +22,6 @@ _started: weakref.WeakSet["subprocess.Popen[Any]"] = weakref.WeakSet()
 
 
 def start(command: Sequence[str | Path], **options: Any) -> "subprocess.Popen[Any]":
-    """Starts a command that ends with this process."""
     setpriv = shutil.which("setpriv")
     whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else list(command)
     launch = _launcher.submit(_launch, whole, options)

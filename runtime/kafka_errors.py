@@ -32,7 +32,6 @@ class Heard(logging.Handler):
 
     @property
     def turned_away(self) -> bool:
-        """True if a reachable broker refused the connection."""
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
@@ -51,7 +50,6 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    """Collects the library's log while the caller creates a client."""
     library = logging.getLogger("kafka")
     level, propagate = library.level, library.propagate
     heard = Heard(settings)

@@ -19,7 +19,6 @@ class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type
     Args:
         connect_ms: longest wait for a broker or for the topic's partitions, in ms.
         delivery_ms: longest time from `send` until a record is acknowledged or has failed, in ms.
-        options: further options of kafka-python's producer.
     """
 
     def __init__(self, settings: Settings, connect_ms: int, request_ms: int, delivery_ms: int, **options: Any) -> None:

@@ -12,14 +12,13 @@ _NO_DEBUG = ("aiokafka", "kafka", "numba")
 
 
 def start_log(level: str) -> None:
-    """Configures the log of this process. Warns of each package whose version is outside the tested range."""
+    """Warns of each package whose version is outside the tested range."""
     dictConfig(logging_config(level))
     for line in untested_versions():
         structlog.get_logger("ldpstream").warning(line)
 
 
 def logging_config(level: str) -> dict[str, Any]:
-    """Logging configuration for our own log and the libraries' logs."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

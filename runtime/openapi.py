@@ -4,7 +4,6 @@ from typing import Any
 
 
 def with_formats(part: Any) -> Any:
-    """Adds a format to the integers and numbers of an OpenAPI document, or of a part of one."""
     if isinstance(part, list):
         return [with_formats(inner) for inner in part]
     if not isinstance(part, dict):

@@ -166,7 +166,6 @@ class Settings(BaseSettings):
     # ---- options for clients
 
     def kafka_options(self) -> dict[str, Any]:
-        """Options of every client of kafka-python and of aiokafka."""
         options: dict[str, Any] = {
             "bootstrap_servers": self.kafka.split(","),
             "security_protocol": self.kafka_security_protocol,
@@ -180,11 +179,9 @@ class Settings(BaseSettings):
         return options
 
     def redis_url(self) -> RedisUrl:
-        """The parsed URL of the count store."""
         return parse_redis_url(self.redis.get_secret_value())
 
     def redis_credentials(self) -> tuple[str | None, str | None]:
-        """User and password of the count store."""
         url = self.redis_url()
         password = self.redis_password or url.password
         return self.redis_user or url.user, None if password is None else password.get_secret_value()
@@ -266,8 +263,6 @@ class Settings(BaseSettings):
 
 
 class _SecretFiles(PydanticBaseSettingsSource):
-    """Source of the secrets from files named in the environment."""
-
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         return None, field_name, False  # pydantic requires this method but does not call it: `__call__` reads all fields
 
@@ -301,7 +296,6 @@ def _read_secret(variable: str, path: str) -> str:
 
 
 def cannot_listen(server: str, host: str, port: int, error: OSError) -> SettingsError:
-    """Returns the error for an address that a server cannot bind."""
     if isinstance(error, socket.gaierror):
         return SettingsError(f"{PREFIX}{server}_HOST: {host}: {error.strerror}")
     return SettingsError(f"{PREFIX}{server}_PORT: {host}:{port}: {error.strerror or error}; choose a free port")

@@ -57,7 +57,6 @@ class SurveyChecks:
         return usable, errors
 
     def usable(self, survey: Survey) -> bool:
-        """Returns True if the check of a survey succeeds; otherwise plans the next check."""
         try:
             error = self._error(survey)
         except Exception:  # the service continues with the other surveys
@@ -84,14 +83,11 @@ class SurveyChecks:
         self._retry_s[survey.fingerprint] = time.monotonic() + RETRY_S
 
     def postponed(self, survey: Survey) -> bool:
-        """True if the survey has a planned check, due or not."""
         return survey.fingerprint in self._retry_s
 
     def due(self, survey: Survey) -> bool:
-        """True if the time of the planned check has come, or if no check is planned."""
         return time.monotonic() >= self._retry_s.get(survey.fingerprint, 0.0)
 
     def forget_others(self, fingerprints: Iterable[bytes]) -> None:
-        """Drops the planned checks of all surveys except these."""
         kept = set(fingerprints)
         self._retry_s = {fingerprint: at for fingerprint, at in self._retry_s.items() if fingerprint in kept}

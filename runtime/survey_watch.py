@@ -21,8 +21,6 @@ survey_files = Gauge(
 
 
 class SurveyWatch(SurveyFolder):
-    """A survey folder that logs changes and sets the metric `ldpstream_survey_files`."""
-
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__(paths, now_ms)
         self._tell(self.broken)

@@ -43,7 +43,6 @@ class TopicKeeper(SurveyKeeper):
         self._settings = settings
 
     def check_topics(self, survey: Survey, role: Role) -> None:
-        """Checks a survey's topics for a role, then checks the survey itself."""
         ensure_topics(self._settings, survey, role)
         self.check(survey)
 

@@ -46,7 +46,6 @@ class TopicReader:
         """Yields the records in [start, end).
 
         Args:
-            start, end: offsets, within those of the log.
             check: called before each poll; an exception ends the reading.
 
         Raises:

@@ -58,7 +58,6 @@ class BrokerUnreachable(TopicError, Unreachable):
 
 
 def group_id(survey: Survey) -> str:
-    """Returns the consumer group of agents that count only this survey."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 
@@ -192,7 +191,6 @@ _COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
 
 
 def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
-    """Returns the broker's descriptions of the topics that exist and that we may see."""
     return {about["name"]: about for about in admin.describe_topics(list(topics)) if about["error_code"] not in _UNSEEN}
 
 
@@ -230,7 +228,6 @@ def _who(settings: Settings) -> str:
 
 
 def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
-    """Returns the topic's settings; empty if we have no right to read them."""
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
     return {key: str(config["value"]) for key, config in answer["topic"][topic].items()}
 

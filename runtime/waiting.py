@@ -18,7 +18,6 @@ class Stopped(Exception):
 
 
 def is_unreachable(error: Exception) -> bool:
-    """The default of `wait_for`: true if the error is an `Unreachable`."""
     return isinstance(error, Unreachable)
 
 
@@ -32,9 +31,7 @@ def wait_for(
     """Retries every second until a service answers, without a time limit.
 
     Args:
-        what: the service and its address, for messages.
         stop: waits for the given seconds; returns true if the process has to stop.
-        tell: receives the messages about the waiting.
         unreachable: returns true if an error of `ask` means "unreachable"; any other error is raised.
 
     Raises:

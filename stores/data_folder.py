@@ -245,7 +245,6 @@ class DataFolder:
         return "here" if found is None else "moved" if found else "moving"
 
     def close(self) -> None:
-        """Closes the file and releases the lock."""
         with self._writing:
             self._writer.close()
         os.close(self._lock_file)
@@ -264,7 +263,6 @@ class SurveyPart:
 
     @property
     def id(self) -> int:
-        """The survey's number in the tables."""
         return self._folder.known(self._survey)[0]
 
     @property

@@ -33,11 +33,7 @@ class StoredRecords(NamedTuple):
 
 
 class FolderLog:
-    """The log of a survey. Several threads may share the object.
-
-    Args:
-        now_ms: returns the machine's time, in Unix milliseconds.
-    """
+    """The log of a survey."""
 
     def __init__(self, folder: DataFolder, survey: Survey, now_ms: Callable[[], int]) -> None:
         self._part, self._now_ms = SurveyPart(folder, survey), now_ms

@@ -78,18 +78,13 @@ class SharedClient:
         self._connecting = threading.Lock()
 
     def get(self) -> Client:
-        """Returns the client.
-
-        Raises:
-            StoreUnavailable: if no node of a Cluster answers.
-        """
+        """Raises StoreUnavailable if no node of a Cluster answers."""
         with self._connecting:
             if self._client is None:
                 self._client = connect(self._settings, self._timeout_s)
             return self._client
 
     def close(self) -> None:
-        """Closes all connections."""
         with self._connecting:
             if self._client is not None:
                 self._client.close()

@@ -127,7 +127,6 @@ class RedisCountStore(CountStore):
         return self._client.get() if isinstance(self._client, SharedClient) else self._client
 
     def close(self) -> None:
-        """Closes the store's own connections."""
         if not self._shares:
             self._client.close()
 

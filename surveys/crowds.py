@@ -12,7 +12,7 @@ DELTA = 1e-6  # δ of the stated losses; see `Mechanism.shuffled`
 
 
 class HonestCrowd(NamedTuple):
-    """The honest reports among which a report of an attribute and a level is one: `n`, the person's included."""
+    """The honest reports among which a report of an attribute and a level hides; `n` counts also the person's."""
 
     attribute: str
     level: str
@@ -39,6 +39,7 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
 
 
 def all_reports(survey: Survey, m: Mechanism) -> float:
-    """Returns the number of reports of a device in all, or in a year if the level has no end; infinity for a memoized level."""
+    """Returns the largest number of reports of a device in all, or in a year if the level has no end; infinity for a memoized
+    level."""
     last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
     return math.inf if m.memoized else m.reports_in(last)

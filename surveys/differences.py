@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def differences(old: Survey, new: Survey) -> list[Difference]:
-    """All keys whose values differ, in the order of the canonical text; then the keys that devices need not know.
+    """All keys whose values differ: first those of the canonical text, then those that devices need not know.
 
     Mechanisms are compared as resolved, never as ``auto``. `start` is a text in UTC, and `ends` is the number of steps.
     """

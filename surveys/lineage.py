@@ -89,7 +89,7 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
 def join(old: Survey, new: Survey, name: str) -> Join:
     """Returns how the history of an attribute of `new` continues the history of the attribute with this name in `old`.
 
-    The histories join even if values were added or have another name now (`aliases`). They do not join if a value was removed.
+    Added and renamed values (`aliases`) do not separate the histories; a removed value does.
     """
     after = new.attributes[new.index(name)]
     before = next((attribute for attribute in old.attributes if attribute.name == name), None)

@@ -66,10 +66,8 @@ Steps = tuple[tuple[float | None, str], ...]
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: shape, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
-
-    `steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity.
-    """
+    """`steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity. `empty` is the
+    text without data."""
 
     shape: Shape
     title: str

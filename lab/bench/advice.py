@@ -1,7 +1,6 @@
 """Compares the error of advice with every fixed choice, on the papers' data sets.
 
-The adviser gets a random 5 % of the people, or only k and n; the other 95 % report. A fixed choice is the same mechanism,
-estimator and post-processing in all settings.
+The adviser gets a random 5 % of the people, or no sample; the other 95 % report.
 """
 
 import math
@@ -59,14 +58,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of the comparison in one setting.
-
-    Attributes:
-        k, n: number of values, and of people who reported.
-        advice: the advised combination, such as ``"L-OLH mi norm-sub"``, for each of `INFORMED`.
-        mse: mean squared error of every combination.
-        better: for each of `INFORMED`, the combinations with a significantly smaller error than the advice.
-    """
+    """Outcome of the comparison in one setting; `better` names the combinations with a significantly smaller error."""
 
     case: str
     kind: str

@@ -49,7 +49,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
-        """Exact variance divided by the other mechanism's exact variance."""
         ratio = self.deviation / other.deviation
         return ratio * ratio
 
@@ -142,7 +141,6 @@ def advise(
         sample: (k,) counts of a sample of people; with several answers of a person, (n,) codes of their sets. A sample of n
             people is the population. Otherwise the simulation draws n people: from the sample's distribution, or without a
             sample from each of five shapes.
-        labels: texts of the values, if known, for several answers.
         repeats: repetitions for each distribution, at least 10.
         seed: seed of all randomness; the answer does not depend on the number of cores.
         seen: called with the repetitions done, all repetitions, and the current task.
@@ -186,7 +184,6 @@ def advise(
 
 
 def check_runs(repeats: int, seed: int) -> None:
-    """Raises AdviceError if the number of repetitions or the seed is outside its range."""
     try:
         integer("repeats", repeats, 10, 10**6)
         integer("seed", seed, 0, 2**63)
@@ -219,8 +216,6 @@ def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], que
 
 
 def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
-    """All mechanisms by exact variance, averaged over the distributions. Mechanisms to simulate come first; those that cannot
-    be built come last."""
     found = []
     for name in question.names:
         try:
@@ -240,7 +235,6 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
 
 
 def candidate_of(question: Question, m: Mechanism, deviation: float) -> Candidate:
-    """The candidate with this mechanism and this exact deviation."""
     return Candidate(
         mechanism=m.name, signature=m.signature, deviation=deviation, report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1,
         eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf, eps_t=m.eps_t(question.horizon),
@@ -268,10 +262,6 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Sorts combinations by their mean error.
-
-    `errors` holds an array of shape (repeats,) for each combination.
-    """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
     return [

@@ -147,7 +147,6 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     """Returns the domain of a column's attribute, or the reason to drop the column.
 
     Args:
-        least: least number of people who share a listed value.
         several: names of columns with several answers, beside those that are recognised.
     """
     n = column.cells.total()
@@ -313,5 +312,4 @@ def _round_up(number: Decimal) -> Decimal:
 
 
 def rounded(number: Decimal) -> int | float:
-    """The number as an edge of bins in a survey."""
     return int(number) if number == int(number) else float(number)

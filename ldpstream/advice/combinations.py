@@ -41,17 +41,12 @@ def as_single(question: Question) -> Question:
 
 
 def combination_labels(labels: Sequence[str], choices: int) -> list[str]:
-    """The text of each combination, in the order of `set_codes`."""
     codes = set_codes(len(labels), choices).tolist()
     return [JOINED.join(label for i, label in enumerate(labels) if code >> i & 1) or NONE for code in codes]
 
 
 def best_combinations(question: Question, asked: Sequence[IntArray], labels: Sequence[str] | None) -> Combinations | None:
-    """The best mechanism for combinations; None if none fits.
-
-    Args:
-        asked: for each distribution, (n,) codes of the people's sets.
-    """
+    """The best mechanism for combinations; None if none fits."""
     assert question.choices is not None
     if n_sets(question.k, question.choices) > MOST:
         return None
@@ -80,12 +75,7 @@ def best_combinations(question: Question, asked: Sequence[IntArray], labels: Seq
 
 
 def sum_variances(m: Mechanism, of_value: npt.NDArray[np.bool_], f: FloatArray, n: int) -> FloatArray:
-    """(r,) squared errors of r sums of shares from the inversion, against the histogram of the n people who report.
-
-    Args:
-        of_value: (r, k) true for the shares of each sum.
-        f: (k,) true shares.
-    """
+    """(r,) squared errors of r sums of shares from the inversion, against the histogram of the n people who report."""
     own, x = m.support_covariance(f)
     total = of_value @ (own + (x**2).sum(axis=0)) - ((of_value @ x.T) ** 2).sum(axis=1)
     share = of_value @ f

@@ -32,7 +32,6 @@ def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple
 
 
 def powered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `estimates` for power and power-ns, which are slow for many values."""
     raw = matrix_inversion(m, table, steps=steps)
     powered = power(raw.frequencies, raw.standard_errors**2)
     yield f"{INVERSION} power", (m.choices or 1) * powered

@@ -106,10 +106,8 @@ def advise_numbers(
 
     Args:
         question: people and losses; its k is the number of bins of `edges[0]`, and `numbers` is true.
-        edges: the edges of each choice of bins.
         target: one of `TARGETS`.
         sample: (m,) numbers of a sample of people; a sample of n people is the population. None for the five shapes.
-        repeats, seed, seen, processes: as in `advise`.
 
     Raises:
         AdviceError: if an argument is outside its range, or no mechanism is left.
@@ -168,13 +166,11 @@ def advise_numbers(
 
 
 def check_target(target: str) -> None:
-    """Raises AdviceError if the target is none of `TARGETS`."""
     if target not in TARGETS:
         raise AdviceError(f"the wanted numbers must be one of {', '.join(TARGETS)}, got {target!r}")
 
 
 def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.Generator) -> FloatArray:
-    """(n,) numbers of people, in ascending order; numbers outside the limits become the nearest limit."""
     if not isinstance(source, str):
         numbers = source if source.size == n else rng.choice(source, n)
         return np.sort(np.clip(numbers, *limits))
@@ -183,14 +179,12 @@ def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.G
 
 
 def counts_in(numbers: FloatArray, edges: Sequence[float]) -> IntArray:
-    """(k,) number of people in each bin."""
     k = len(edges) - 1
     places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, k - 1)
     return np.bincount(places, minlength=k)
 
 
 def mean_deviation(m: Mechanism, edges: Sequence[float], drawn: Sequence[FloatArray]) -> float:
-    """Root mean square of the exact standard errors of the unbiased mean, over the distributions."""
     at = np.array(edges)
     middles = (at[1:] + at[:-1]) / 2
     variances = [mean_variance(m, counts_in(numbers, edges) / numbers.size, middles) / numbers.size for numbers in drawn]
@@ -205,7 +199,6 @@ def repetition(
     seed: int,
     task: tuple[int, int],
 ) -> dict[Option, dict[str, float]]:
-    """Draws people and count tables; returns the errors of the published numbers."""
     limits = float(edges[0][0]), float(edges[0][-1])
     numbers = people(sources[task[0]], n, limits, np.random.default_rng([seed, *task]))
     percentiles = np.quantile(numbers, PERCENTILES, method="inverted_cdf")

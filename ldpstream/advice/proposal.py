@@ -60,7 +60,6 @@ class Plan:
 
     Attributes:
         kept: the attributes, in the order of the columns: column, domain, sample and question.
-        dropped: the other columns, each with its reason.
     """
 
     n_people: int
@@ -105,10 +104,8 @@ def plan_survey(
         eps_inf: loss of any number of reports of an unchanged value, in nats.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
-        several: names of columns with several answers, besides those that are recognised.
 
     Raises:
-        DataError: if the file cannot be used.
         AdviceError: if the survey can ask for no column, or a number is outside its range.
     """
     n_people, columns = read_columns(path, only, drop)
@@ -145,7 +142,6 @@ def propose_survey(
     seed: int = 1,
     seen: Callable[[int, int, str], None] = lambda *_: None,
 ) -> Proposal:
-    """Asks the adviser for the level of each attribute, and writes the survey."""
     asked: list[Asked] = []
     for i, (column, domain, counts, question) in enumerate(plan.kept):
 

@@ -102,13 +102,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single(self) -> float:
-        """ε₁ of a memoized mechanism if the question has no budget."""
         assert self.eps_inf is not None
         return self.eps_inf / 2 if self.eps_1 is None else self.eps_1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the mechanisms that can answer the question."""
         return answering(once=self.eps is not None, sets=self.choices is not None, numbers=self.numbers)
 
     def domain(self, labels: Sequence[str] | None = None) -> Mapping[str, Any]:
@@ -118,7 +116,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {"values": list(labels or map(str, range(self.k))), "choices": self.choices}
 
     def build(self, name: str) -> Mechanism:
-        """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow the mechanism."""
+        """Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps, choices=self.choices)
         assert self.eps_inf is not None

@@ -45,7 +45,6 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
-    """(k,) number of people with each value, n people in all; with several answers, (n,) codes of sets."""
     if question.choices is not None:
         if isinstance(source, str):
             return population_of_sets(source, question.k, question.choices, question.n, rng)
@@ -57,7 +56,6 @@ def people(source: Source, question: Question, rng: np.random.Generator) -> IntA
 
 
 def shares_of(people: IntArray, question: Question) -> FloatArray:
-    """(k,) share of people with each value."""
     if question.choices is None:
         return np.asarray(people / question.n)
     codes, numbers = np.unique(people, return_counts=True)
@@ -88,8 +86,6 @@ def simulate(
 
 
 class Run(NamedTuple):
-    """A repetition: the metric of every combination, and each mechanism's `luck`."""
-
     errors: dict[Combination, float]
     luck: dict[str, tuple[float, float]]
 
@@ -97,7 +93,6 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """Draws a population and count tables; returns the metric of each estimate, infinite if an estimate is missing."""
     asked = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
     truth, metric = shares_of(asked, question), METRICS[question.metric]
     run = Run({}, {})

@@ -78,13 +78,6 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     Args:
         path: a text file with a set on each line, or a CSV file with a header; semicolons separate the values of a set.
         k: number of values; if left out, that of the sample.
-        choices: the largest number of values of a person; None for any number.
-
-    Returns:
-        (n,) codes and the values.
-
-    Raises:
-        DataError, AdviceError: as in `read_sample`, and if a person has a value twice or more than `choices` values.
     """
     cells = _cells(path, column)
     sets = {cell: split_cell(cell) for cell in cells}

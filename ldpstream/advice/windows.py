@@ -41,9 +41,6 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
 
     Args:
         shares: (k,) true shares of people with each value; the errors are means over these.
-
-    Returns:
-        A row for each promise that some ε in [1e-9, 700] meets.
     """
     reports = -(-horizon // EVERY_STEPS)  # `Mechanism.reports_in`
     promises = [

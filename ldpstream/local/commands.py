@@ -53,7 +53,6 @@ class CommandNode(Node):
             time.sleep(POLL_S)
 
     def said(self) -> list[str]:
-        """Returns the lines that the command has said so far (`ldpstream.terminal.say`)."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # drops a partial line
         return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
@@ -65,7 +64,6 @@ class CommandNode(Node):
 
 
 def get(port: int, path: str) -> bytes | None:
-    """Returns the body that a server on loopback sends with status 200; None for another status, or without an answer."""
     connection = HTTPConnection(LOOPBACK, port, timeout=REQUEST_S)
     try:
         connection.request("GET", path)

@@ -53,12 +53,11 @@ def jars_dir() -> Path:
 
 
 def cached() -> bool:
-    """True if the folder of the jars exists."""
     return jars_dir().is_dir()
 
 
 def fetch() -> Path:
-    """Returns the folder of the jars. Maven copies missing jars into this folder.
+    """Returns the folder of the jars.
 
     Returns:
         A folder of `*.jar`: the broker, its runtime dependencies and its log binding.
@@ -103,7 +102,6 @@ def _copy_dependencies(mvn: str, scratch: Path) -> None:
 
 
 def main() -> int:
-    """Prints the folder of the jars; returns the exit code, 1 after an error."""
     try:
         sys.stdout.write(f"{fetch()}\n")
     except JarsError as err:

@@ -45,7 +45,6 @@ class Node(ABC):
 
     @property
     def running(self) -> bool:
-        """True if the process is alive, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -58,7 +57,6 @@ class Node(ABC):
         """Starts the server and returns when the server answers."""
 
     def tell_to_end(self) -> None:
-        """Sends SIGTERM if the process is running."""
         if self._process is not None and self.running:
             self._process.send_signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
             self._process.terminate()

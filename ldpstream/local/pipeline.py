@@ -45,8 +45,6 @@ class Services:
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports that the settings ask for."""
-
     kafka: int = KAFKA_PORT
     redis: int = REDIS_PORT
     page: int = PAGE_PORT
@@ -91,7 +89,6 @@ def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
-    """Returns the wanted port of a server, or a free port if the wanted port is taken; then calls `tell`."""
     if (chosen := port_or_free(port)) != port:
         tell(f"Port {port} is taken: {server} uses port {chosen}.")
     return chosen

@@ -31,7 +31,6 @@ def port_or_free(port: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """True if a server can listen on this port of the loopback address."""
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections that linger
         try:

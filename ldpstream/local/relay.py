@@ -31,8 +31,6 @@ class Reply(NamedTuple):
 
 
 class TrialRelay(ThreadingHTTPServer):
-    """The server."""
-
     daemon_threads = True
     request_queue_size = 1024
 
@@ -41,7 +39,6 @@ class TrialRelay(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def forward(self, body: bytes) -> Reply:
-        """Returns the gateway's answer to an encapsulated request, or 502 if there is none."""
         return self.send_to(self._gateway_port, f"{LOOPBACK}:{self._gateway_port}", body)
 
     def send_to(self, port: int, host: str, body: bytes) -> Reply:

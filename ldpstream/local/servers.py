@@ -82,7 +82,6 @@ class KafkaNode(Node):
 
     @property
     def admin_options(self) -> dict[str, Any]:
-        """Options for a client of kafka-python that has all rights."""
         return {"bootstrap_servers": self.bootstrap}
 
     def _properties(self) -> dict[str, str | int | Path]:
@@ -113,7 +112,6 @@ class KafkaNode(Node):
         }
 
     def start(self) -> None:
-        """Starts the broker, with its old data if any exists."""
         deadline = time.monotonic() + self.start_timeout_s
         if not (self.folder / "data").exists():
             self._format()
@@ -180,7 +178,6 @@ class RedisNode(Node):
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
-        """A client with all rights and a timeout of 30 s."""
         return redis.Redis.from_url(self.url, socket_timeout=30)
 
     @property
@@ -189,7 +186,6 @@ class RedisNode(Node):
         return f"redis://{LOOPBACK}:{self._ports[0]}/0"
 
     def start(self) -> None:
-        """Starts the server, which loads its append-only file if there is one."""
         deadline = time.monotonic() + self.start_timeout_s
         command = ["redis-server", "--bind", LOOPBACK, "--port", str(self._ports[0]), "--dir", str(self.folder)]
         command += ["--save", "", "--appendonly", "yes" if self._append_fsync else "no"]

@@ -91,7 +91,6 @@ class Counter:
             self._count()
 
     def _closed_ms(self, now_ms: int) -> int:
-        """Returns when the last step closed; 0 before the first step's close."""
         survey = self._survey
         step = survey.step_at(now_ms) - 1 - survey.lateness_steps
         if survey.n_steps is not None:

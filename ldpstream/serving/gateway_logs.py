@@ -54,7 +54,6 @@ class FolderLogs:
         self._ending = set[asyncio.Task[None]]()
 
     def add(self, survey: Survey) -> "FolderSurveyLog":
-        """Returns the log of a survey."""
         return FolderSurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
 
     async def start(self) -> None:
@@ -78,13 +77,11 @@ class FolderLogs:
         return self.reachable and not overdue and not self._closed
 
     def append(self, to: FolderLog, envelopes: Sequence[bytes], key: bytes, done: Done) -> None:
-        """Starts to append the envelopes of a request; see `FolderLog.append` and `GatewayLog.append`."""
         self._collected.append(_Append(to, envelopes, key, done))
         if self._timer is None and self._writing is None and self.reachable:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def end(self, survey: Survey) -> None:
-        """Calls `ended` in a thread."""
         task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -154,6 +151,5 @@ class FolderSurveyLog:
         self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
 
     def close(self) -> None:
-        """Takes no further append, and calls `ended` with the survey."""
         self._closed = True
         self._logs.end(self._survey)

@@ -53,8 +53,6 @@ class MoveRefused(UserError):
 
 @dataclass(frozen=True)
 class Moved:
-    """The survey's name, and the numbers of open count tables, report keys and publications that were moved."""
-
     survey: str
     open_tables: int
     report_keys: int
@@ -62,7 +60,7 @@ class Moved:
 
 
 def move(data: Path, settings: Settings) -> list[Moved]:
-    """Moves all surveys of a data folder. Afterwards `serve` refuses the folder. May be called again after any failure.
+    """Moves all surveys of a data folder. Afterwards `serve` refuses the folder.
 
     Args:
         data: the data folder; no process may use it.

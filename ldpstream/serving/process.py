@@ -54,8 +54,6 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
 
 
 class _Estimates(Thread):
-    """An unexpected error in this thread ends the process."""
-
     def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder) -> None:
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()

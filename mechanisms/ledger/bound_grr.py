@@ -7,8 +7,9 @@ v, and π_1 >= π_2 >= …, then
 
 with the symbols numbered by n_m. There are three choices of prices:
 
-- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`). - The smallest prices that keep the
-bracket at most a given V.
+- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`).
+- The smallest prices that keep the bracket at most a given V (`best_bracket`).
+- For k <= 16, the prices that minimise the bound, by linear programming (`programme`).
 """
 
 import math
@@ -98,7 +99,7 @@ def free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound for the best V, with the smallest prices that keep the bracket at most V."""
+    """The bound for the best V found, with the smallest prices that keep the bracket at most V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
@@ -161,7 +162,7 @@ def _vertices(t: int, k: int) -> FloatArray:
 
 
 def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
-    """The bound from the best prices, and count matrices near the worst matrix."""
+    """The bound from the best prices found, and count matrices near the worst matrix."""
     from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
 
     k, e2 = rounds.k, rounds.e2

@@ -36,7 +36,6 @@ def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
     """Returns a survey's claim.
 
     Args:
-        levels: index of the chosen level, for each attribute.
         window_s: length W of the wallet's window in seconds, at least 1; None for a wallet without a window.
     """
     chosen = [survey.mechanisms[a][level].device for a, level in enumerate(levels)]
@@ -75,10 +74,6 @@ def together(losses: Sequence[float], adds_up: bool) -> float:
 
 
 def added(losses: Iterable[float]) -> float:
-    """Adds losses from the first to the last, and rounds each sum.
-
-    All devices then get the same sum.
-    """
     total = 0.0
     for loss in losses:
         total += loss

@@ -74,9 +74,7 @@ class Waiting:
     """A report that may need another attempt.
 
     Attributes:
-        attribute: name of the attribute.
-        envelope: bytes to post.
-        `Idempotency-Key` of all attempts, as 22 letters, digits, ``-`` and ``_``.
+        key: `Idempotency-Key` of all attempts, as 22 letters, digits, ``-`` and ``_``.
         due_ms: the time from which the report may leave, in ms since 1970; 0 if the survey requires no relay.
     """
 
@@ -177,7 +175,6 @@ class Device:
 
         Args:
             values: attribute name -> value, as for `report`; no pair.
-            step: as for `report`.
 
         Raises:
             ValueError, StepForgotten, ClockWentBack, DeviceError: as for `report`; ValueError also for the name of a pair.
@@ -205,7 +202,6 @@ class Device:
         dropped envelope raises `StepForgotten`, or returns None after all `lifetime_reports`.
 
         Args:
-            attribute: name of the attribute.
             value: a text as the survey writes it; the index of one of `values`; an integer for a `size`; or a number for
                 `bins`. For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list of the
                 person's values, at most `choices` different ones; empty for none.
@@ -250,9 +246,6 @@ class Device:
         """Returns the reports that are not settled, in the order of steps.
 
         The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute.
-
-        Raises:
-            DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -263,12 +256,9 @@ class Device:
         ]
 
     def settle(self, report: Waiting) -> None:
-        """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
+        """Marks a report as settled: the report is in the log or will never count.
 
         The device then drops the envelopes before the `lateness_steps` + 2 latest settled ones of the attribute.
-
-        Raises:
-            DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -281,8 +271,6 @@ class Device:
         all attributes together is at most the largest loss of an attribute.
 
         Raises:
-            ValueError: if there is no such attribute.
-            DeviceError: as for `report`.
             ModuleNotFoundError: if the loss of memoized reports needs SciPy, and SciPy is not installed.
         """
         a = self.survey.index(attribute)
@@ -305,10 +293,6 @@ class Device:
 
         Args:
             confirm: the survey's name, to prevent erasing by mistake.
-
-        Raises:
-            ValueError: if `confirm` differs from the survey's name.
-            DeviceError: as for `report`.
         """
         if confirm != self.survey.name:
             raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")
@@ -401,13 +385,7 @@ def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
 
 
 def index_of(survey: Survey, attribute: str, value: Any) -> int:
-    """Returns the index of a value; see `Device.report`.
-
-    For an attribute with `choices`, returns the code of a set (`mechanisms.sets`) given as a list.
-
-    Raises:
-        ValueError: if the attribute does not exist, or the value is not in the domain.
-    """
+    """Raises ValueError if the attribute does not exist, or the value is not in the domain."""
     members = survey.members(a := survey.index(attribute))
     if members is None:
         asked = survey.attributes[a]

@@ -36,7 +36,6 @@ class CostlySurvey(DeviceError):
 
     Attributes:
         asked: the largest loss of all reports while the values stay the same, in nats; infinite without a bound.
-        allowed: the application's maximum, in nats.
     """
 
     def __init__(self, survey: str, asked: float, allowed: float) -> None:
@@ -92,7 +91,6 @@ class WalletFull(DeviceError):
     Attributes:
         window_s: length of the budget's window in seconds; None for the budget for ever.
         asked: the survey's claim, in nats; infinite if nothing bounds its loss.
-        left: what the wallet has left, in nats.
     """
 
     def __init__(self, survey: str, window_s: int | None, asked: float, left: float) -> None:

@@ -59,8 +59,6 @@ class Store(Protocol):
 
 
 class MemoFile:
-    """A device's file; see `SQLiteFile` for the arguments and errors."""
-
     def __init__(self, path: Path, create: bool = True) -> None:
         self._file = SQLiteFile(path, DEVICE, create)
 
@@ -70,18 +68,11 @@ class MemoFile:
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        """One transaction, with the errors of `SQLiteFile.connection`."""
         with self._file.connection() as connection:
             yield Transaction(connection)
 
 
 class Transaction:
-    """The device's memory during one transaction.
-
-    Args:
-        prefix: beginning of the names of the device's tables.
-    """
-
     def __init__(self, connection: sqlite3.Connection, prefix: str = "") -> None:
         self._db = connection
         self._name_tables(prefix)
@@ -89,11 +80,7 @@ class Transaction:
     # ---- enrolment
 
     def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
-        """Creates the tables and stores the device's choices, one per attribute.
-
-        Args:
-            draw: draws the choices; a wallet calls it after it has admitted the survey.
-        """
+        """Creates the tables and stores the device's choices, one per attribute."""
         self._db.execute("CREATE TABLE survey (fingerprint BLOB NOT NULL)")
         self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
         self._create(draw())
@@ -129,13 +116,11 @@ class Transaction:
         )
 
     def drop(self) -> None:
-        """Drops the device's tables."""
         for name in self._tables():
             self._db.execute(f"DROP TABLE {name}")
         self._db.execute(f"DROP TABLE IF EXISTS {self._moment}")
 
     def enrolment(self, attribute: int) -> Enrolment:
-        """Returns the device's choices for the attribute."""
         read = f"SELECT level, answers, function, fake, phase FROM {self._enrolment} WHERE attribute = ?"
         level, answers, function, fake, phase = self._db.execute(read, (attribute,)).fetchone()
         return Enrolment(level, bool(answers), function, fake, phase)

@@ -50,7 +50,6 @@ class Answer(NamedTuple):
         status: the HTTP status; 0 for no answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
         from_gateway: false if an attempt through a relay got no answer of the gateway. A relay's own answer settles no report.
-        reason: why there is no answer of the gateway; may be empty.
     """
 
     status: int
@@ -64,10 +63,6 @@ class Direct:
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
-        token: bearer token, if the gateway needs one.
-
-    Raises:
-        ValueError: if the URL is malformed.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -75,7 +70,6 @@ class Direct:
         self._url, self._token = url.rstrip("/") + "/v1/reports", token
 
     def post(self, report: Waiting) -> Answer:
-        """Makes one attempt for a report."""
         headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
         try:
             status, given, _ = _exchange(self._url, report.envelope, headers, 0)
@@ -97,7 +91,6 @@ class Relay:
 
     Raises:
         ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
-        ModuleNotFoundError: if pyhpke is not installed.
     """
 
     def __init__(self, url: str, *, gateway: str, keys: str) -> None:
@@ -126,18 +119,14 @@ class Relay:
         return encode_request(request).ljust(len(largest), b"\0")
 
     def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
-        """Returns the request, encrypted with a fresh key, and the object that opens the answer."""
         return self._capsules.seal_request(self._config, message)
 
 
 class ThroughRelay:
-    """The way through a relay, of one survey's reports."""
-
     def __init__(self, relay: Relay, survey: Survey, token: str | None) -> None:
         self._relay, self._survey, self._token = relay, survey, token
 
     def post(self, report: Waiting) -> Answer:
-        """Makes one attempt for a report."""
         capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
         try:
             headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}

@@ -24,7 +24,7 @@ from ldpstream.mechanisms.devices import BitArray, Coin
 
 
 class SecureRandom:
-    """Draws from the operating system's generator. The object keeps no state that a fork or a snapshot could repeat."""
+    """The object keeps no state that a fork or a snapshot could repeat."""
 
     def bytes(self, n: int) -> bytes:
         """n uniform bytes."""

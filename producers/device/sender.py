@@ -46,7 +46,7 @@ class Sender:
 
     Args:
         to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway.
-        token: bearer token, if the gateway needs one. Behind a relay, all devices must have the same token.
+        token: the bearer token. Behind a relay, all devices must have the same token.
 
     Raises:
         RelayRequired: if the survey requires a relay and `to` is a URL.
@@ -65,11 +65,7 @@ class Sender:
 
     def attempt(self) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports that
-        are in the log or never count.
-
-        Raises:
-            DeviceError: if the device's file cannot be used.
-        """
+        are in the log or never count."""
         if self._relayed:
             return self._attempt_one()
         reports = self._device.waiting()
@@ -84,7 +80,7 @@ class Sender:
         Between attempts it waits for `retry_after_s` and, without a relay, a random time of up to 5 minutes.
 
         Args:
-            pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
+            To stop early, raise an exception: the reports stay in the device's file.
         """
         attempts = 0
         while (outcome := self.attempt()).waiting:

@@ -53,8 +53,7 @@ class Wallet:
 
     Args:
         per_window: largest loss between histories that differ only within `window_s` seconds, in nats, in [1e-9, 1e9]; None for
-            no limit.
-        None for no limit. The device's clock measures the time.
+            no limit. The device's clock measures the time.
         window_s: length of the window in seconds, in [1, 10^12].
         for_ever: largest loss between any two histories, in nats, in [1e-9, 1e9]; None for no limit. With it, the wallet
             refuses a level without `lifetime_reports` in a survey without `ends`.
@@ -63,7 +62,6 @@ class Wallet:
     Raises:
         ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
         StoreCleared: if `expect_enrolled` is true and the file is missing or empty.
-        StoreHeld, StoreFull: as for `Device`.
         DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first use fixes the
             limits.
     """
@@ -109,7 +107,6 @@ class Wallet:
         The device reports no step before the step at which it enrolled.
 
         Args:
-            survey, levels, pin, max_eps, cohort, signed_by, signature: as for `Device`.
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
@@ -131,10 +128,6 @@ class Wallet:
 
         Args:
             fingerprint: the survey's fingerprint, 16 hexadecimal digits, as in `spent`.
-
-        Raises:
-            ValueError: if the device is not enrolled in such a survey.
-            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
         """
         with self._accounts() as accounts:
             try:
@@ -146,11 +139,6 @@ class Wallet:
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:
-        """Returns the person's losses so far and the wallet's charges.
-
-        Raises:
-            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
-        """
         with self._accounts() as accounts:
             rows = accounts.rows()
             per_window, for_ever = accounts.charged(_now_ms())

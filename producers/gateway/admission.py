@@ -21,7 +21,6 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """True if a request needs a token."""
         return bool(self._digests)
 
     def find(self, authorization: bytes) -> int | None:
@@ -42,7 +41,6 @@ class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
     Args:
-        rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
         max_clients: largest number of remembered clients. Above this number, a new client replaces the client remembered
             longest.
@@ -58,13 +56,11 @@ class RateLimit:
         return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        """Removes `count` from the client's bucket, even if the bucket holds less."""
         self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drops the clients with a full bucket."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -80,7 +76,7 @@ class Connections:
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Counts a new connection and returns True. If the limit is reached, counts nothing and returns False."""
+        """Counts a new connection; if the limit is reached, counts nothing and returns False."""
         near = neighbourhood(host)
         if self._open[near] >= self._limit:
             return False
@@ -88,7 +84,6 @@ class Connections:
         return True
 
     def leave(self, host: str) -> None:
-        """Removes a connection that has ended from the count."""
         near = neighbourhood(host)
         self._open[near] -= 1
         if not self._open[near]:
@@ -122,11 +117,7 @@ class Busy(Exception):
 
 
 class MemoryLimit:
-    """A limit on the bytes of request bodies in memory.
-
-    Attributes:
-        taken_bytes: bytes in use.
-    """
+    """A limit on the bytes of request bodies in memory."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes, self.taken_bytes = limit_bytes, 0
@@ -139,11 +130,7 @@ class Reservation:
         self._memory, self._size = memory, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Reserves `n_bytes` more.
-
-        Raises:
-            Busy: if the bytes would exceed the limit.
-        """
+        """Raises Busy if the bytes would exceed the limit."""
         if self._memory.taken_bytes + n_bytes > self._memory.limit_bytes:
             raise Busy
         self._memory.taken_bytes += n_bytes

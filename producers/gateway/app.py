@@ -64,11 +64,6 @@ SECURITY = {
 
 
 def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
-    """Returns the ASGI application.
-
-    Args:
-        origins: web origins whose pages may report.
-    """
     surveys, openapi = intake.surveys, description(intake.tokens.required)
 
     async def reports(request: Request) -> Response:

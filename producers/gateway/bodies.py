@@ -31,11 +31,7 @@ _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Returns the headers by name.
-
-    Raises:
-        Problem: if one of the headers in `ONCE` comes twice.
-    """
+    """Raises Problem if one of the headers in `ONCE` comes twice."""
     headers = dict[bytes, bytes]()
     for name, value in pairs:
         if name not in headers:
@@ -63,12 +59,10 @@ def is_batch(headers: Headers) -> bool:
 
 
 def largest_body(batch: bool) -> int:
-    """Returns the largest size of a body, in bytes."""
     return MAX_BATCH_BYTES if batch else MAX_ENVELOPE_BYTES
 
 
 def oversized(limit: int) -> Problem:
-    """Returns the problem of a body above its largest size."""
     return Problem("too large", f"a body of this kind takes at most {limit} bytes")
 
 
@@ -85,11 +79,7 @@ def idempotency_key(headers: Headers) -> bytes | None:
 
 
 def unpack(body: bytes, batch: bool) -> list[bytes]:
-    """Returns the envelopes of a body.
-
-    Raises:
-        Problem: if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries.
-    """
+    """Raises Problem if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries."""
     if not body:
         raise Problem("malformed request", "the request has no body")
     if not batch:
@@ -115,8 +105,6 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 class _Alike(NamedTuple):
-    """Envelopes of one length that differ only in their payloads."""
-
     header: bytes
     envelope: AnyEnvelope
     passed: tuple[int, int]
@@ -130,14 +118,11 @@ class Checks:
     `check` uses the gateway's clock before the append, `count` the append time.
 
     Args:
-        now_ms: the gateway's time.
         incomplete: True if there may be surveys that the gateway does not know at present.
         patience_ms: how long after a step's close, by the gateway's clock, an envelope of the step still passes `check`.
 
     Attributes:
         survey: the survey of the envelopes; None until an envelope names one of the surveys.
-        reports: number of reports in the envelopes that passed so far.
-        earliest_step, latest_step: the earliest and the latest step of these envelopes.
     """
 
     __slots__ = (
@@ -220,11 +205,7 @@ class Checks:
             check_decoded(survey, envelope, self.now_ms - self._patience_ms)
 
     def require_countable(self, batch: bool) -> Survey:
-        """Returns the survey of the envelopes.
-
-        Raises:
-            Problem: if an envelope is refused, or the envelopes belong to several surveys or to an unknown one.
-        """
+        """Raises Problem if an envelope is refused, or the envelopes belong to several surveys or to an unknown one."""
         if self._several:
             detail = "a batch must hold envelopes of one survey; post the envelopes of each survey as a batch of its own"
             raise Problem("several surveys", detail)
@@ -265,7 +246,6 @@ class Checks:
 
     @staticmethod
     def _opens_in_s(survey: Survey, step: int, now_ms: int) -> int:
-        """Returns the seconds until a report of the step may count, at most a day."""
         wait_ms = survey.opens_ms(step) - survey.skew_ms - now_ms
         return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind the gateway's clock
 

@@ -22,18 +22,14 @@ PATIENCE_S = 30.0
 
 
 class GatewaySink:
-    """Collects envelopes and posts them in batches. All attempts for a batch carry the batch's idempotency key.
+    """All attempts for a batch carry the batch's idempotency key.
 
     After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. After a
     `TooLateError` the sink goes on.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
-        token: bearer token, if the gateway needs one.
         patience_s: how long the sink retries a batch, in seconds.
-
-    Raises:
-        SinkError: if the URL is malformed.
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:

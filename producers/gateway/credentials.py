@@ -45,11 +45,7 @@ def read_tokens(settings: Settings) -> list[str]:
 
 
 def read_relay_keys(settings: Settings) -> RelayKeys | None:
-    """Returns the keys for requests through a relay; None if the setting names no file.
-
-    Raises:
-        SettingsError: if the file cannot be read, or is not a file of relay keys.
-    """
+    """Returns the keys for requests through a relay; None if the setting names no file."""
     if settings.gateway_relay_keys_file is None:
         return None
     try:
@@ -59,11 +55,7 @@ def read_relay_keys(settings: Settings) -> RelayKeys | None:
 
 
 def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) -> None:
-    """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without TLS.
-
-    Raises:
-        SettingsError: if they cannot be used.
-    """
+    """Checks the certificate and its key, then lets `context` use them for new connections."""
     cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
     if cert is None and key is None:
         return
@@ -89,9 +81,6 @@ class Credentials:
 
     If a changed file cannot be used, the gateway logs it and goes on with the last good content.
 
-    Attributes:
-        relay_keys: the keys for requests through a relay, or None.
-
     Raises:
         SettingsError: if the tokens, the certificate or the relay keys cannot be used.
     """
@@ -106,19 +95,12 @@ class Credentials:
         load_certificate(settings)
 
     async def follow(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks every second, until the task is cancelled.
-
-        Args:
-            intake: gets new tokens and relay keys.
-            context: gets a new certificate; None without TLS.
-        """
+        """Looks every second, until the task is cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look(intake, context)
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks at the files, and reads those that changed."""
-
         def tokens() -> None:
             self.tokens = read_tokens(self._settings)
             intake.tokens = Tokens(self.tokens)

@@ -59,11 +59,7 @@ def serve(
     """Runs the gateway until SIGTERM or SIGINT. Accepts connections once Kafka has answered and a survey's topic can be used.
 
     Args:
-        watch: the survey files.
-        settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
-        logs: makes the logs of all surveys, in the thread of the event loop.
-        bound: called once the addresses are bound.
 
     Raises:
         SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
@@ -195,8 +191,6 @@ class _GatewayServer(uvicorn.Server):
 
 
 def operations(intake: Intake) -> Starlette:
-    """Returns an application with `/metrics`, `/health` and `/ready`, for operators."""
-
     async def tell(_: Request) -> Response:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

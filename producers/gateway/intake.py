@@ -64,14 +64,9 @@ class Intake:
     """Accepts requests with reports, and answers them.
 
     Args:
-        surveys: the surveys whose reports are accepted, and their logs.
-        tokens: accepted bearer tokens; if the list is empty, requests need no token.
         limits: rates of one client, per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         shuffle: holds the requests that come through a relay, and later their answers.
-
-    Attributes:
-        relay_keys: the keys for requests through a relay; None if the gateway takes none.
     """
 
     def __init__(
@@ -114,7 +109,6 @@ class Intake:
         self._expire_later()
 
     async def tidy(self) -> None:
-        """Drops the clients with full buckets every `TIDY_S`, until cancelled."""
         while True:
             await asyncio.sleep(TIDY_S)
             now = time.monotonic()
@@ -127,7 +121,6 @@ class Intake:
         """Handles a request that has arrived whole.
 
         Args:
-            pairs: the request's headers, with names in lower case.
             answer: called once, now or later, with the number of reports acknowledged or the problem.
             relayed: True if the request came through a relay, inside another request.
         """
@@ -167,9 +160,6 @@ class Intake:
     async def accept(self, request: Request) -> int:
         """Admits a request, reads its body and appends its reports to the log.
 
-        Returns:
-            Number of reports acknowledged.
-
         Raises:
             Problem: if the request is refused or its outcome is unknown.
         """
@@ -207,14 +197,6 @@ class Intake:
 
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        """Admits a request that contains an encapsulated request, and yields its body.
-
-        Args:
-            limit: largest size of its body.
-
-        Raises:
-            Problem: if the request is refused.
-        """
         headers, reservation = read_headers(request.scope["headers"]), Reservation(self._memory)
         client = self.admit_anybody(request)
         try:
@@ -223,14 +205,6 @@ class Intake:
             reservation.release()
 
     def admit_capsule(self, host: str, size: int) -> Reservation:
-        """Admits a request of this size that contains an encapsulated request and has arrived whole.
-
-        Returns:
-            The request's memory; the caller releases it.
-
-        Raises:
-            Problem: if the request is refused.
-        """
         now_s, client, reservation = time.monotonic(), (NO_TOKEN, neighbourhood(host)), Reservation(self._memory)
         self._charge(client, now_s)
         self._bytes.charge(client, size, now_s)
@@ -241,11 +215,6 @@ class Intake:
         return reservation
 
     def admit(self, request: Request) -> None:
-        """Checks the token of a request without reports and the client's rates, and charges the client for one request.
-
-        Raises:
-            Problem: if the request is refused.
-        """
         headers = read_headers(request.scope["headers"])
         self._admit(headers, _host(request), time.monotonic())
 
@@ -355,8 +324,6 @@ class Intake:
 
 
 class _Waiting:
-    """A request that waits for the log."""
-
     __slots__ = ("answer", "batch", "begun_s", "checks", "envelopes", "keyed", "reservation", "since_s")
 
     def __init__(self, begun_s: float, since_s: float, reservation: Reservation, answer: Answer, batch: bool) -> None:
@@ -376,7 +343,6 @@ class _Waiting:
                 raise
 
     def give(self, result: int | Problem) -> None:
-        """Answers the request, unless it was answered before."""
         answer, self.answer = self.answer, None
         if answer is not None:
             _answer(result, self.begun_s, answer)

@@ -17,7 +17,6 @@ CLOSE_S = 1.5
 
 
 def kafka_producer(settings: Settings) -> AIOKafkaProducer:
-    """Returns an idempotent producer, not yet connected. Call it within a running event loop."""
     return AIOKafkaProducer(
         **settings.kafka_options(),
         enable_idempotence=True,
@@ -29,17 +28,10 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 
 
 def kafka_consumer(settings: Settings) -> AIOKafkaConsumer:
-    """Returns a client that reads offsets and no records, not yet connected."""
     return AIOKafkaConsumer(**settings.kafka_options(), enable_auto_commit=False)
 
 
 class Clients:
-    """A producer and a consumer that start and end together.
-
-    Attributes:
-        pending: appends of the producer that are not yet acknowledged.
-    """
-
     def __init__(self, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer) -> None:
         self.producer, self.consumer = producer, consumer
         self.pending = set[asyncio.Future[Any]]()
@@ -75,7 +67,6 @@ class Clients:
             await self.close()
 
     async def close(self) -> None:
-        """Closes the clients within three times `CLOSE_S`. The outcome of appends still pending is unknown."""
         stopping = asyncio.create_task(self.producer.stop())
         if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records
             self.producer._sender.sender_task.cancel()

@@ -25,16 +25,11 @@ GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the clients are 
 
 
 def kafka_logs(settings: Settings) -> "KafkaConnection":
-    """Returns the connection of a gateway with these settings, not yet started."""
     return KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
 
 
 class KafkaConnection:
     """The reports topics of all surveys of a gateway.
-
-    Args:
-        make_producer: makes an idempotent producer.
-        make_consumer: makes a client that reads offsets.
 
     Attributes:
         answers: True if the broker answered the last look for one of the topics, or if there is no topic.
@@ -56,7 +51,7 @@ class KafkaConnection:
         self._watching: asyncio.Task[None] | None = None
 
     def add(self, survey: Survey) -> TopicLog:
-        """Returns the log of a survey whose reports topic exists. The log is ready after the next look, within seconds."""
+        """Returns the log of a survey whose reports topic exists."""
         topic = TopicLog(survey)
         topic.use(self._clients)
         self._topics.append(topic)
@@ -71,10 +66,7 @@ class KafkaConnection:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Waits for acknowledgements, for a limited time, then closes the clients.
-
-        The outcome of appends still pending is unknown.
-        """
+        """Waits for acknowledgements, for a limited time, then closes the clients."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)

@@ -56,7 +56,7 @@ PADDED_BYTES = 512
 
 
 def oblivious_routes(intake: Intake) -> list[Route]:
-    """Returns the routes of Oblivious HTTP. Without `intake.relay_keys` they answer 404."""
+    """Without `intake.relay_keys` the routes answer 404."""
 
     async def keys(request: Request) -> Response:
         try:
@@ -89,8 +89,6 @@ def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, ans
     """Handles an encapsulated request that has arrived whole, without a task, as `Intake.take` does.
 
     Args:
-        pairs: the headers of the request outside, with names in lower case.
-        address: the relay's address.
         capsule: the encapsulated request, of at most `MAX_CAPSULE_BYTES`.
         answer: called once, now or later, with the encapsulated response, or with a problem in clear.
     """

@@ -57,11 +57,9 @@ class View:
 
     @property
     def settled(self) -> bool:
-        """True if the topic is old enough for this look to tell the partitions."""
         return bool(self.first_ms) and self.first_ms[0] is not None and self.began_ms >= self.first_ms[0] + SETTLED_MS
 
     def unmarked(self) -> list[int]:
-        """Returns the partitions that need a marker now."""
         empty = [p for p, first in enumerate(self.first_ms) if first is None]
         if 0 in empty:
             return empty[1:] or empty
@@ -72,7 +70,6 @@ class View:
 
         Args:
             step: the earliest step in the body; not too early at `now_ms`.
-            hashed: H of the request (`producers.gateway.report_keys`).
 
         Raises:
             Unsettled: if this look cannot tell the partition.

@@ -99,9 +99,7 @@ class Problem(Exception):
     """Raised to refuse a request, or because the request's outcome is unknown.
 
     Args:
-        cause: one of `STATUS`.
         detail: a sentence for people, without any token, key or part of a body.
-        elements: the refused envelopes of a batch.
         retry_s: seconds until the same body may count, in place of `RETRY_S`.
     """
 
@@ -135,7 +133,6 @@ class Problem(Exception):
 
 
 def unknown_at_present() -> Problem:
-    """Returns the problem of a survey that the gateway does not know while a survey file is broken."""
     detail = "a survey file of this gateway is broken, so the gateway does not know every survey at present"
     return Problem("survey unavailable", detail)
 

@@ -59,10 +59,8 @@ def gateway_protocol(
     """Returns the gateway's protocol.
 
     Args:
-        headers: headers of every answer.
         proxies: trusted proxies, as in `Settings.gateway_proxies`.
         connections: largest number of simultaneous connections from one address, or one IPv6 /64; None for no limit.
-        origins: web origins whose pages may report.
     """
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
@@ -102,8 +100,6 @@ class _Direct:
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """A connection; `gateway_protocol` makes the class with its attributes."""
-
     intake: ClassVar[Intake]
     fixed: ClassVar[bytes]
     proxies: ClassVar[_TrustedHosts | None]

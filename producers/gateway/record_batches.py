@@ -21,11 +21,7 @@ RECORD_BYTES: Final = 36  # upper bound of a record's size without its value
 
 
 class RecordBatch:
-    """Records for one partition, in one append.
-
-    Args:
-        began_s: the monotonic time of the first request.
-    """
+    """Records for one partition, in one append."""
 
     def __init__(self, began_s: float) -> None:
         self.builder = BatchBuilder(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES, 0)
@@ -34,12 +30,7 @@ class RecordBatch:
         self._waiting: list[Done] = []
 
     def add(self, envelopes: Sequence[bytes], keys: Sequence[bytes] | None, done: Done) -> bool:
-        """Adds the envelopes of a request; returns False, and adds nothing, if they do not fit.
-
-        Args:
-            keys: their report keys; None for records without a key.
-            done: called once, with the outcome and the append time.
-        """
+        """Adds the envelopes of a request; returns False, and adds nothing, if they do not fit."""
         size = sum(map(len, envelopes)) + RECORD_BYTES * len(envelopes)
         if self._size and self._size + size > MAX_ENVELOPE_BYTES:
             return False

@@ -25,7 +25,6 @@ class ServedSignatures:
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
-        """Reads the changed or broken files beside these surveys; returns True if one was read."""
         seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
         changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path) or path in self._refused]
         self._seen = seen
@@ -33,7 +32,6 @@ class ServedSignatures:
         return any(read)
 
     def of(self, text: SurveyText) -> Signature | None:
-        """Returns the signature of a survey; None if it has none."""
         return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical))
 
     def _read(self, path: Path) -> bool:

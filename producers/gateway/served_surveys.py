@@ -39,7 +39,6 @@ class ServedSurveys:
     """The surveys of the files, as surveys of a gateway.
 
     Args:
-        surveys: the gateway's surveys, without any survey yet.
         check: checks that a survey's topic is usable; runs in a thread.
     """
 
@@ -57,13 +56,11 @@ class ServedSurveys:
         """Checks all surveys. Returns the usable surveys.
 
         Raises:
-            Unreachable: if the broker is unreachable.
             UserError: if no survey is usable: the first survey's error.
         """
         return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
-        """Gives each of these surveys its log."""
         for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
             self._surveys.remove(fingerprint)
         for text in self._watch.surveys.values():
@@ -82,7 +79,6 @@ class ServedSurveys:
                 log.exception("internal error")
 
     async def look(self) -> None:
-        """Looks at the survey files once, and applies their changes."""
         changes, renewed = await asyncio.to_thread(self._look_at_files)
         for text in changes.removed:
             self._surveys.remove(text.survey.fingerprint)

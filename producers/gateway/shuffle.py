@@ -23,7 +23,6 @@ class Shuffle:
     """Holds requests and answers, and releases them in batches. Use it in one event loop.
 
     Args:
-        batch_s: length of a batch, in seconds.
         order: puts a list into another order; cryptographically random by default.
     """
 
@@ -32,11 +31,7 @@ class Shuffle:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, release: Callable[[], None]) -> None:
-        """Holds a request or an answer until the end of the present batch.
-
-        Args:
-            release: called once, to hand it over.
-        """
+        """Holds a request or an answer until the end of the present batch."""
         if not self._held:
             loop = asyncio.get_running_loop()
             loop.call_at((loop.time() // self._batch_s + 1) * self._batch_s, self._release)

@@ -37,7 +37,6 @@ class TopicLog:
     without a key go to the partitions that have a record, in turn.
 
     Attributes:
-        topic: the topic's name.
         answers: True if the last look at the partitions succeeded; None before the first look.
         failed: True if a batch that the producer took has failed since the last change of clients.
     """
@@ -146,21 +145,18 @@ class TopicLog:
             self._flush_soon()
 
     def give_up_pending(self) -> None:
-        """Ends all appends that wait for an acknowledgement. Their outcome is unknown."""
         for future in list(self._pending):
             future.cancel()
 
     def close(self) -> None:
-        """Takes no further append. The appends so far continue until `idle`."""
+        """Takes no further append."""
         self._closed = True
 
     @property
     def idle(self) -> bool:
-        """True if the log is closed and no append waits."""
         return self._closed and not self._sending and not any(self._collected.values())
 
     def look(self, clients: Clients, began_ms: int) -> asyncio.Task[None]:
-        """Starts a look at the partitions, unless one is in progress."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(clients, began_ms))
         return self._looking

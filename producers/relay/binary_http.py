@@ -53,16 +53,10 @@ def encode_request(request: BinaryRequest) -> bytes:
 
 
 def encode_response(response: BinaryResponse) -> bytes:
-    """Returns a response in the known-length form."""
     return bytes([RESPONSE]) + varint(response.status) + _parts(response.headers, response.content)
 
 
 def decode_request(message: bytes) -> BinaryRequest:
-    """Returns the request that the bytes hold.
-
-    Raises:
-        BinaryHttpError: if they hold no request.
-    """
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (REQUEST, OPEN_REQUEST):
@@ -72,11 +66,6 @@ def decode_request(message: bytes) -> BinaryRequest:
 
 
 def decode_response(message: bytes) -> BinaryResponse:
-    """Returns the final response that the bytes hold.
-
-    Raises:
-        BinaryHttpError: if they hold no response.
-    """
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (RESPONSE, OPEN_RESPONSE):

@@ -36,7 +36,7 @@ OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # bytes that an encap
 
 
 class CapsuleError(ValueError):
-    """Raised for bytes that are neither a capsule nor a key configuration. The text repeats no part of them."""
+    """Raised for bytes that are neither a capsule nor a key configuration."""
 
 
 class UnknownKeyError(CapsuleError):
@@ -44,11 +44,7 @@ class UnknownKeyError(CapsuleError):
 
 
 class KeyConfig(NamedTuple):
-    """A key configuration of a gateway.
-
-    Attributes:
-        key_id: number of the key, in 0 … 255.
-    """
+    """A key configuration of a gateway."""
 
     key_id: int
     public: bytes
@@ -65,11 +61,7 @@ def encode_configs(configs: list[KeyConfig]) -> bytes:
 
 
 def decode_configs(document: bytes) -> list[KeyConfig]:
-    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`.
-
-    Raises:
-        CapsuleError: if the document is cut off, or a configuration has a wrong length.
-    """
+    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`."""
     found, at = list[KeyConfig](), 0
     ours = struct.pack(">HH", KDF.value, AEADS[0].value)
     while at < len(document):
@@ -88,7 +80,6 @@ def decode_configs(document: bytes) -> list[KeyConfig]:
 
 
 def public_key(private: KEMKeyInterface) -> bytes:
-    """Returns the public key of a private key."""
     return bytes(private.raw.public_key().public_bytes_raw())
 
 
@@ -98,7 +89,6 @@ def new_private_key() -> bytes:
 
 
 def load_key(private: bytes) -> KEMKeyInterface:
-    """Returns the private key with these 32 bytes."""
     return SUITES[AEADS[0].value].kem.deserialize_private_key(private)
 
 
@@ -142,7 +132,6 @@ def seal_request(
     """Returns the encapsulated request, and what opens its response.
 
     Args:
-        aead: one of `AEADS`.
         pair: a fresh pair of keys; only test vectors give it.
     """
     suite, head = SUITES[aead.value], HEAD.pack(config.key_id, KEM.value, KDF.value, aead.value)
@@ -153,9 +142,6 @@ def seal_request(
 
 def open_request(keys: Mapping[int, KEMKeyInterface], capsule: bytes) -> Exchange:
     """Returns the opened request.
-
-    Args:
-        keys: the gateway's private keys, by key id.
 
     Raises:
         UnknownKeyError: if no key of the gateway opens the capsule.

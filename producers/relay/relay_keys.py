@@ -40,11 +40,7 @@ class RelayKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RelayKeys:
-    """The keys of a gateway.
-
-    Attributes:
-        private: the private keys by number, as `open_request` needs them.
-    """
+    """The keys of a gateway."""
 
     def __init__(self, keys: list[RelayKey]) -> None:
         self.private: dict[int, KEMKeyInterface] = {key.id: load_key(key.private) for key in keys}
@@ -61,11 +57,6 @@ class RelayKeys:
 
 
 def read_keys(path: Path) -> RelayKeys:
-    """Returns the keys of a file.
-
-    Raises:
-        RelayKeyError: if the file cannot be read, or is not a file of relay keys.
-    """
     return RelayKeys(_read(path).keys)
 
 

@@ -1,7 +1,4 @@
-"""A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own.
-
-The sink sends the envelopes of a flush at once, in random order.
-"""
+"""A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own."""
 
 import random
 import secrets
@@ -26,13 +23,12 @@ REFUSED: Final = (NEVER_COUNTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, H
 
 
 class RelaySink:
-    """Sends each envelope until the gateway accepts or refuses it. All attempts for an envelope carry its idempotency key.
+    """Sends each envelope until the gateway accepts or refuses it.
 
     After a `SinkError` the log may have some of the envelopes. A `TooLateError` means that the gateway refused some envelopes
     for good, and has all others.
 
     Args:
-        token: bearer token, if the gateway needs one.
         patience_s: how long the sink retries an envelope, in seconds.
     """
 

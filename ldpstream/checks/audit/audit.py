@@ -88,17 +88,14 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """True if no bound is above its claim and every broken mechanism is caught."""
         return all(f.kept for f in self.findings) and all(c.caught for c in self.controls)
 
     @property
     def findings(self) -> list[Finding]:
-        """The audited losses of all mechanisms and of the spaced level."""
         return [f for row in self.rows for f in row.findings] + self.spaced
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The one-time mechanism with the parameter ε, or the memoized mechanism with eps_1 = ε and eps_inf = 2ε."""
     if name in SETS:
         options["choices"] = CHOICES
     if one_time(name):
@@ -112,7 +109,6 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
     Args:
         counts: support counts by value.
         ratios: (t+1, t+1) from `Mechanism.ratios`.
-        alpha: probability with which the bound may exceed the true loss.
 
     Returns:
         bound in nats, the pair of values, hits and false hits of the event in the second half.
@@ -134,7 +130,6 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
 
 
 def losses(m: Mechanism) -> tuple[Loss, ...]:
-    """Names of the losses that the audit covers for a mechanism."""
     return ("eps_1", "eps_t", "eps_inf") if m.memoized else ("eps_1",)
 
 
@@ -211,9 +206,6 @@ def audit(
     Args:
         paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
         devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
-
-    Returns:
-        All bounds, and the controls.
     """
     audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)

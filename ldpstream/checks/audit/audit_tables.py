@@ -10,7 +10,6 @@ from ldpstream.terminal import NONE, table
 
 
 def audit_tables(result: Report) -> list[Table]:
-    """Four tables: claimed, enumerated and audited losses; the loss of t reports; the spaced level; the controls."""
     paths = list(dict.fromkeys(f.path for row in result.rows for f in row.findings))
     bounds = [f"≥ {path}" for path in paths]
     losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", "enumerated", *bounds,
@@ -37,7 +36,6 @@ def audit_tables(result: Report) -> list[Table]:
 
 
 def audit_verdict(result: Report) -> str:
-    """Summary of the run in a few sentences."""
     failed = sum(not f.kept for f in result.findings)
     caught = sum(control.caught for control in result.controls)
     sizes = {f.path: f.n for row in result.rows for f in row.findings}

@@ -15,7 +15,6 @@ class Finding:
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the counted reports of a and of b.
-        n: number of reports of each value.
     """
 
     path: str
@@ -30,7 +29,6 @@ class Finding:
 
     @property
     def kept(self) -> bool:
-        """True if the bound is not above the claim."""
         return self.bound <= self.claimed
 
 
@@ -44,5 +42,4 @@ class Control:
 
     @property
     def caught(self) -> bool:
-        """True if the bound is above the claim."""
         return not self.finding.kept

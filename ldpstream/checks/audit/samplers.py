@@ -44,7 +44,6 @@ class CodePath:
 
 
 def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
-    """The simulations' path with k values, and the devices' path with fewer reports of two values."""
     return (
         CodePath("vectorised", vectorised, n, tuple(range(k))),
         CodePath("device", device, max(n // DEVICE_SHARE, 2), (0, k - 1)),

@@ -46,7 +46,6 @@ Due = npt.NDArray[np.bool_]  # (n, steps) true if a device reports
 
 
 def spaced_survey() -> Survey:
-    """The survey of the audited level."""
     level = {"name": "spaced", "mechanism": "GRR", "eps": 1.0, "every_steps": W, "lifetime_reports": B}
     return parse_survey({
         "name": "audit", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": W,
@@ -59,7 +58,6 @@ def spaced_findings(n: int, alpha: float) -> list[Finding]:
 
     Args:
         n: number of devices of each sequence.
-        alpha: probability with which each bound may exceed the true loss.
     """
     m = spaced_survey().mechanisms[0][0]
     sent = {name: device_reports(sequence, n) for name, sequence in SEQUENCES.items()}

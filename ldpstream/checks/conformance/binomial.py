@@ -53,7 +53,6 @@ def counts(
     probabilities: npt.ArrayLike,
     rival: npt.ArrayLike | None = None,
 ) -> BinomialCounts:
-    """Counts as arrays of one shape, without those that have no trials."""
     x, n, p, r = np.broadcast_arrays(np.atleast_1d(successes), trials, probabilities, math.nan if rival is None else rival)
     kept = n > 0
     x, n, p, r = x[kept].astype(np.int64), n[kept].astype(np.int64), p[kept].astype(np.float64), r[kept].astype(np.float64)

@@ -100,5 +100,4 @@ def _own_and_fake(m: Mechanism, values: IntArray) -> tuple[FloatArray, FloatArra
 
 
 def joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the devices that are in both arrays; each array has a device once."""
     return np.intersect1d(left, right, assume_unique=True, return_indices=True)[1:]

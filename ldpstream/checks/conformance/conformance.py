@@ -73,7 +73,6 @@ class Conformance:
 
     @property
     def failures(self) -> list[str]:
-        """One line for each broken rule, failed check and exceeded claim."""
         exceeded = [
             f"{b.place}: at least {b.bound:.3f} nats from {plural(b.t, 'report')} of an unchanged value, "
             f"claimed {b.claimed:.3f}"

@@ -62,7 +62,6 @@ class Sending:
 
     @property
     def requests(self) -> int:
-        """Number of different keys."""
         return len(self._bodies)
 
     def take(self, pairs: Sequence[tuple[bytes, bytes]], body: bytes) -> int | Problem | None:
@@ -125,11 +124,7 @@ class Sending:
             self._faults.add("an attempt came before Retry-After had passed", place)
 
     def verdict(self) -> list[Fault]:
-        """The faults of all attempts so far.
-
-        Raises:
-            ConformanceError: if there are too few requests for a verdict, and no fault is visible.
-        """
+        """Raises ConformanceError if there are too few requests for a verdict, and no fault is visible."""
         with self._lock:
             faults = self._faults.all()
             open_ends = Faults()

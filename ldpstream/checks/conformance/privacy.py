@@ -32,7 +32,6 @@ class Bound:
 
     @property
     def kept(self) -> bool:
-        """True if the bound is not above the claim."""
         return self.bound is None or self.bound <= self.claimed
 
 

@@ -25,7 +25,6 @@ DISTANCES = (1, 8)  # between the two bits of a pair; 8 finds a byte that is use
 
 
 def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
-    """Compares reports with the channel, and pairs of reports of one value with the distribution of such pairs."""
     fresh = _independent(m, reports)
     if m.choices is not None:
         return [*reports_of_sets(place, HELD, 1 / SIGNAL_SHARE, m, fresh), *_repeated(place, m, reports)]
@@ -44,7 +43,6 @@ def take(reports: Rows, positions: IntArray) -> Rows:
 
 
 def one_of_each(reports: Rows) -> Rows:
-    """The first report of each device."""
     return take(reports, np.sort(np.unique(reports.devices, return_index=True)[1]))
 
 
@@ -166,7 +164,6 @@ def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 
 
 def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the second member of each group that has two."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     begins = begins[np.diff(begins, append=order.size) > 1]
@@ -174,7 +171,6 @@ def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def ends(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the last member of each group that has three or more."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     sizes = np.diff(begins, append=order.size)

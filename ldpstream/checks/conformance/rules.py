@@ -248,7 +248,6 @@ class _Rules:
 
 
 def check_rules(survey: Survey, calls: Iterable[Call]) -> CheckedCalls:
-    """Checks every call against the rules, and collects the accepted reports."""
     rules = _Rules(survey)
     for call in calls:
         rules.see(call)

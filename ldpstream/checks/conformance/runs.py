@@ -17,7 +17,6 @@ TWO_RUNS = "first reports of two runs: both support the value"
 
 
 def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
-    """Compares the choices and first reports of two runs of each device with those of independent devices."""
     d = len(survey.attributes)
     found = [_equal("all devices", "two runs with one sampled attribute", observed.sampled, d, observed.twins)]
     for (a, level), phases in observed.phases.items():

@@ -44,7 +44,6 @@ def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: 
 
 
 def of_answers(size: int) -> str:
-    """The name of the check of the reports of sets with this number of answers."""
     return f"the same, for {plural(size, 'answer')}"
 
 
