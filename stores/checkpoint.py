@@ -66,7 +66,6 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The next offset and the id of the log."""
         return self.next_offset, self.log_id
 
     def is_whole(self, generation: int) -> bool:
