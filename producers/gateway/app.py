@@ -19,7 +19,8 @@ survey with ``relay = "required"`` gets 403 (``relay required``).
 An envelope for a future step gets 409, with the seconds until it may count in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. After the gateway's 4xx, 501 or
-503, this attempt does not count. After 422 no attempt with the same body counts; after the others a later attempt may count.
+503, this attempt does not count. After 422 no later attempt with the same body counts; after the others a later attempt may
+count.
 The outcome is unknown after 500, 504 and a missing answer.
 
 With an ``Idempotency-Key``, the same in every attempt, the reports count at most once. Without a key, every attempt that
