@@ -1,6 +1,6 @@
 """Compares the error of advice with every fixed choice, on the papers' data sets.
 
-The adviser gets a random 5 % of the people, or only k and n; the other 95 % report.
+The adviser gets a random 5 % of the people, or no sample; the other 95 % report.
 """
 
 import math

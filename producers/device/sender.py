@@ -25,7 +25,7 @@ class Attempt(NamedTuple):
 
     Attributes:
         accepted: number of reports that are in the log.
-        refused: number of reports that the gateway refused for good: no later attempt counts.
+        refused: number of reports that the gateway refused for good.
         waiting: number of reports that need another attempt, or whose moment has not come.
         retry_after_s: the time to the next attempt in seconds. Directly: the shortest `Retry-After` of the waiting reports, 0
             if one has none; through a relay: the time to the next moment.
@@ -65,7 +65,7 @@ class Sender:
 
     def attempt(self) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports that
-        are in the log or never count."""
+        the gateway accepted or refused for good."""
         if self._relayed:
             return self._attempt_one()
         reports = self._device.waiting()
