@@ -1,6 +1,6 @@
 """The loops of the smoothness prior (`estimators.smooth_prior`), compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -24,7 +24,6 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
 
     Args:
         bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers unused).
-        weights: (k,) at least 0.
         l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
     """
     k = weights.size
@@ -75,7 +74,6 @@ def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
-    """Does `solve` for two vectors. Each number waits for the one before it, so two vectors take the time of one."""
     k = x.size
     for i in range(1, k):
         x[i] -= l1[i - 1] * x[i - 1]
@@ -111,7 +109,6 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def dot(x: Floats, y: Floats) -> float:
-    """Returns Σ x y; Numba compiles this loop faster than an array expression."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]
@@ -141,7 +138,8 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
 def explain(
     z: Floats, precision: Floats, root: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats
 ) -> float:
-    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv), and writes the posterior chances of the components of each share.
+    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv) + k ln(2π)/2, and writes the posterior chances of the components of
+    each share.
 
     Args:
         z, m: (k,) unbiased shares and their smooth part.
@@ -209,12 +207,10 @@ def mode(
     rounds: int,
     tol: float,
 ) -> float:
-    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q).
+    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q)
+    without the term C.
 
-        ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
-
-    The prior's own determinant is left out. A round makes one step of expectation maximisation (EM) for π and c, and one Fisher
-    scoring step for η, halved until the posterior does not fall. The step keeps Σ m = c: δ = H⁻¹(g - λ m), mᵀδ = 0.
+        ln p(z | Q) ≈ C(Q, k) + ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2, H = diag(m² E[precision]) + Q
 
     Args:
         z: (k,) unbiased shares.
@@ -288,7 +284,6 @@ def mode(
 def _update_chances(
     z: Floats, shrinkage: Floats, gamma: Floats, chances: Floats, none: float, level: Floats, m: Floats
 ) -> None:
-    """One EM step: π from the components' posterior chances, and c = 1 - the sum of the independent parts."""
     k = z.size
     for j in range(chances.size):
         chances[j] = 0.0
@@ -321,10 +316,9 @@ def draw(
     normal: Floats,
     log_weights: Floats,
 ) -> None:
-    """Replaces normal numbers by draws of the smooth part from its posterior, by importance sampling around the mode.
+    """Replaces normal numbers by draws of the smooth part around its mode, with importance weights for its posterior.
 
-    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0. Its weight is the posterior over the normal density. Both take the
-    components' posterior chances at the mode as given.
+    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0.
 
     Args:
         eta: (k,) the mode.

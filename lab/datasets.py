@@ -1,7 +1,4 @@
-"""The papers' data sets, read from the user's folder, or generated with the same n and k if the files are missing.
-
-A generated data set has independent columns with Zipf's distribution (exponent 1, values in order of frequency).
-"""
+"""The papers' data sets, read from the user's folder, or generated with the same n and k if the files are missing."""
 
 import csv
 from collections.abc import Callable
@@ -20,7 +17,7 @@ NURSERY_SIZES = (3, 5, 4, 4, 3, 2, 3, 3, 5)
 
 
 class DatasetError(UserError, ValueError):
-    """A data set exists but cannot be read; the message is one line with the data set's name and the reason."""
+    """A data set exists but cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +25,8 @@ class Dataset:
     """People's values.
 
     Attributes:
-        name: the data set's name.
         values: (n, d) values of n people; columns are attributes, or steps of one attribute.
         sizes: (d,) domain sizes; every value is in [0, size), or `ABSENT`.
-        real: False if the data set was generated.
     """
 
     name: str
@@ -41,7 +36,6 @@ class Dataset:
 
     @property
     def source(self) -> str:
-        """Note for a result that uses the data set: "" for real data, else "NAME generated"."""
         return "" if self.real else f"{self.name} generated"
 
 
@@ -60,9 +54,7 @@ def adult(folder: Path) -> IntArray:
 def adult_numbers(folder: Path, column: int) -> IntArray:
     """(k,) UCI Adult, both files: the number of people with each number of a column, from the smallest number to the largest.
 
-    Args:
-        folder: the folder with the files.
-        column: 0 for the age in years (k = 74), 12 for the hours of work in a week (k = 99).
+    `column` is 0 for the age in years (k = 74), 12 for the hours of work in a week (k = 99).
     """
     rows = [row for part in ("adult.data", "adult.test") for row in _rows(folder / part) if len(row) == 15]
     counts = np.bincount([int(row[column]) for row in rows])
@@ -110,11 +102,6 @@ NAMES = tuple(_KNOWN)
 def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
     """Loads a data set by its name if the folder holds the files; else generates the data set.
 
-    Args:
-        name: one of `NAMES`.
-        folder: the folder with the files, or None.
-        seed: seed of a generated data set.
-
     Raises:
         KeyError: if there is no such data set.
         DatasetError: if the files exist but cannot be read, or have other numbers of rows, columns or values than published.
@@ -137,7 +124,6 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
 
 
 def generated(name: str, n: int, sizes: tuple[int, ...], seed: int) -> Dataset:
-    """Generates n people with independent columns, in which value v has a probability proportional to 1/(v+1)."""
     rng = np.random.default_rng(seed)
     columns = [rng.choice(k, n, p=(weights := 1 / np.arange(1, k + 1)) / weights.sum()) for k in sizes]
     return Dataset(name, np.stack(columns, axis=1).astype(np.int64), sizes, False)
@@ -150,7 +136,6 @@ def _distinct(values: IntArray, sizes: tuple[int, ...]) -> list[int]:
 
 
 def _codes(rows: list[list[str]]) -> IntArray:
-    """(n, d) index of each text among the distinct texts of its column in alphabetical order."""
     columns = zip(*rows, strict=True)
     return np.stack([np.unique(np.array(column), return_inverse=True)[1] for column in columns], axis=1).astype(np.int64)
 

@@ -1,10 +1,8 @@
-"""Writes `docs/results.md` and its pictures from the measurements of the project's commands:
+"""Writes `docs/results.md` and its pictures from the files that the project's commands write with `--json`.
 
     python -m lab.results_page FOLDER
 
-FOLDER holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
-`streams.json` and `service.json`, each written by a command with the option `--json`. If a file is missing, the page keeps its
-present section.
+If a file is missing, the page keeps its present section.
 """
 
 import json
@@ -162,7 +160,6 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], str]]] = {  # command -> its firs
 
 
 def page(found: dict[str, Any], before: str) -> str:
-    """The whole page, from the commands' output and, for the other commands, from the present page `before`."""
     kept = sections_of(before)
     made = [write(found[name]) if name in found else kept.get(name, "") for name, (_, write) in SECTIONS.items()]
     return "\n".join([ABOUT, *(f"{section.rstrip()}\n" for section in made if section)])

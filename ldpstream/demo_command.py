@@ -56,7 +56,7 @@ def demo(
 
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
-    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is taken, and says so."""
+    """Uses a free port if the configured port is taken, and says so."""
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
     from ldpstream.publishing.page.server import PageServer
 
@@ -75,7 +75,6 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
 
 
 def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
-    """Runs the demo's pipeline with a progress bar, and shows the last step."""
     with progress_bar() as bar:
         task = bar.add_task(f"{plural(source.n_people, 'person', 'people')}, steps", total=source.n_steps)
 

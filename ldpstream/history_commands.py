@@ -35,8 +35,9 @@ def export_command(
     survey, settings = load_survey(survey_file), load_settings()
     from ldpstream.publishing.history.export import export
 
+    counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
     with job_bar() as bar:
-        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"), data)
+        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, counted), data)
     skipped = f"; {plural(done.skipped, 'record')} of another survey or version skipped" if done.skipped else ""
     tell(f"{plural(done.publications, 'estimate')} added to {plural(len(done.files), 'file')} in {folder}{skipped}")
     write_json(json, done)

@@ -76,8 +76,7 @@ def try_command(
 
     A survey with relay = "required" always runs with a relay.
 
-    The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT, with --services also those of LDPSTREAM_KAFKA and
-    LDPSTREAM_REDIS; a taken port is replaced.
+    The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT; a taken port is replaced.
     """
     survey, settings = load_survey(survey_file), load_settings()
     if data is not None:
@@ -101,7 +100,7 @@ def _temporary() -> Iterator[Path]:
 
 @contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Ends the block at the first of `ENDING`, as if the block had finished. Later signals do not disturb the clean-up."""
+    """Ends the block at the first of `ENDING`, as if the block had finished."""
 
     def end(signum: int, frame: FrameType | None) -> None:
         for number in ENDING:

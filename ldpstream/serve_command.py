@@ -40,7 +40,6 @@ def _first_line(settings: Settings, data: Path) -> str:
 
 
 def _reached(host: str) -> str:
-    """Returns the host for a URL: this machine's name if a server listens on all its addresses."""
     return gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
 
 

@@ -88,14 +88,12 @@ def produce(
 
 
 def kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
-    """Returns a sink to the survey's topic as soon as Kafka answers."""
     from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
 
     return await_kafka_sink(survey, settings, stop.wait, say)
 
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
-    """Returns a sink to the gateway, with the first token of the tokens file."""
     from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
     from ldpstream.producers.gateway.credentials import read_tokens
 
@@ -103,7 +101,6 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
 
 
 def relay_sink(survey: Survey, url: str, gateway: str, settings: Settings) -> Sink:
-    """Returns a sink to the relay before the gateway, with the first token of the tokens file."""
     from ldpstream.producers.gateway.credentials import read_tokens  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_sink import RelaySink
 
@@ -111,7 +108,6 @@ def relay_sink(survey: Survey, url: str, gateway: str, settings: Settings) -> Si
 
 
 def relay_of(url: str, gateway: str, settings: Settings) -> "Relay":
-    """Returns a relay and the gateway behind it, with the present key of the relay keys file."""
     from ldpstream.producers.device.routes import Relay  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_keys import read_keys
 

@@ -24,6 +24,5 @@ def ends_on_signal(within_s: float | None = None) -> Event:
 
 
 def log_when_told(stop: Event) -> None:
-    """Logs the end of the estimator once `stop` is set. A signal handler must not log: it may interrupt another line."""
     stop.wait()
     structlog.get_logger("ldpstream.estimator").info(TOLD_TO_END)

@@ -145,7 +145,6 @@ def _public(signed_by: list[str]) -> list[bytes]:
 
 
 def _passphrase(file: Path, twice: bool = False) -> str:
-    """Returns the passphrase of a key, from the settings or from the terminal."""
     given = load_settings().signing_passphrase
     if given is not None:
         return given.get_secret_value()

@@ -23,7 +23,6 @@ PART = 2**19  # bytes of the rows that are drawn together, a part of the second-
 
 
 def row_bytes(k: int) -> int:
-    """Number of bytes of a row of k bits."""
     return -(-k // 8)
 
 
@@ -96,9 +95,6 @@ def bernoulli_rows(
 ) -> Rows:
     """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
 
-    NumPy's own generator only seeds the compiled loop's generator, which is fast but predictable. The loop draws by a `Plan`. A
-    subclass of `numpy.random.Generator` provides every random bit itself.
-
     Args:
         finish: called with each part of the rows and its place, while the part is in the processor's cache.
     """
@@ -126,11 +122,6 @@ def bernoulli_rows(
 
 
 def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
-    """(size,) words of independent bits, one with probability threshold / 2^64. Draws all random words from rng.
-
-    For each bit, the loop compares the binary digits of a uniform number with the digits of the threshold, most significant
-    first. One random word holds one digit of 64 numbers.
-    """
     undecided = np.full(size, ~np.uint64(0))
     below = np.zeros(size, np.uint64)
     for place in range(63, -1, -1):
@@ -158,10 +149,7 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 
 
 def count_ones(rows: Rows, k: int) -> IntArray:
-    """(k,) number of rows in which each bit is set.
-
-    For many rows, groups of rows fill whole 64-bit words without padding.
-    """
+    """(k,) number of rows in which each bit is set."""
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]
     from ldpstream.mechanisms.kernels import count_bits

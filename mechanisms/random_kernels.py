@@ -1,7 +1,7 @@
 """Random bits and random subsets for simulations, drawn by loops that are compiled by Numba.
 
 The generator is SFC64 of Chris Doty-Humphrey's PractRand, as in NumPy, with a state of four words. It is fast but predictable;
-devices draw from another source. Import this module only inside the calling function: Numba is slow to load.
+devices draw from another source. Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -23,7 +23,6 @@ SPARSE = 16  # a subset of fewer than k / 16 values is drawn value by value
 
 @numba.njit(cache=True, inline="always")
 def _next(a: Any, b: Any, c: Any, n: Any) -> Any:
-    """One word of SFC64, and the four words of the next state."""
     word = a + b + n
     return (
         word,
@@ -108,8 +107,8 @@ def _uniform(limit: int, state: Words) -> np.int64:
 def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
     """Writes a uniform subset of size omega to each row. Subset i contains values[i] if and only if with_value[i] is true.
 
-    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. If it draws the person's own value, k-1
-    replaces this value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. The rows must be zero at first; the order
+    of bits is as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -128,7 +127,7 @@ def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 def many_members(
     values: Table, with_value: Table, omega: int, k: int, rows: Table, flips: Any, last: np.uint64, states: Words
 ) -> None:
-    """Does the same as `few_members`, faster unless omega is far below k.
+    """Does the same as `few_members`, by another method.
 
     Independent bits with a common probability are, given the number of ones, a uniform subset of that size. The subset stays
     uniform if a uniformly drawn member is removed, or a uniformly drawn other value is added. A probability near omega / k

@@ -1,4 +1,4 @@
-"""Subset selection (SS): a report is a set of ω values. The set contains the device's value with probability p.
+"""Subset selection (SS): a report is a set of ω values, which contains the device's value with probability p.
 
     p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among other values
     q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   Pr[the set contains a given other value]
@@ -24,7 +24,6 @@ from ldpstream.mechanisms.unary import Bits
 
 
 def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
-    """(p, q) of subset selection."""
     p = 1 / (1 + (k - omega) / omega * math.exp(-eps))
     outside = (k - omega) / omega * math.exp(-eps) * p  # equals 1 - p, without cancellation
     return p, (p * (omega - 1) + outside * omega) / (k - 1)
@@ -53,15 +52,12 @@ def _variance(p: float, q: float) -> float:
 
 
 class SubsetRandomizer(OneTimeRandomizer):
-    """The device's code of subset selection."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.omega is not None
         self._omega = parameters.omega
 
     def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        """Draws whether the set contains the value, then draws the other members uniformly."""
         inside = bool(random.toss(self._second["with_value"], 1)[0])
         n_others = self._omega - inside
         others: set[int] = set()
@@ -142,7 +138,6 @@ class SubsetSelection(Bits, OneTime):
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
 
     def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
-        """Draws the members of one set, as `random_kernels.few_members` does for one row."""
         chosen: set[int] = set()
         for j in range(self.k - 1 - self.omega + inside, self.k - 1):
             drawn = int(rng.integers(0, j + 1))

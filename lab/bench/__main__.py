@@ -60,10 +60,7 @@ def accuracy_command(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Compare every estimator's error with the winner's, on the same reports, over a grid of cells.
-
-    After a change of an estimator, delete the file of `--lines`.
-    """
+    """Compare the estimators' errors with the winner's, over a grid of cells."""
     from lab.bench.accuracy import cells, compare, measure, shapes, tables
     from lab.bench.accuracy import picture as pictures
 
@@ -102,7 +99,7 @@ def coverage_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Count how often 95 % intervals contain the truth: every mechanism and estimator, and every cell of `accuracy`."""
+    """Count how often 95 % intervals contain the truth."""
     from lab.bench import coverage, coverage_cells
     from lab.bench.accuracy import cells, shapes
 
@@ -295,7 +292,6 @@ def device_command(
 
 @contextmanager
 def _on_services() -> Iterator[Callable[[str], None]]:
-    """Shows the progress of a benchmark on real services. After a `BenchError`, prints one line and exits with status 1."""
     from lab.bench.service_site import BenchError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
@@ -312,10 +308,7 @@ def gateway_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure the gateway's processor time for a request, beside empty endpoints, on the configured Kafka.
-
-    Also measures granian and nginx if they are installed. Needs Redis too, and cleans up like `service`.
-    """
+    """Measure the gateway's processor time for a request, on the configured Kafka and Redis."""
     from lab.bench.gateway import FULL, QUICK, bench
     from lab.bench.gateway_tables import gateway_notes, gateway_table
 
@@ -332,10 +325,7 @@ def one_machine_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure `ldpstream serve` beside the gateway on the configured Kafka (Linux only).
-
-    Needs Redis too, and cleans up like `service`.
-    """
+    """Measure `ldpstream serve` beside the gateway on the configured Kafka and Redis (Linux only)."""
     from lab.bench import gateway, one_machine
     from lab.bench.gateway_tables import machine_notes, requests_table
 
@@ -379,11 +369,7 @@ def service_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure the service's speed on the configured Kafka and Redis.
-
-    Creates its own topics and keys and deletes them. Slows other users of Kafka and Redis down. `ldpstream services` starts
-    both, if none run.
-    """
+    """Measure the service's speed on the configured Kafka and Redis, in topics and keys of its own."""
     from lab.bench.service import FULL, QUICK, bench
     from lab.bench.service_tables import service_notes, service_tables
 
@@ -401,10 +387,7 @@ def surveys_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure the cost of many surveys, with one agent and one estimator or a pair for each survey (Linux only).
-
-    Runs on the configured Kafka and Redis, and cleans up like `service`. Also serves 500 surveys without Kafka.
-    """
+    """Measure the cost of many surveys on the configured Kafka and Redis (Linux only)."""
     from lab.bench.surveys import FULL, QUICK, bench
     from lab.bench.surveys_tables import surveys_notes, surveys_tables
 

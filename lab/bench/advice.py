@@ -1,8 +1,6 @@
-"""Compares advice with every fixed choice, on the papers' data sets.
+"""Compares the error of advice with every fixed choice, on the papers' data sets.
 
-The adviser gets a random 5 % of the people, or only the domain size k and the number n of people. The other 95 % of the people
-then report with every mechanism, many times. A fixed choice is the same mechanism, estimator and post-processing in all
-settings.
+The adviser gets a random 5 % of the people, or no sample; the other 95 % report.
 """
 
 import math
@@ -41,8 +39,6 @@ PAPERS = {
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its name, the number of people with each value, and whether the data are real."""
-
     name: str
     counts: list[int]
     real: bool
@@ -62,16 +58,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of the comparison in one setting.
-
-    Attributes:
-        case, kind, eps: the setting.
-        k, n: number of values, and of people who reported.
-        advice: the advised combination, such as ``"L-OLH mi norm-sub"``, for each of `INFORMED`.
-        mse: mean squared error of every combination.
-        better: for each of `INFORMED`, combinations that are significantly better than the advice (by more than three standard
-            errors of the paired difference), even if only slightly.
-    """
+    """Outcome of the comparison in one setting; `better` names the combinations with a significantly smaller error."""
 
     case: str
     kind: str
@@ -84,7 +71,6 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cases(folder: Path | None, names: Sequence[str] = datasets.NAMES) -> list[Case]:
-    """Every attribute of the data sets; only the first step if a data set has steps."""
     found = []
     for name in names:
         data = datasets.load(name, folder)
@@ -109,16 +95,6 @@ def compare(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> list[Compared]:
-    """Compares advice and fixed choices in every setting, on all cores; the number of cores does not change the outcomes.
-
-    Args:
-        asked: the settings.
-        repeats: repetitions of the comparison, at least 10. The adviser simulates the same number of repetitions for a sample,
-            and half of this number (at least 10) for each of the shapes.
-        seed: seed of all randomness; the adviser's noise is independent of the comparison's noise.
-        seen: called with the number of settings done, the total number of settings, and the last case's name.
-        processes: number of worker processes; one for each core if left out.
-    """
     done: list[Compared] = []
     with worker_pool(processes, tasks=0) as spread:
         for row in spread(partial(compared, repeats=repeats, seed=seed), asked):
@@ -156,7 +132,6 @@ def compared(setting: Setting, repeats: int, seed: int) -> Compared:
 
 
 def combination(mechanism: str, estimator: str, post: str) -> str:
-    """A combination's name: ``"OLH ibu"``, ``"OLH mi norm-sub"``."""
     return " ".join((mechanism, estimator, *([] if post == "none" else [post])))
 
 
@@ -167,9 +142,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison of the advice with one choice, over many settings.
 
     Attributes:
-        choice: the name of the choice.
-        kept: share of settings that the choice does not win. The choice wins a setting if the advice's error is more than 1 %
-            above the choice's error, and the difference is significant.
+        kept: share of settings in which the choice is not significantly better than the advice by more than 1 %.
         near: share of settings in which the advice's error is at most 1 % above the choice's error.
         gain: geometric mean of the choice's error divided by the advice's error.
         least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where this ratio
@@ -185,7 +158,6 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gain(rows: Sequence[Compared], by: str, choice: str, of: Callable[[Compared], str] | None = None) -> Gain:
-    """Compares advice from one kind of knowledge with a fixed choice, or with the choice that `of` returns for a setting."""
     against = [choice if of is None else of(row) for row in rows]
     ratios = [row.mse[other] / row.mse[row.advice[by]] for row, other in zip(rows, against, strict=True)]
     worst = int(np.argmin(ratios))
@@ -200,13 +172,11 @@ def gain(rows: Sequence[Compared], by: str, choice: str, of: Callable[[Compared]
 
 
 def best_fixed(rows: Sequence[Compared]) -> str:
-    """The single choice with the smallest geometric mean error over the settings, chosen in hindsight."""
     logs: dict[str, FloatArray] = {name: np.log([row.mse[name] for row in rows]) for name in rows[0].mse}
     return min(logs, key=lambda name: float(logs[name].mean()))
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Gains of the advice over the papers' choices, the best fixed choice (†), and the best choice of each setting."""
     rows = [row for row in rows if row.kind == kind]
     best = best_fixed(rows)
     fixed = [gain(rows, by, choice) for choice in PAPERS[kind]]

@@ -1,5 +1,3 @@
-"""Tables that compare the advice with fixed choices."""
-
 from collections.abc import Sequence
 
 from rich.table import Table

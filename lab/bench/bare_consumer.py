@@ -1,9 +1,6 @@
-"""A consumer that only fetches, with our agents' client library and fetch settings.
+"""A consumer that only fetches, for comparison.
 
-    python -m lab.bench.bare_consumer TOPIC RECORDS
-
-Prints one JSON object: number of records, seconds and processor seconds, from the end of the first fetch. If the first fetch
-returns half of the records or more, it counts too.
+python -m lab.bench.bare_consumer TOPIC RECORDS
 """
 
 import json
@@ -21,7 +18,6 @@ PATIENCE_S = 600.0
 
 
 async def consume(topic: str, records: int) -> dict[str, float]:
-    """Reads this many records and discards them."""
     wait_ms = int(FETCH_S * 1000)
     consumer = AIOKafkaConsumer(
         topic,

@@ -1,21 +1,6 @@
-"""Detection of jumps: the delays of several statistics, and the filter's run lengths (mean steps to a false alarm).
+"""Detection of jumps: the delays of several statistics, in steps, and the filter's mean steps to a false alarm.
 
-Run: `python -m lab.bench.changes`.
-
-Delays. A filter with the constant gain 0.03 follows k independent values. After 60 steps, some values jump, with alternating
-signs. The size of a jump is in standard errors of an observation. The statistics are:
-
-    change   largest change between two successive steps (`estimators.diagnostics.drift`)
-    cusum    largest two-sided cumulative sum of the innovations minus 0.5
-    glr      largest score of `estimators.changes`
-    sum      largest sum of squared scores over all values, over the possible steps of the jump
-
-All statistics have the same run length: the thresholds are quantiles of simulated streams without a jump. A run without an
-alarm within 90 steps after the jump has the delay 90.
-
-Run lengths. Filters follow streams without a jump.
-
-Jumps found. One of k constant values jumps after 100 steps. The table has the share of the filters that have found the jump.
+A jump's size is in standard errors of an observation.
 """
 
 import math
@@ -40,10 +25,6 @@ JUMPS = (("1", 1.0), ("1", 2.0), ("1", 3.0), ("1", 5.0), ("2", 2.0), ("2", 3.0),
 
 
 def innovations(rng: np.random.Generator, steps: int, streams: int, jump: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns standardized innovations and one-step changes (in their standard deviations), (steps, streams, k) each.
-
-    `jump` is the (k,) jump at step `BEFORE`, in standard errors of an observation.
-    """
     lag = np.where(np.arange(steps) >= BEFORE, (1 - GAIN) ** (np.arange(steps) - BEFORE), 0.0)
     spread = 1 / math.sqrt(1 - GAIN)  # standard deviation of an innovation, if the standard deviation of an observation is 1
     found = rng.normal(size=(steps, streams, jump.size)) + lag[:, None, None] * jump / spread
@@ -95,7 +76,7 @@ def delays(k: int, seed: int = 1) -> list[list[str]]:
 def false_alarms(k: int, drifts: Callable[[int], FloatArray], filters: int, steps: int) -> int:
     """Counts the alarms of filters of k normal values.
 
-    `drifts` are the standard deviations of the levels' changes in a step, divided by the standard deviation of an observation.
+    `drifts` gives the standard deviations of a step's changes, in standard deviations of an observation.
     """
     rng, many, truth = np.random.default_rng([2, k]), ManyFilters(filters, k, STATED), np.zeros((filters, k))
     for _ in range(steps):
@@ -105,11 +86,6 @@ def false_alarms(k: int, drifts: Callable[[int], FloatArray], filters: int, step
 
 
 def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missing: float = 0.0) -> int:
-    """Counts the alarms of filters of real mechanisms' counts, from populations whose values never change.
-
-    `people` report at each step, except at a part `missing` of the steps. At a spaced level, each phase has its own people. The
-    share of value i is in proportion to 1 / (i + 1).
-    """
     rng, many = np.random.default_rng([22, m.k]), ManyFilters(filters, m.k, STATED)
     shares = 1 / np.arange(1, m.k + 1)
     shares /= shares.sum()
@@ -132,10 +108,6 @@ def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missin
 
 
 def found_within(size: float, k: int = 10, filters: int = 100) -> list[float]:
-    """Returns for each of `WAITS` the share of the filters that find a jump of one of k values within this number of steps.
-
-    The size is in standard errors of an observation.
-    """
     rng, many = np.random.default_rng([4, int(10 * size)]), ManyFilters(filters, k, STATED)
     truth = np.full((filters, k), 0.1)
     found = []

@@ -1,8 +1,4 @@
-"""Simulates the share of reports that wrong device clocks cost, with the gateway's checks and the device's retry rule.
-
-A device reports once, at a time that is uniform in the step of its own clock. The gateway's clock is right. The device posts a
-refused report again after `Retry-After`, and forgets a report after a status that never counts.
-"""
+"""Simulates the share of reports that wrong device clocks cost, with the gateway's checks and the device's retry rule."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,16 +20,7 @@ STEP = 10  # the step of the device's clock
 
 @dataclass(frozen=True, slots=True)
 class ClockRow:
-    """Result for one kind of survey and one clock.
-
-    Attributes:
-        step_s: length of a step, in seconds.
-        lateness_steps: as in the survey.
-        offset_min: the device's clock minus the true time, in minutes.
-        reports: number of reports.
-        lost, lost_once: share of reports never counted, with retries and without.
-        other_step: share of counted reports whose step is not the true step.
-    """
+    """Result for one kind of survey and one clock; `offset_min` is the device's clock minus the true time, in minutes."""
 
     step_s: int
     lateness_steps: int
@@ -45,7 +32,6 @@ class ClockRow:
 
 
 def measure(reports: int, seed: int) -> list[ClockRow]:
-    """Simulates all combinations of steps, lateness and clocks."""
     rng = np.random.default_rng(seed)
     return [_row(*case, reports, rng) for case in product(STEPS_S, LATENESS, OFFSETS_MIN)]
 
@@ -67,9 +53,6 @@ def _row(step_s: int, lateness_steps: int, offset_min: float, reports: int, rng:
 
 
 def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
-    """Posts an envelope until the gateway accepts it or refuses it for good. Returns the number of attempts, and True if it was
-    accepted.
-    """
     now_ms, attempts = first_ms, 0
     while True:
         attempts += 1

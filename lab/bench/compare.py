@@ -1,10 +1,6 @@
-"""Shows what a change costs: a few tasks in units of a fixed NumPy task, beside the committed figures of an earlier version.
+"""Shows what a change costs: the least processor time of a few tasks, divided by that of a fixed NumPy task.
 
-    python -m lab.bench.compare             prints the present figures, the committed ones, and the ratios
-    python -m lab.bench.compare --save      also writes the present figures to `baseline.json`
-
-A figure is the least processor time of the task divided by that of the unit. Figures of different machines differ: for a
-decision, run the command on one machine for both versions.
+python -m lab.bench.compare [--save]
 """
 
 import sys
@@ -27,23 +23,23 @@ from ldpstream.surveys import parse_survey
 from ldpstream.terminal import console, table
 
 BASELINE = Path(__file__).with_name("baseline.json")
-K, REPORTS = 1000, 100_000
+K, LARGE_K, REPORTS = 1000, 100_000, 100_000
 TURNS = 9
 SLOWER = 1.25  # a larger ratio is marked; on a busy machine, a figure of one version may differ as much
 Tasks = dict[str, Callable[[], object]]
 
 
 def unit() -> None:
-    """The unit of all figures: sorts and exponentials of 2^17 numbers."""
     x = np.random.default_rng(1).random(2**17)
     np.sort(x)
     np.exp(x).sum()
 
 
 def tasks() -> Tasks:
-    """The tasks by name."""
     oue, olh = mechanism("OUE", k=K, eps=1.0), mechanism("OLH", k=K, eps=1.0)
     counts, hashed = expected(oue, 100_000), reported(olh, 10_000)
+    many = mechanism("OLH", k=LARGE_K, eps=1.0)
+    hashed_many = reported(many, 1_000_000)
     found: Tasks = {f"{what}, 20 attributes": run for what, run in filter_steps(K).items()}
     found |= {
         "step and window of two attributes": _spans(),
@@ -51,6 +47,7 @@ def tasks() -> Tasks:
         "empirical Bayes, ordered, OUE": lambda: empirical_bayes(oue, counts, ordered=True).interval(),
         "10 000 iterations of IBU, OUE": lambda: ibu(oue, counts, tol=0.0),
         "exact maximum likelihood, OLH": lambda: mle(olh, hashed),
+        f"exact maximum likelihood, OLH, k={LARGE_K:,}": lambda: mle(many, hashed_many),
         "loss of 1001 reports, L-OSUE": _loss,
     }
     for name in ("GRR", "OUE", "SS", "L-OSUE", "L-OLH"):
@@ -63,7 +60,6 @@ def tasks() -> Tasks:
 
 
 def _spans() -> Callable[[], object]:
-    """Returns a function that estimates a step and its window, as the service does, for L-OSUE and L-OLH."""
     level = {"name": "all", "eps_inf": 4.0, "eps_1": 2.0}
     survey = parse_survey({
         "name": "compare", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": 3,

@@ -1,11 +1,6 @@
-"""Coverage of the 95 % intervals of every mechanism and estimator, for a step and for a window.
+"""Coverage of 95 % intervals by mechanism and estimator, for a step and for a window.
 
-Every run draws n people from a fixed distribution over ten values. The people report at every step of the window, with the same
-memo if the mechanism memoizes. Coverage is the share of intervals, over all runs and values, that contain the value's true
-share.
-
-A second table has other distributions, over up to 1000 values. The other tables have the cells of the accuracy benchmark
-(`lab.bench.coverage_cells`).
+Coverage is the share of intervals, over all runs and values, that contain the value's share in the distribution.
 """
 
 from collections.abc import Callable
@@ -33,16 +28,12 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """One mechanism, estimator and span.
 
     Attributes:
-        mechanism, estimator: the names of both.
-        shape: name of the distribution in `SHAPES`; empty for the ten shares.
-        k, eps: number of values, and ε of one report.
         steps: 1 for a step, else the number of steps of the window.
-        runs: number of repetitions.
         covered: share of intervals, over runs and values, that contain the true share.
         worst: coverage of the value whose coverage is farthest from 0.95.
         spread: standard deviation of the estimates over runs, divided by the mean published standard error; a mean over the
-            values. Exact standard errors give 1.
-        top: coverage of the ten values with the largest estimates of each run, which readers look at first.
+            values.
+        top: coverage of the ten values with the largest estimates of each run.
     """
 
     mechanism: str
@@ -87,12 +78,10 @@ ESTIMATORS: dict[str, Callable[[Mechanism, CountTable, int], Estimate]] = {
 
 
 def observe(m: Mechanism, steps: int, rng: np.random.Generator) -> CountTable:
-    """Count table of one run, in which the same people report at every step."""
     return m.tabulate(m.simulate(rng.choice(SHARES.size, PEOPLE, p=SHARES), rng, steps))
 
 
 def measure_one(name: str, steps: int, runs: int, seed: int) -> list[Coverage]:
-    """The coverage of all estimators of one mechanism, on the same runs."""
     k, rng = SHARES.size, np.random.default_rng([seed, NAMES.index(name), steps])
     m = mechanism(name, k=k, eps_inf=2 * EPS, eps_1=EPS) if name in LONGITUDINAL else mechanism(name, k=k, eps=EPS)
     found = {estimator: Runs(SHARES) for estimator in ESTIMATORS}
@@ -104,7 +93,6 @@ def measure_one(name: str, steps: int, runs: int, seed: int) -> list[Coverage]:
 
 
 def measure_shape(number: int, runs: int, seed: int) -> list[Coverage]:
-    """The coverage of the published estimators in one cell of `SHAPED`, on the same runs."""
     name, eps, k, shape = SHAPED[number]
     rng = np.random.default_rng([seed, len(NAMES) + number, 1])
     m = mechanism(name, k=k, eps_inf=2 * eps, eps_1=eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
@@ -120,8 +108,6 @@ def measure_shape(number: int, runs: int, seed: int) -> list[Coverage]:
 
 
 class Runs:
-    """Sums over the estimates of all runs."""
-
     def __init__(self, shares: FloatArray) -> None:
         self._shares, self._runs, self._top = shares, 0, 0.0
         self._held, self._errors, self._moved, self._squared = (np.zeros(shares.size) for _ in range(4))
@@ -155,15 +141,6 @@ class Runs:
 def measure(
     runs: int, seed: int, seen: Callable[[str], None], names: tuple[str, ...] = NAMES, processes: int | None = None
 ) -> list[Coverage]:
-    """Measures every mechanism's coverage, for a step and for a window, and the cells of `SHAPED`, on all cores.
-
-    Args:
-        runs: repetitions, at least 2.
-        seed: seed of all randomness; the result does not depend on the number of cores.
-        seen: called with the name of each finished task.
-        names: the mechanisms. The cells of `SHAPED` are measured only with all mechanisms.
-        processes: number of worker processes; one for each core if left out.
-    """
     tasks: list[tuple[str | int, int, int, int]] = [(name, steps, runs, seed) for name in names for steps in (1, WINDOW)]
     tasks += [(number, 1, runs, seed) for number in range(len(SHAPED))] if names == NAMES else []
     rows: list[Coverage] = []

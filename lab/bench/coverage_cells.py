@@ -1,8 +1,4 @@
-"""Coverage of the default estimate's 95 % intervals in the cells of the accuracy benchmark.
-
-An interval holds the truth if it contains the share of the cell's distribution; the share of the people drawn does not count.
-The intervals of a run depend on each other, so a cell's standard error comes from the runs.
-"""
+"""Coverage of the default estimate's 95 % intervals in the cells of the accuracy benchmark."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,13 +25,10 @@ class CellCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """One cell and estimate.
 
     Attributes:
-        cell: the cell.
-        estimator: ``"eb"`` or ``"eb ordered"``.
-        runs: number of runs.
         covered, error: share of intervals, over runs and values, that contain the true share, and its standard error.
         top: the same share for the ten values with the largest estimates of each run.
         largest: the same share for the value with the largest true share.
-        worst: the smallest share of all values; with few runs, a value's share has a large error.
+        worst: the smallest share of all values.
         missed_above: share of intervals that lie below the true share.
     """
 
@@ -62,16 +55,6 @@ def measure_cells(
     seen: Callable[[str], None],
     processes: int | None = None,
 ) -> list[CellCoverage]:
-    """Measures all cells, on all cores; the number of cores does not change the results.
-
-    Args:
-        cells: the cells.
-        shapes: the cells' distributions by name.
-        runs: runs of a cell of at most six values, at least 2; see `runs_of`.
-        seed: seed of all randomness.
-        seen: called with a line of progress.
-        processes: number of worker processes; one for each core if left out.
-    """
     rows: list[CellCoverage] = []
     tasks = [(cell, shapes[cell.shape].make(cell.k), runs_of(cell.k, runs), seed) for cell in cells]
     with worker_pool(processes, 0) as spread:
@@ -86,7 +69,6 @@ def _job(task: tuple[Cell, FloatArray, int, int]) -> list[CellCoverage]:
 
 
 def coverage_of(cell: Cell, truth: FloatArray, runs: int, seed: int) -> list[CellCoverage]:
-    """The coverage of the default estimate in one cell, for ordered values also with the order."""
     m, held = cell.build(), _Held(truth)
     ordered = _Held(truth)
     for run in range(runs):
@@ -160,7 +142,6 @@ def few_table(rows: Sequence[CellCoverage]) -> Table:
 
 
 def lowest_table(rows: Sequence[CellCoverage], title: str = "Cells with the lowest coverage") -> Table:
-    """Table of the cells with the lowest coverage of all values, of the ten largest estimates, or of the largest value."""
     shown = Table("estimate", "shape", "mechanism", "k", "ε", "n", "steps", "all values", "±", "ten largest", "largest",
                   "worst value", "truth above", title=title)  # fmt: skip
     by_mean = sorted(rows, key=lambda row: row.covered)[:SHOWN]

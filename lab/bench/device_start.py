@@ -31,14 +31,7 @@ print("[%d, %r, %s]" % (len(sys.modules), elapsed_s, peak))
 
 @dataclass(frozen=True, slots=True)
 class StartRow:
-    """The cost of one program.
-
-    Attributes:
-        program: what the program imports and does.
-        modules: number of loaded modules.
-        seconds: median wall-clock time, without the start of the interpreter.
-        peak_mib: median of the largest resident memory (VmHWM) of the process, in MiB.
-    """
+    """The cost of one program: wall-clock seconds without the start of the interpreter, and peak resident memory (VmHWM)."""
 
     program: str
     modules: int
@@ -47,7 +40,6 @@ class StartRow:
 
 
 def measure(runs: int) -> list[StartRow]:
-    """Runs each program in `runs` fresh interpreters, in turns."""
     found: dict[str, list[tuple[int, float, int]]] = {name: [] for name in PROGRAMS}
     for _ in range(runs):
         for name, program in PROGRAMS.items():

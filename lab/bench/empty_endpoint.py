@@ -1,4 +1,4 @@
-"""An endpoint that reads the body and accepts it, for `bench gateway`: the framework's own cost of a request."""
+"""An endpoint that reads the body and accepts it: the framework's own cost of a request."""
 
 from typing import Any
 

@@ -1,9 +1,4 @@
-"""The export of a year of estimates: size and time.
-
-The benchmark publishes the estimates of a year of hourly steps to a topic of its own on the configured Kafka, exports them to
-Parquet and to CSV, and deletes the topic. The publications are those of one simulated day, repeated with other steps and with
-random factors.
-"""
+"""The export of a year of estimates from Kafka: size and time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,17 +32,6 @@ BATCH = 200  # publications in one transaction
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """Result for one format.
-
-    Attributes:
-        format: ``"parquet"`` or ``"csv"``.
-        publications: number of publications exported.
-        rows: number of rows in the files.
-        megabytes: size of the files, in 10^6 bytes.
-        seconds: time of the first export.
-        again_s: time of an export that adds one more step.
-    """
-
     format: str
     publications: int
     rows: int
@@ -57,7 +41,6 @@ class ExportRow:
 
 
 def bench(settings: Settings, steps: int, seed: int, progress: Callable[[str], None]) -> list[ExportRow]:
-    """Publishes and exports the estimates of some hourly steps."""
     survey = parse_survey({
         "name": f"bench-export-{token_hex(4)}", "start": datetime(2026, 1, 1, tzinfo=UTC), "step_seconds": 3600,
         "window_steps": DAY, "lateness_steps": 1, "collection": "smp",
@@ -115,7 +98,6 @@ def _batches(day: list[Publication], first: int, end: int) -> Iterator[list[Publ
 
 
 def _noisy(found: Frequencies, rng: np.random.Generator) -> Frequencies:
-    """Returns other numbers of the same size, so that the files do not compress better than real ones."""
     noise = rng.normal(1, 0.1, (2, VALUES))
     estimate = found.estimate()
     numbers = noise * (estimate.frequencies, estimate.standard_errors)

@@ -1,15 +1,4 @@
-"""Measures the gateway's processor time for a request, beside servers that answer the same requests without any work.
-
-The servers run one after the other, with the same load generator (`gateway_load.py`): keep-alive connections, with a bearer
-token and a fresh idempotency key in every request. Idempotency keys inside encapsulated requests repeat after `POOL` requests.
-The processor time is that of all processes of the server, user and system. A run measures:
-
-- the gateway with one report in a request, with a batch of `BATCH` envelopes of one report in a request, and with one report in
-    an encapsulated request of a relay; each answer comes after Kafka's acknowledgement;
-- an empty endpoint of the gateway's framework (uvicorn with httptools and uvloop, and Starlette);
-- nginx's ``return 202`` and granian with an empty endpoint, if these programs are installed;
-- *overload*: twice as many connections as the gateway accepts. The log must hold at least one record for every 202.
-"""
+"""Measures the gateway's processor time for a request, user and system, beside servers that answer without any work."""
 
 import os
 import shutil
@@ -59,8 +48,6 @@ http {{
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Seconds of a measurement; connections of a measurement; connections of the overload."""
-
     seconds: float
     connections: int
     overload: int
@@ -72,10 +59,6 @@ QUICK = Sizes(0.5, 10, 20)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Result for one server: requests, reports in each, seconds, processor seconds of the server, and percentiles of answer
-    times.
-    """
-
     server: str
     requests: int
     reports: int
@@ -91,8 +74,6 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """Result of the overload: connections, seconds, answers by status, records in the log (without markers)."""
-
     connections: int
     seconds: float
     statuses: dict[int, int]
@@ -101,20 +82,12 @@ class Overload:
 
 @dataclass(slots=True)
 class GatewayBench:
-    """All results; `missing` names the servers that are not installed."""
-
     served: list[Served] = field(default_factory=list)
     overload: Overload | None = None
     missing: list[str] = field(default_factory=list)
 
 
 def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda _: None) -> GatewayBench:
-    """Runs all measurements on a topic of their own, and deletes the topic afterwards.
-
-    Raises:
-        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
-        BenchError: if a process fails, a server refuses a request, or the log lacks an acknowledged report.
-    """
     result = GatewayBench()
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
         folder = Path(place)
@@ -203,7 +176,6 @@ def answers(port: int) -> bool:
 
 @contextmanager
 def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
-    """Runs another server, and yields its process id once it accepts connections."""
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
     with children.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -233,7 +205,6 @@ def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path,
 
 
 def _behind_a_relay(site: Site, pid: int, port: int, sizes: Sizes, file: Path) -> Served:
-    """Measures encapsulated requests. Their answers are encrypted, so the log must have a record for every request."""
     before = _records(site)
     served = measure("gateway, relay", pid, port, sizes, REQUEST_TYPE, file, 1)
     if _records(site) - before < served.requests:
@@ -266,7 +237,6 @@ def _records(site: Site) -> int:
 
 
 def _cpu_s(pid: int) -> float:
-    """Returns the processor seconds of a process and of its descendants so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -1,10 +1,6 @@
 """The load generator of `bench gateway`: each connection posts its next report after the answer to the last one.
 
-    python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
-
-FILE holds a msgpack array of bodies, which the requests use in turn. If KIND is that of encapsulated requests, they go to the
-path for relays. The command prints one JSON object: seconds, the number of answers by status, the number of connections that
-were closed early, and percentiles of the time from a request to its answer, in ms.
+python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 """
 
 import asyncio
@@ -30,8 +26,6 @@ RETRY_S = 1.0
 
 
 class Load:
-    """The state that all connections share."""
-
     def __init__(self, bodies: list[bytes], kind: str) -> None:
         path = PATH if kind == REQUEST_TYPE else "/v1/reports"
         head = f"POST {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
@@ -85,7 +79,6 @@ class Connection(asyncio.Protocol):
 
 
 async def keep_open(port: int, load: Load) -> None:
-    """Keeps one connection open: connects again a second after the gateway has closed it, until the load is over."""
     loop = asyncio.get_running_loop()
     while not load.over:
         with contextlib.suppress(OSError):

@@ -1,5 +1,3 @@
-"""Terminal table and notes of the gateway's benchmark."""
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,10 +5,8 @@ The numbers x are uniform on [0, 1]. The noise of one report has these variances
     Laplace      2/ε²
     Duchi        ((e^ε + 1)/(e^ε - 1))² / 4 - (x - 1/2)²                              two reports
     piecewise    ((2x - 1)²/(h - 1) + (h + 3)/(3 (h - 1)²)) / 4,  h = e^{ε/2}          the piecewise mechanism (PM)
-    optimal      the optimal piecewise mechanism (OPM) in the unbiased form of its authors' code, `unbias_gpm`
+    OPM unb.     the optimal piecewise mechanism (OPM) in the unbiased form of its authors' code, `unbias_gpm`
     least        the least mean noise of any unbiased mechanism, on a grid, by linear programming
-
-The grid of the last one has inputs at 9 places, and reports at 61 places in a range that is chosen from 4 candidates.
 
 Sources: Duchi, Jordan and Wainwright 2018; Wang et al. 2019, arXiv:1907.00782 (PM); Zheng, Mishra and Hu 2025,
 arXiv:2505.15483 (OPM; code: github.com/ZhengYeah/Optimal-GPM).
@@ -31,7 +29,6 @@ SAMPLING = 1 / 12
 
 
 def square_wave(eps: float) -> float:
-    """n times the variance of the unbiased mean from Square Wave on 256 bins."""
     middles = (np.arange(BINS) + 0.5) / BINS
     return mean_variance(SquareWave(BINS, eps), np.full(BINS, 1 / BINS), middles)
 
@@ -50,18 +47,12 @@ def piecewise(eps: float) -> float:
 
 
 def optimal_pieces(eps: float, x: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
-    """The optimal piecewise mechanism for numbers x in [0, 1], with reports in [-c, 1 + c].
-
-    Returns:
-        The two ends of the piece with the higher density, for each x, the factor e^ε times the lower density, and c.
-    """
     c = 1 / math.tanh(eps / 4)
     left = (c + 1) / 2 * x - (3 * c + 1) * (c - 1) / (4 * c)
     return left, left + (c - 1) * (2 * c + 1) / (2 * c), math.exp(eps / 2) / (2 * c + 1), c
 
 
 def optimal(eps: float) -> float:
-    """The mean over numbers in the middles of `BINS` bins; the reports are unbiased."""
     x = (np.arange(BINS) + 0.5) / BINS
     left, right, high, c = optimal_pieces(eps, x)
     low = high * math.exp(-eps)
@@ -70,7 +61,6 @@ def optimal(eps: float) -> float:
 
 
 def least(eps: float) -> float:
-    """The least variance on the grid."""
     return min(_least(eps, reach) for reach in REACHES) + SAMPLING
 
 
@@ -104,7 +94,7 @@ def means_table() -> Table:
         "Laplace",
         "Duchi",
         "piecewise",
-        "optimal",
+        "OPM unb.",
         "least",
         title="Standard error of the mean, 10 000 people",
     )

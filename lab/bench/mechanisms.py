@@ -1,12 +1,4 @@
-"""Measures how many reports one core perturbs and counts in a second, with our code and with other libraries.
-
-All times are processor time. Every mechanism perturbs n random values in one call, at ε = 1 (ε∞ = 2, ε₁ = 1) and with domain
-size k. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a device's life)
-and the second round (every report) are timed separately.
-
-The other libraries take one value at a time and draw both rounds at every call. The tables therefore compare these libraries
-with our rate for both rounds.
-"""
+"""Measures how many reports one core perturbs and counts in a second of processor time, beside other libraries."""
 
 import resource
 import time
@@ -36,8 +28,6 @@ TARGETS = {"GRR": 20e6, "L-GRR": 20e6, "L-OLH": 15e6, "OUE": 5e6, "L-OSUE": 3e6,
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A rate per second, from runs of n reports."""
-
     per_s: float
     n: int
 
@@ -51,11 +41,9 @@ class Speed:
         report: rate of reports, drawn from memos if the mechanism is longitudinal.
         fresh: rate of reports drawn from values, in both rounds if the mechanism is longitudinal.
         tabulate: rate of counted reports.
-        peak_mib: peak memory of one call to `report` for n reports, in MiB, including the result.
-        target: the wanted rate of `report`; None if there is no target.
-        peers: another library's rates, by the library's name (or `FAST`) and the step: "report" (both rounds) and, if the
-            library can count, "tabulate".
-        peer_bytes: peak memory of another library, in bytes for each report, by the library's name.
+        peak_mib: peak memory of one call to `report`, in MiB, including the result.
+        peers: rates of other libraries, by name and step.
+        peer_bytes: peak memory of other libraries, in bytes for each report.
     """
 
     mechanism: str
@@ -71,8 +59,6 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rate of GRR reports that are drawn, perturbed and counted block by block, and the peak memory of the whole process."""
-
     n: int
     per_s: float
     peak_mib: float
@@ -80,8 +66,6 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Results of a whole run; `peers_missing` has a reason for each missing library, or missing mechanism of a library."""
-
     n: int
     k: int
     speeds: list[Speed]
@@ -99,7 +83,6 @@ def best_rate(run: Callable[[], object], n: int, repeats: int) -> float:
 
 
 def peak_mib(run: Callable[[], object]) -> float:
-    """Peak memory of a run in MiB, including its result."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -130,7 +113,6 @@ def speed(name: str, n: int, k: int) -> Speed:
 
 
 def stream_grr(n: int, k: int) -> Stream:
-    """Perturbs and counts n GRR reports in blocks."""
     m, rng = GRR(k, EPS), np.random.default_rng(SEED)
     table = m.empty_table()
     start = time.process_time()
@@ -150,14 +132,6 @@ def _peak_rss_mib() -> float:
 
 
 def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda _: None) -> Bench:
-    """Measures every registered mechanism, a stream of 100 n GRR reports, and the other libraries.
-
-    Args:
-        n: reports of each mechanism.
-        k: domain size.
-        peers: True to measure the other libraries; missing libraries are installed first.
-        progress: called with the name of each task.
-    """
     speeds = []
     for name in NAMES:
         progress(name)
@@ -169,7 +143,6 @@ def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda 
 
 
 def _add_peers(speeds: list[Speed], n: int, k: int, progress: Callable[[str], None]) -> list[str]:
-    """Adds the other libraries' rates to `speeds`. Returns the missing libraries and mechanisms, each with the reason."""
     task = {
         "n": n, "k": k, "eps": EPS, "eps_inf": EPS_INF, "eps_1": EPS_1, "seconds": PEER_SECONDS, "repeats": PEER_REPEATS,
     }  # fmt: skip

@@ -1,5 +1,3 @@
-"""Tables and summaries of the mechanisms' benchmark."""
-
 from rich.table import Table
 
 from lab.bench.mechanisms import FAST, STREAM_LIMIT_MIB, Bench, Measured, Speed

@@ -1,16 +1,11 @@
-"""The default estimate of a number from Square Wave reports beside two rivals: errors, and coverage of the 95 % intervals.
+"""The default estimate of a number from Square Wave beside EMS and Haar wavelets: errors, and coverage of 95 % intervals.
 
-The rivals are EMS, and Haar wavelets (`lab.bench.wavelets`). Each run draws n people from a fixed distribution over k bins of
-[0, 1]. EMS sees the same reports as the default estimate; wavelets have their own reports of the same people. The truth is
-the distribution, so the errors include the choice of the people. The shapes of `TUNED` were used to choose the constants of
-`estimators.numbers`. Those of `HELD_OUT` were not, except "narrow" for the bell model.
+Numbers are scaled to [0, 1]. The truth is the distribution from which the people are drawn.
 
     rmse          root of the mean, over the runs, of the sum of the squared errors of the shares
     wasserstein   ∫ |F̂ - F| dx
     q50, q90, q99 absolute error of the median and of percentiles; F is linear within a bin
     mean          absolute error of the mean
-
-All but the first are means over the runs.
 """
 
 import math
@@ -42,15 +37,6 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Results of a cell.
-
-    Attributes:
-        cell: the cell.
-        errors, ems, wavelets: by measure, the errors of the default estimate and of its rivals.
-        covered: by kind of interval, the share of intervals that contain the truth.
-        width: by kind of interval, the mean width.
-    """
-
     cell: Cell
     errors: dict[str, float]
     ems: dict[str, float]
@@ -75,7 +61,6 @@ def without(f: FloatArray, *holes: tuple[float, float]) -> FloatArray:
 
 
 def heaped(f: FloatArray, every: float, part: float) -> FloatArray:
-    """Moves a part of all people to the nearest of the bins at a distance of `every`."""
     step = max(2, round(f.size * every))
     heaps = np.arange(step // 2, f.size, step)
     nearest = heaps[np.abs(heaps - np.arange(f.size)[:, None]).argmin(axis=1)]
@@ -119,16 +104,12 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def quantile(f: FloatArray, q: float) -> float:
-    """The smallest x in [0, 1] with F(x) >= q."""
     reached = np.concatenate([[0.0], np.cumsum(f) / f.sum()])
     i = min(max(int(np.searchsorted(reached, q)), 1), f.size)
     return float((i - 1 + min(1.0, (q - reached[i - 1]) / max(reached[i] - reached[i - 1], 1e-300))) / f.size)
 
 
 def errors(truth: FloatArray, found: FloatArray, mean_found: float | None = None) -> list[float]:
-    """The errors of one estimated histogram, in the order of `MEASURES`; the first is the sum of squares. `mean_found` replaces
-    its mean.
-    """
     middles = (np.arange(truth.size) + 0.5) / truth.size
     moved = [abs(quantile(found, q) - quantile(truth, q)) for q in PERCENTILES]
     own_mean = float(found @ middles) if mean_found is None else mean_found
@@ -180,7 +161,6 @@ def _job(task: tuple[Cell, int, int]) -> Row:
 
 
 def ratio_table(rows: list[Row], name_of_rival: str = "EMS") -> Table:
-    """Errors relative to a rival, "EMS" or "wavelets": by shape the geometric mean, then the worst cell of `rmse`."""
     table = Table("shape", *MEASURES, "worst rmse", title=f"Error of the default estimate, relative to {name_of_rival}")
     for name in [*dict.fromkeys(row.cell.shape for row in rows), "all shapes", "held-out shapes"]:
         chosen = [row for row in rows if name in (row.cell.shape, "all shapes") or _held_out(name, row)]
@@ -197,7 +177,6 @@ def ratio_table(rows: list[Row], name_of_rival: str = "EMS") -> Table:
 
 
 def coverage_table(rows: list[Row]) -> Table:
-    """Coverage of the intervals: by shape the mean over the cells, and the worst cell in brackets."""
     table = Table("shape", *INTERVALS, title="Coverage of the 95 % intervals, % (worst cell)")
     for name in [*dict.fromkeys(row.cell.shape for row in rows), "all shapes", "held-out shapes"]:
         chosen = [row for row in rows if name in (row.cell.shape, "all shapes") or _held_out(name, row)]

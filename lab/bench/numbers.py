@@ -1,15 +1,13 @@
-"""Errors of the estimated distribution of a number, in the measures of Square Wave's paper: Square Wave beside OUE and OLH.
+"""Errors of the estimated distribution of a number: Square Wave beside OUE and OLH.
 
-The people's numbers, scaled to [0, 1], come from a fixed density and fall into k bins of equal width. All estimators of a
-mechanism see the same reports. The truth is the histogram of the people's numbers, so the errors contain no sampling error.
-With F the true and F̂ the estimated distribution function, linear within each bin:
+The truth is the histogram of the people's numbers, scaled to [0, 1], with the distribution function F, linear within each bin.
 
     wasserstein   ∫ |F̂ - F| dx
     quantile      mean of |F̂⁻¹(β) - F⁻¹(β)| over β = 0.1, 0.2, …, 0.9
     mean          |μ̂ - μ|
     variance      |σ̂² - σ²|, of the bins' middles
 
-Source: Li et al. 2020, arXiv:1912.01051, §6 (measures, Beta(5, 2), EM and EMS; norm-sub for other mechanisms).
+Source: Li et al. 2020, arXiv:1912.01051, §6.
 """
 
 import math
@@ -35,15 +33,6 @@ MEASURES = ("wasserstein", "quantile", "mean", "variance")
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One population and privacy parameter.
-
-    Attributes:
-        density: a name of `DENSITIES`.
-        bins: number k of bins.
-        people: number n of people.
-        eps: loss of a report, in nats.
-    """
-
     density: str
     bins: int
     people: int
@@ -51,14 +40,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Mean errors of one mechanism and estimator in one setting, over the runs.
-
-    Attributes:
-        setting: the setting.
-        method: mechanism and estimator, such as "SW ems".
-        wasserstein, quantile, mean, variance: as in the module's docstring; numbers are scaled to [0, 1].
-        wasserstein_error: standard error of `wasserstein`.
-    """
+    """Mean errors of one mechanism and estimator in one setting, over the runs; `wasserstein_error` is a standard error."""
 
     setting: Setting
     method: str
@@ -172,7 +154,6 @@ def measure_one(setting: Setting, runs: int, seed: int) -> list[Row]:
 
 
 def measure(asked: list[Setting], runs: int, seed: int, seen: Callable[[str], None], processes: int | None = None) -> list[Row]:
-    """Measures every setting, on all cores."""
     rows: list[Row] = []
     with worker_pool(processes, 0) as spread:
         for made in spread(_job, [(setting, runs, seed) for setting in asked]):
@@ -186,7 +167,6 @@ def _job(task: tuple[Setting, int, int]) -> list[Row]:
 
 
 def ratios(rows: list[Row], measure: str) -> dict[str, float]:
-    """Geometric mean over the settings of each method's error, relative to the best method of the setting; best first."""
     logs: dict[str, list[float]] = {}
     for of_setting in _by_setting(rows):
         best = min(getattr(row, measure) for row in of_setting)

@@ -1,11 +1,6 @@
 """Measures `ldpstream serve` beside the gateway with Kafka, in one run and with the same load generator.
 
-- *requests*: as in `bench gateway`. The processor time of `serve` includes counting and estimates; the gateway's does not.
-- *memory*: resident when idle, and the peak after all requests.
-- *disk*: bytes of the database file for each report.
-- *restart*: `serve` is killed (SIGKILL) under load, and started again; the time runs until it is ready, and until it has
-    counted every stored report.
-- *close*: from a step's close to its histograms in the folder, for attributes with `K` values.
+The processor time of `serve` includes counting and estimates; the gateway's does not.
 """
 
 import sqlite3
@@ -41,8 +36,6 @@ PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class CloseSizes:
-    """Attributes, measured steps, seconds of a step, and reports of an attribute in a step."""
-
     attributes: int
     steps: int
     step_s: int
@@ -60,7 +53,7 @@ class OneMachine:
         served: requests of the gateway with Kafka, and of `serve`.
         idle_mib, peak_mib: resident memory of `serve`: when idle, and at most in all requests.
         reports, bytes_per_report: stored records, and the bytes of the database file for each.
-        ready_s, counted_s: seconds from the start after a kill.
+        ready_s, counted_s: seconds from the start after a kill until `serve` is ready, and until all records are counted.
         closes_s: seconds from each step's close to its histograms.
     """
 
@@ -75,8 +68,6 @@ class OneMachine:
 
 
 class Machine:
-    """A process of `ldpstream serve`; close it after use."""
-
     def __init__(self, folder: Path, file: Path) -> None:
         self._folder, self._file, self.data = folder, file, folder / "data"
         (folder / "tokens").write_text(f"{TOKEN}\n")
@@ -119,12 +110,6 @@ class Machine:
 
 
 def bench(settings: Settings, sizes: Sizes, close: CloseSizes, seen: Callable[[str], None] = lambda _: None) -> OneMachine:
-    """Runs all measurements, with topics of their own, which it deletes afterwards.
-
-    Raises:
-        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
-        BenchError: if a process fails, or a request is refused.
-    """
     result = OneMachine()
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
         folder = Path(place)
@@ -160,7 +145,6 @@ def _requests(machine: Machine, result: OneMachine, sizes: Sizes, single: Path, 
 
 
 def _restart(machine: Machine, result: OneMachine) -> None:
-    """Kills the process right after batches have arrived, which may leave reports to count."""
     load(machine.port, 10, 0.5, BATCH_KIND, machine.data.parent.parent / "batches")
     machine.process.kill()
     began = time.perf_counter()

@@ -1,12 +1,6 @@
-"""Values that nobody listed: what prefix levels could find, and what a list of candidates finds.
+"""Values that nobody listed: the least shares that prefix levels and a list of candidates find.
 
-*Prefix levels* (PEM: Wang, Li and Jha 2019, "Locally differentially private heavy hitter identification"; TreeHist: Bassily et
-al. 2017) find a text without a list. Each device reports, by local hashing, one prefix of its text: 3, 6 … 24 bytes. The people
-divide among the 8 levels. The server tests the prefixes that extend a prefix found at the level before. A text is found if the
-estimate of each of its prefixes exceeds z standard errors. With z for a chance of 0.05 / tests, a wrong text or prefix is found
-in at most 5 of 100 cases (Bonferroni).
-
-*Candidates*: all people report all of their text by local hashing, and the server tests a list.
+Sources of prefix levels: Wang, Li and Jha 2019 (PEM); Bassily et al. 2017 (TreeHist).
 """
 
 import math
@@ -46,13 +40,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A small simulation of prefix levels, with the reports of the real mechanism.
-
-    Attributes:
-        share: the forecast of the least share, which the text has.
-        found: part of the runs in which the text was found.
-        wrong: part of the runs in which a prefix without people was found.
-    """
+    """A small simulation of prefix levels: parts of the runs in which the text, and in which a wrong prefix, was found."""
 
     eps: float
     runs: int
@@ -76,7 +64,6 @@ def results() -> list[Result]:
 
 
 def prefix_share(m: Mechanism, people: int, levels: int, continuations: int) -> float:
-    """The least share that prefix levels find in 9 of 10 cases."""
     each = people / levels
     z, power = _z(levels * continuations), float(ndtri(FOUND ** (1 / levels)))
     share = z * math.sqrt(m.variance(0.0, 1) / each)
@@ -103,7 +90,6 @@ def simulate(runs: int, seed: int, progress: Callable[[str], None]) -> list[Simu
 
 
 def _level(m: Mechanism, share: float, people: int, rng: np.random.Generator) -> np.typing.NDArray[np.float64]:
-    """The estimates of one level. Value 0 is the text's prefix; the other people have prefixes that nobody tests."""
     values = np.where(rng.random(people) < share, 0, DOMAIN - 1)
     return m.inversion(m.tabulate(m.report(values, rng)))
 

@@ -1,11 +1,8 @@
 """Two attributes together: errors of a pair, coverage of its intervals, size and power of its test.
 
-The rival asks each attribute with half of the budget and multiplies the two reports of a person. The mean over all people of
+The rival asks each attribute with half of the budget, and multiplies the weights of the two reports of a person:
 
     w_i(y) w_j(y'),   w_v(y) = (1[y supports v] - q) / (p - q)
-
-is an unbiased estimate of the share with both values. The pair is one of three attributes under smp (the pair and its two
-attributes), so a third of the people answer it.
 """
 
 import math
@@ -40,14 +37,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rows, columns, eps, people: k₁, k₂, the budget of a device, and the number of people of the whole survey.
-        mechanism: of the pair.
-        runs: number of repetitions.
         error, alone, product: root of the mean squared error of a cell: of the joint estimate; of the pair's own reports, if
             all people answer the pair; of the product of two reports.
         cells, margins, within: share of 95 % intervals that contain the truth: of cells, of the sums of rows and columns, and
             of the shares within rows.
         lowest: lowest coverage of a single cell.
-        unknown: share of the rows whose shares within are not published, since the row may have no people.
+        unknown: share of the rows whose shares within are not published.
         size: share of alarms of the test for independent attributes, at a nominal 0.05; None if it is never made.
         power: share of alarms at the association `v`, at which a power of 0.8 is expected; None if no table has it.
     """
@@ -72,10 +67,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares_of(rows: int, columns: int, dependence: float) -> FloatArray:
-    """Shares of a table whose margins fall like 1 / rank.
-
-    A part `dependence` of the people draws both values from one random number; the others draw them independently.
-    """
     margins = [1 / np.arange(1.0, k + 1) for k in (rows, columns)]
     r, c = (margin / margin.sum() for margin in margins)
     ends, others = np.cumsum(r), np.cumsum(c)
@@ -135,19 +126,16 @@ def measure_one(number: int, runs: int, seed: int) -> Result:
 
 
 def _best(k: int, eps: float) -> Mechanism:
-    """The one-time mechanism with the smallest variance."""
     built = [mechanism(name, k, eps=eps) for name in ("GRR", "OLH", "OUE")]
     return lightest([(m, m.variance()) for m in built])
 
 
 def _own(m: Mechanism) -> FloatArray:
-    """Diagonal of the covariance of one person's inversion, for equal shares."""
     own, x = m.support_covariance(np.full(m.k, 1 / m.k))
     return np.asarray((own + (x**2).sum(axis=0)) / (m.p - m.q) ** 2)
 
 
 def _counts(m: list[Mechanism], truth: FloatArray, people: int, rng: np.random.Generator) -> list[Counted]:
-    """The counts of pair, first and second attribute; each person answers one of them."""
     values = np.array_split(rng.choice(truth.size, people, p=truth.ravel()), 3)
     k = truth.shape[1]
     asked = (values[0], values[1] // k, values[2] % k)
@@ -155,7 +143,6 @@ def _counts(m: list[Mechanism], truth: FloatArray, people: int, rng: np.random.G
 
 
 def product(m: list[Mechanism], first: IntArray, second: IntArray, rng: np.random.Generator) -> FloatArray:
-    """The rival's estimate from two reports of each person, (k₁, k₂)."""
     weights = []
     for own, values in zip(m, (first, second), strict=True):
         reports = own.report(values, rng)

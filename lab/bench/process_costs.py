@@ -12,14 +12,7 @@ ESTABLISHED = "01"  # state of a connection in /proc/net/tcp
 
 @dataclass(frozen=True, slots=True)
 class ProcessCosts:
-    """Costs of one process, or the sum over several processes.
-
-    Attributes:
-        resident_mib: resident memory, in MiB. A sum counts a page that two processes share twice.
-        share_mib: the same, but each shared page counts in equal parts for the processes that share it.
-        threads: number of threads.
-        kafka_connections, redis_connections: number of TCP connections to the ports of Kafka and of Redis.
-    """
+    """Costs of processes, in MiB; `share_mib` divides a shared page among the processes that share it."""
 
     resident_mib: float = 0.0
     share_mib: float = 0.0
@@ -29,7 +22,6 @@ class ProcessCosts:
 
     @classmethod
     def of(cls, pids: Iterable[int], settings: Settings) -> Self:
-        """Reads the present costs of running processes."""
         kafka, redis = kafka_ports(settings), redis_ports(settings)
         resident = share = 0.0
         threads = to_kafka = to_redis = 0

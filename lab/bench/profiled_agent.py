@@ -1,9 +1,6 @@
-"""An agent that profiles itself.
+"""An agent that profiles itself: records, processor seconds by phase, and the duration of each commit, as JSON.
 
-    python -m lab.bench.profiled_agent SURVEY FILE
-
-Runs `ldpstream agent SURVEY`. When the agent stops, the command writes JSON to FILE: number of counted records, processor
-seconds by phase since the first chunk of records, and the duration of each commit.
+python -m lab.bench.profiled_agent SURVEY FILE
 """
 
 import json
@@ -28,8 +25,6 @@ from ldpstream.stores.redis_store import RedisCountStore
 
 
 class Account:
-    """Processor seconds by phase, and wall-clock seconds of every commit."""
-
     def __init__(self) -> None:
         self.phases: defaultdict[str, float] = defaultdict(float)
         self.commits_s: list[float] = []
@@ -86,7 +81,6 @@ class Account:
         return call
 
     def as_json(self) -> dict[str, Any]:
-        """Number of records, seconds by phase (without overlap), and commits."""
         spent = self.phases
         whole = time.process_time() - self._began.get("process", time.process_time())
         phases = {

@@ -1,20 +1,6 @@
 """Measures the speed of the service over a real Kafka and a real Redis, with each part in a separate process.
 
-Broker, Redis, agents and the measuring process compete for the same processor, so figures are only comparable within one run. A
-run measures:
-
-- *counted*: an agent counts an existing log. The time runs from the agent's first commit to the commit that covers the log's
-    end. Runs of the agent alternate with runs of a bare consumer, which only fetches, with the same fetch settings. After every
-    run of the agent, the count tables must equal the counts of the reports sent.
-- *stock*: a Faust agent as a beginner writes it (`stock_agent.py`) counts the beginning of the same log.
-- *phases*: an agent's processor time by phase, and the latency of each commit (of one partition), from a separate run.
-- *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
-    estimator's margin for the errors of brokers' clocks (`LDPSTREAM_MARGIN_MS`).
-- *recovery*: the benchmark kills (SIGKILL) an agent that reads the log, and starts a new agent at once. It measures three times
-    from the kill: until the new agent's first read, until its first commit, and until all records are counted.
-- *keys*: memory of the report keys that a partition remembers, and the time to commit and to load them.
-- *growth*: agents are ready before a log is filled. The time runs from the first record sent to the last record counted.
-- *produced*: rate of the reports that the producers' sink sends and Kafka acknowledges.
+All parts compete for the same processor: compare figures of one run only.
 """
 
 import asyncio
@@ -58,10 +44,7 @@ Seen = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: its attributes, bytes of an envelope (0 means one report), number of records, and codec.
-
-    `turns` is the number of runs; `profiled` is True to profile an agent too; `keyed` is True if records have report keys.
-    """
+    """A kind of log: its attributes, bytes of an envelope (0 means one report), number of records, and codec."""
 
     name: str
     attributes: tuple[int, ...]
@@ -129,12 +112,6 @@ QUICK = Sizes(
 
 
 def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> ServiceBench:
-    """Runs all measurements in separate topics and Redis keys, and deletes these topics and keys afterwards.
-
-    Raises:
-        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
-        BenchError: if a process fails, or the counts differ from the counts of the reports sent.
-    """
     result = ServiceBench(cores())
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
         folder = Path(place)
@@ -178,9 +155,6 @@ def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
 
 
 def _count(site: Site, agent: Agent, load: Load) -> Run:
-    """Measures how long an agent takes to count the log, from the first commit, or from the first read if that commit covers
-    half the log.
-    """
     site.until(agent.placed_s, [agent], "the agent reads")
     start = time.perf_counter(), agent.cpu_s, 0
     first = site.until(site.counted, [agent], "the first commit")

@@ -19,7 +19,6 @@ PARTITION = 0
 
 
 def measure_keys(site: Site, n_keys: int) -> Remembered:
-    """Counts records with new report keys in one partition, commits after each chunk, and loads the partition again."""
     envelope = seal(site.survey, 2, 0, 0, random_reports(site.survey, 2, 1, np.random.default_rng(SEED)))
     fold, commits_s = PartitionFold(site.survey, None), list[float]()
     tracemalloc.start()

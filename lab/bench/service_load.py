@@ -1,5 +1,3 @@
-"""Input of the service's benchmark: envelopes, and a topic that is filled with them."""
-
 import asyncio
 import itertools
 import os
@@ -29,15 +27,6 @@ BATCHES_UNDER_WAY = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """A log of sealed envelopes: a pool of different envelopes, repeated.
-
-    Attributes:
-        pool: the envelopes.
-        rounds: number of times that the log holds each envelope.
-        reports: number of reports in the log.
-        counts: count tables of the whole log.
-    """
-
     pool: list[bytes]
     rounds: int
     reports: int
@@ -53,14 +42,6 @@ class Load:
 
 
 def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, records: int) -> Load:
-    """Makes envelopes of step 0 for a log of about `records` records.
-
-    Args:
-        survey: see `write_survey`.
-        attributes: attributes in the log; each attribute has the same number of envelopes.
-        envelope_bytes: approximate size of an envelope; 0 for one report in each envelope.
-        records: length of the log; rounded to a multiple of the pool's size.
-    """
     rng = np.random.default_rng(SEED)
     most = min(POOL, records, POOL_BYTES // max(envelope_bytes, 1))
     each = max(1, most // len(attributes))
@@ -80,7 +61,6 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 async def fill(
     settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None, keyed: bool = False
 ) -> float:
-    """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken."""
     producer = AIOKafkaProducer(
         **settings.kafka_options(),
         acks="all",
@@ -103,7 +83,6 @@ async def fill(
 
 
 def _batches(producer: AIOKafkaProducer, load: Load, limit: int, keyed: bool) -> Iterator[Any]:
-    """Yields the log as full batches of at most `limit` records, so that even a short log reaches every partition."""
     batch = producer.create_batch()
     for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
         record: dict[str, Any] = {"key": None, "value": envelope, "timestamp": None}

@@ -1,5 +1,3 @@
-"""Results of the service's benchmark, and its targets."""
-
 from dataclasses import dataclass, field
 
 BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
@@ -7,8 +5,6 @@ BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over a log: number of measured records, seconds, and the process's processor seconds in this time."""
-
     records: int
     seconds: float
     cpu_s: float | None
@@ -24,13 +20,9 @@ class Counted:
     """Alternating runs of an agent and of the bare consumer over one log.
 
     Attributes:
-        kind: name of the kind of log.
         record_bytes: mean size of an envelope, in bytes.
-        reports_per_record: mean number of reports in an envelope.
-        bare, agent: the runs.
         ratio: median over the pairs of runs of (agent's rate) / (bare consumer's rate).
-        cpu_ratio: (bare consumer's processor time per record) / (agent's processor time per record); a busy machine changes
-            this ratio less than `ratio`.
+        cpu_ratio: (bare consumer's processor time per record) / (agent's processor time per record).
     """
 
     kind: str
@@ -53,7 +45,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Processor seconds of an agent per million records, by phase, and the latency of its commits under load."""
+    """Processor seconds of an agent per million records, by phase, and the latency of its commits."""
 
     kind: str
     records: int
@@ -65,7 +57,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Seconds from a step's close to the step's histograms."""
+    """Seconds from a step's close until its histograms are in Redis."""
 
     attributes: int
     k: int
@@ -78,7 +70,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds from a kill until the next agent's first read, until its first commit, and until `left_records` are counted."""
+    """Seconds from a kill (SIGKILL) until the next agent's first read, its first commit, and the count of `left_records`."""
 
     left_records: int
     reading_s: float
@@ -101,8 +93,6 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Reports acknowledged by Kafka; `ratio` is the reports' rate divided by the rate of prepared batches."""
-
     how: str
     records: int
     reports: int
@@ -112,16 +102,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The cost of the report keys that one partition remembers.
-
-    Attributes:
-        keys: number of keys.
-        agent_bytes, peak_bytes, redis_bytes: bytes a key: in the agent at the end and at most, and in Redis.
-        commits: number of commits.
-        commit_p50_ms, commit_p99_ms: time of a commit of `PIECE_RECORDS` new keys.
-        load_s: seconds to read all keys from Redis.
-        ready_s: `load_s`, and the time until the agent can look up keys.
-    """
+    """The cost of the report keys that one partition remembers: bytes a key, and times to commit and to load them."""
 
     keys: int
     agent_bytes: float

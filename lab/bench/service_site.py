@@ -36,19 +36,10 @@ END_S = 20.0
 
 
 class BenchError(RuntimeError):
-    """A measurement failed. If a process ended or stalled, the first line names it, and the end of its log follows."""
+    pass
 
 
 class Process:
-    """A Python module in a separate process.
-
-    Args:
-        module: the module to run with ``python -m``.
-        arguments: the module's arguments.
-        environment: variables added to this process's environment.
-        log: file for the process's standard error.
-    """
-
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.name, self._log = " ".join((module, *arguments[:1])), log
         with log.open("wb") as err:
@@ -61,7 +52,6 @@ class Process:
 
     @property
     def cpu_s(self) -> float | None:
-        """Processor seconds so far, of all threads; None without `/proc`."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -70,7 +60,6 @@ class Process:
 
     @property
     def peak_mib(self) -> float | None:
-        """Peak resident memory so far, in MiB; None without `/proc`."""
         try:
             lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         except OSError:
@@ -78,7 +67,6 @@ class Process:
         return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")), None)
 
     def placed_s(self) -> list[float]:
-        """The times at which an agent began to read each partition, in seconds since 1970, from its log."""
         lines = self._log.read_text(errors="replace").splitlines()
         told = [json.loads(line) for line in lines if '"event": "counting"' in line]
         return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in told]
@@ -92,7 +80,6 @@ class Process:
         return BenchError("\n".join((f"{self.name} {what}", *tail)))
 
     def answer(self, patience_s: float = PATIENCE_S) -> Any:
-        """The JSON that the process prints before it ends."""
         try:
             out, _ = self._process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
@@ -118,15 +105,12 @@ class Process:
 
 
 class Agent(Process):
-    """A process of `ldpstream agent`, or of the agent that profiles itself."""
-
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         [self.port] = free_ports(1)
         served = {"LDPSTREAM_METRICS_PORT": str(self.port), "LDPSTREAM_METRICS_HOST": "127.0.0.1"}
         super().__init__(module, arguments, environment | served, log)
 
     def partitions(self) -> int:
-        """Number of partitions that the agent counts; 0 while the agent is not ready."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=2):
                 pass
@@ -138,20 +122,6 @@ class Agent(Process):
 
 
 class BaseSite:
-    """New surveys with their topics and processes; close the site after use.
-
-    Args:
-        settings: addresses of Kafka and Redis, and how to log in.
-        folder: an existing folder for files.
-        name: a random name, which is part of the name of each survey and of each consumer group.
-        surveys: the surveys.
-        partitions: number of partitions of each reports topic.
-
-    Raises:
-        TopicError: if the broker cannot be used.
-        StoreUnavailable: if Redis cannot be used.
-    """
-
     patience_s = PATIENCE_S  # longest wait of `until`
 
     def __init__(self, settings: Settings, folder: Path, name: str, surveys: list[Survey], partitions: int) -> None:
@@ -171,7 +141,6 @@ class BaseSite:
         self.close()
 
     def started(self, kind: type[P], module: str, *arguments: str, **environment: str) -> P:
-        """Starts a Python module with further environment variables; `close` ends the process."""
         ports = {"LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0"}
         common = ports | {"LDPSTREAM_PARTITIONS": str(self.partitions), "LDPSTREAM_LOG_LEVEL": "info"}
         log = self._folder / f"{self._name}-{len(self._processes)}.log"
@@ -195,11 +164,9 @@ class BaseSite:
         return found
 
     def forget(self) -> None:
-        """Deletes the surveys' keys in Redis; agents then count the log again from its beginning."""
         delete_keys(self.redis, self._name)
 
     def close(self) -> None:
-        """Ends the processes, and deletes the surveys' keys, topics and consumer groups."""
         for process in self._processes:
             process.tell_to_end()
         for process in self._processes:
@@ -219,8 +186,6 @@ class BaseSite:
 
 
 class Site(BaseSite):
-    """A new survey with its topics; close the site after use."""
-
     def __init__(
         self, settings: Settings, folder: Path, step_seconds: int, attributes: tuple[Asked, ...], partitions: int
     ) -> None:
@@ -248,7 +213,6 @@ class Site(BaseSite):
         return self.started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
 
     def counted(self) -> int:
-        """Number of records below the offsets in the count store."""
         return sum(self.store.positions().values())
 
 

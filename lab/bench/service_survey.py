@@ -1,5 +1,3 @@
-"""Surveys and reports for the benchmarks of the services, without Kafka and Redis."""
-
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -30,6 +28,5 @@ def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[
 
 
 def random_reports(survey: Survey, attribute: int, n: int, rng: np.random.Generator) -> Reports:
-    """n reports of uniform values, as devices send them."""
     m = survey.mechanisms[attribute][0]
     return m.simulate(rng.integers(0, m.k, n), rng)

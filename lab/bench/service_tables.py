@@ -1,5 +1,3 @@
-"""Terminal tables and notes of the service's benchmark."""
-
 from statistics import median
 
 from rich.table import Table

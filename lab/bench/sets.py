@@ -1,13 +1,11 @@
 """Questions with several answers: the error of padding and sampling beside its rivals, and coverage of its intervals.
 
-All mechanisms have the loss ε for any two sets of at most m of n values. The variances are exact, for the share of a value
-among n people, and averaged over the values if people choose m/2 values on average:
+All mechanisms have the loss ε for any two sets of at most m of n values. The variances are exact, for the share of a value:
 
     PS-GRR     `mechanisms.padded_sampling`
     PrivSet    a report is a subset of ω of the n + m symbols; it is e^ε times as likely if it has t or more members of the
-               padded set. Wang et al. 2018 have t = 1. ω and t are those with the smallest variance. PS-GRR has ω = t = 1
-    unary      each value is a bit of its own, with the exact loss for sets: two sets differ in up to min(2m, n) bits. The
-               probabilities are those with the smallest variance
+               padded set. Wang et al. 2018 have t = 1
+    unary      each value is a bit of its own; two sets differ in up to min(2m, n) bits
     listed     each set is a value of its own, reported by GRR at ε; a value's share is the sum over its sets
     PS, SS     padding and sampling with one dummy; the drawn member by subset selection at ε
 """
@@ -110,13 +108,11 @@ def _error(variance: float) -> float:
 
 
 def _variance(p: float, q: float, n: int, m: int) -> float:
-    """The mean variance of a value's share from one report, if a report supports a chosen value with p and another with q."""
     share = m / 2 / n
     return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
 
 
 def _privset(n: int, m: int, eps: float, omega: int, least: int) -> float | None:
-    """The variance of subsets of ω symbols; None if they do not tell values apart, or have one probability."""
     ways = [math.comb(m, j) * math.comb(n, omega - j) for j in range(min(m, omega) + 1)]
     if not any(ways[:least]) or not any(ways[least:]):
         return None
@@ -127,7 +123,6 @@ def _privset(n: int, m: int, eps: float, omega: int, least: int) -> float | None
 
 
 def _unary(n: int, m: int, eps: float) -> float:
-    """The variance of independent bits, for the best probability p of a one for a chosen value."""
     others = min(m, n - m)  # bits that a second set may have beside those of a set of m values
 
     def loss(p: float, q: float) -> float:
@@ -158,7 +153,6 @@ def coverage(runs: int, seed: int, progress: Callable[[str], None]) -> list[Cove
 
 
 def coverage_of(number: int, runs: int, seed: int) -> Coverage:
-    """One setting. The truth is the population from which each run draws its people."""
     n, most, eps, people, memoized, reports = COVERED[number]
     rng = np.random.default_rng([seed, number])
     m = _built(n, most, eps, memoized)
@@ -199,7 +193,6 @@ def _inside(ends: tuple[FloatArray, FloatArray], truth: FloatArray) -> FloatArra
 
 
 def population(n: int, m: int, people: int, rng: np.random.Generator) -> IntArray:
-    """Codes of people's sets: a uniform number of values, with weights 1, 1/2, 1/3, … without replacement."""
     order = np.argsort(np.log(np.arange(1, n + 1)) - rng.gumbel(size=(people, n)), axis=1)
     chosen = np.arange(n) < rng.integers(0, m + 1, people)[:, None]
     return np.asarray((chosen << order).sum(axis=1))

@@ -1,19 +1,14 @@
 """An attack on reports without senders, beside the upper bounds of `mechanisms.ledger.shuffled`.
 
-Run: `python -m lab.bench.shuffled_attack`.
+    python -m lab.bench.shuffled_attack
 
-An attacker sees n reports at each of several steps, without senders. One report of each step is of a person with value v or v'.
-All other people have one value u, and the attacker knows u. The attacker decides by the likelihood ratio, which no other test
-beats. With a(y) = R(y | v) / R(y | u) and b(y) = R(y | v') / R(y | u), the reports of a step have the likelihood ratio Σ a(y_i)
-/ Σ b(y_i). The values u, v and v' are those with the largest variance of a - b.
-
-The loss that the attack reaches is a lower bound of the true loss. For A = Π (Σ a(y_i) / n) and B = Π (Σ b(y_i) / n) over the
-steps, it is the ε with
+The attacker sees n reports at each step, without senders: one of a person with value v or v', the others of people with the
+known value u. With a(y) = R(y | v) / R(y | u), b(y) = R(y | v') / R(y | u), A = Π (Σ a(y_i) / n) and B = Π (Σ b(y_i) / n) over
+the steps, the attack reaches the loss ε with
 
     δ = E[(A - e^ε B)₊],   all n reports of each step drawn from R(· | u)
 
-We estimate this mean by importance sampling: the reports come from R(y | u) e^{λ (a(y) - b(y))}, normalized. The printed lower
-bound is four standard errors below the estimate.
+This ε is a lower bound of the true loss. The printed bound is four standard errors below the estimate.
 """
 
 import math
@@ -60,7 +55,6 @@ class Reached(NamedTuple):
 
 
 def ratios(channel: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns R(· | u), a and b for the three values with the largest variance of a - b."""
     found, triple = -1.0, (0, 0, 0)
     for v, w in permutations(range(len(channel)), 2):
         for u, row in enumerate(channel):
@@ -72,15 +66,9 @@ def ratios(channel: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples: int, rng: np.random.Generator) -> Reached:
-    """Estimates the loss that the attack reaches.
+    """Estimates the loss that the attack reaches, in nats, with n reports of new devices at each step.
 
-    Args:
-        m: a mechanism with a dense channel; a report of a new device at each step.
-        n: number of reports of a step, with the person's.
-        steps: number of steps.
-        delta: in (0, 1).
-        near: about the loss, for the importance sampling; 0 for plain sampling.
-        samples: number of simulated attacks.
+    `near` is about this loss, for the importance sampling; 0 for plain sampling.
     """
     common, a, b = ratios(m.channel())
     gap = a - b

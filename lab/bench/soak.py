@@ -1,10 +1,6 @@
-"""Measures whether the memory of an agent, an estimator and a gateway grows over a long run with short steps.
+"""Measures whether the memory of an agent, an estimator and a gateway grows over a long run, in MiB an hour.
 
-    nice python -m lab.bench.soak MINUTES STEP_SECONDS
-
-The settings have the addresses of Kafka and Redis. The command prints one line a minute. After the run it prints, for each
-process, the slope of a least-squares line through the memory of the second half of the run, and its standard error. The
-standard error assumes that the residuals are an autoregressive process of order one.
+nice python -m lab.bench.soak MINUTES STEP_SECONDS
 """
 
 import contextlib
@@ -36,7 +32,7 @@ ROLES = ("agent", "estimator", "gateway")
 
 
 def slope(hours: NDArray[np.float64], mib: NDArray[np.float64]) -> tuple[float, float]:
-    """Returns the slope of a least-squares line, in MiB an hour, and its standard error.
+    """The slope of a least-squares line, in MiB an hour, and its standard error for autoregressive residuals of order one.
 
     >>> hours = np.linspace(0, 1, 500)
     >>> found, error = slope(hours, 100 + 7 * hours + np.random.default_rng(1).normal(size=500))
@@ -73,7 +69,6 @@ def soak(settings: Settings, minutes: float, step_seconds: int) -> None:
 
 
 def _run(site: Site, processes: list[Process], port: int, minutes: float) -> tuple[NDArray[np.float64], dict[int, int]]:
-    """Posts reports and reads the memory. Returns rows of hours and the memory of each process, and the answers by status."""
     rng, survey = np.random.default_rng(SEED), site.survey
     pools = [random_reports(survey, a, 500, rng) for a in range(len(survey.attributes))]
     began, statuses, rows = time.monotonic(), dict[int, int](), list[list[float]]()
@@ -100,7 +95,6 @@ def _run(site: Site, processes: list[Process], port: int, minutes: float) -> tup
 
 
 def _post(port: int, envelope: bytes) -> int:
-    """Posts one envelope. Returns the status, or 0 without an answer."""
     headers = {"Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": secrets.token_urlsafe(16)}
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         try:

@@ -1,10 +1,6 @@
 """A Faust agent as a beginner writes it, for comparison: one event for each record, one HINCRBY for each report.
 
-    python -m lab.bench.stock_agent TOPIC RECORDS FOLDER
-
-Counts RECORDS records of the topic into a Redis hash, with Faust's files in FOLDER. At the end it prints one JSON object:
-number of reports, and seconds, from the first event to the last. It does not decode reports, checks nothing, and is not
-exactly-once.
+python -m lab.bench.stock_agent TOPIC RECORDS FOLDER
 """
 
 import json

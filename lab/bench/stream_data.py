@@ -1,14 +1,14 @@
 """The streams of `python -m lab.bench streams`: how many people have each value at each time step.
 
-The three synthetic streams of two values come from LDP-IDS (Ren et al., SIGMOD 2022, arXiv:2204.00526, §7). The share of value
-1 at step t = 1 … T is
+The synthetic streams of two values come from LDP-IDS (Ren et al., SIGMOD 2022, arXiv:2204.00526, §7). The share of value 1 at
+step t = 1 … T is
 
     LNS   a random walk from 0.05 with steps of standard deviation 0.0025, kept within [0, 1]
     Sin   0.05 sin(0.01 t) + 0.075
     Log   0.25 / (1 + e^{-0.01 t})
 
-For k > 2 values, value j = 0 … k-1 has a separate stream: a separate random walk for LNS, a phase of 2πj/k for Sin, and a delay
-of T j/(k-1) for Log. The share of a value is the value's stream divided by the sum of all streams.
+For k > 2 values, value j has a stream of its own: another walk, the phase 2πj/k, or the delay T j/(k-1). The shares are these
+streams divided by their sum.
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,7 @@ SYNTHETIC = ("LNS", "Sin", "Log")
 class Stream:
     """A population's values over time.
 
-    Attributes:
-        name: the stream's name.
-        people: (T, k+1) int64, number of people with each value at each step; the last column counts absent people. The sum of
-            every row is the size of the population.
+    `people` is (T, k+1) int64, the number of people with each value at each step; the last column counts absent people.
     """
 
     name: str
@@ -68,7 +65,6 @@ def synthetic(name: str, k: int, n: int, steps: int, rng: np.random.Generator) -
 
 
 def of_shares(name: str, shares: FloatArray, n: int) -> Stream:
-    """The stream of n people, all present at every step, with these (T, k) shares, rounded to whole people."""
     bounds = np.rint(np.cumsum(shares, axis=1) * n).astype(np.int64)
     bounds[:, -1] = n
     people = np.diff(bounds, axis=1, prepend=0)
@@ -76,11 +72,6 @@ def of_shares(name: str, shares: FloatArray, n: int) -> Stream:
 
 
 def real(folder: Path | None) -> list[Stream]:
-    """MS-FIMU's visits over 7 days, and PWGTP's 80 replicate weights as steps, cut into 10 and into 100 values of equal
-    frequency.
-
-    If a data set's file is missing, the list omits the data set.
-    """
     visits, weights = (datasets.load(name, folder) for name in ("ms_fimu", "pwgtp"))
     found = [_of_values("MS-FIMU", visits.values, visits.sizes[0])] if visits.real else []
     if weights.real:
@@ -90,7 +81,6 @@ def real(folder: Path | None) -> list[Stream]:
 
 
 def _of_values(name: str, values: IntArray, k: int) -> Stream:
-    """The stream of (n, T) values of n people, in [0, k) or `ABSENT`."""
     coded = np.where(values == datasets.ABSENT, k, values)
     return Stream(name, np.array([np.bincount(column, minlength=k + 1) for column in coded.T]))
 

@@ -1,11 +1,8 @@
 """Compares the errors and privacy losses of memoized mechanisms and of the spaced level, for values that change often.
 
-The setting is the synthetic data set of LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262): 10 000
-people with uniform values in 0 … 359 over 120 steps. At every step, each person's value is replaced by a uniform random value
-with probability 0.25.
+A memoized mechanism has ε∞ and ε₁ = ε∞/2, the spaced level one report of ε∞ in a window.
 
-A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the spaced level everybody reports once in 24
-steps, by a one-time mechanism with ε = ε∞.
+Source of the data: LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262).
 """
 
 from collections.abc import Callable
@@ -26,8 +23,6 @@ SPACED_MECHANISMS = ("OUE", "OLH")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`change` is the chance that a value changes at a step, `window` the window in steps, `epsilons` the values of ε∞."""
-
     people: int
     k: int
     steps: int
@@ -41,22 +36,13 @@ QUICK = Setting(500, 20, 12, 0.25, 4, (2.0,))
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One mechanism.
+    """One mechanism, with mean squared errors (MSE_avg), privacy losses in nats, and chances of a right guess.
 
     Attributes:
         mechanism: the mechanism's name; a one-time mechanism stands for the spaced level.
         eps_inf: ε∞ of the memo, or the ε of every report of the spaced level.
-        eps_1: loss of one report.
-        mse_step: MSE_avg of each step's histogram.
-        mse_window: MSE_avg of the mean of the last w steps' histograms, compared with the last step's shares.
-        mse_filtered: MSE_avg of the filtered histograms; None for a memoized mechanism, because the noise of memos is not
-            independent from step to step.
-        eps_sequence: loss of a person's reports in all steps, for any values.
-        exact: False if `eps_sequence` is an upper bound.
-        guess_once: chance that an observer of one report guesses the value; before the report, the k values are equally likely.
-        guess_unchanged: chance of a right guess from all reports of an unchanged value.
-        guess_any: chance of a right guess of the value at one step from all reports, for any values.
-        exact_guesses: False for each of these chances that is an upper bound.
+        exact: false if `eps_sequence` is an upper bound.
+        exact_guesses: false for each of the chances that is an upper bound.
     """
 
     mechanism: str
@@ -79,7 +65,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evolving(s: Setting, rng: np.random.Generator) -> IntArray:
-    """(T, n) values of all people at every step."""
     values = np.empty((s.steps, s.people), np.int64)
     values[0] = rng.integers(0, s.k, s.people)
     for t in range(1, s.steps):
@@ -88,7 +73,6 @@ def evolving(s: Setting, rng: np.random.Generator) -> IntArray:
 
 
 def memoized(m: Longitudinal, values: IntArray, rng: np.random.Generator) -> FloatArray:
-    """(T, k) histograms of the steps, from a memoized mechanism: one memo for each person and memo key."""
     everybody = np.arange(values.shape[1])
     memos, enrolment = Memos(m), m.enroll(everybody.size, rng)
     shares = np.empty((len(values), m.k))
@@ -103,19 +87,16 @@ def memoized(m: Longitudinal, values: IntArray, rng: np.random.Generator) -> Flo
 
 
 def spaced_reports(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-    """(T, k) histograms and (T,) numbers of reports, if each person reports once in w steps, at a random phase."""
     phase = rng.integers(0, w, values.shape[1])
     tables = [m.tabulate(m.simulate(now[phase == t % w], rng)) for t, now in enumerate(values)]
     return np.array([matrix_inversion(m, table).frequencies for table in tables]), np.array([table.n for table in tables])
 
 
 def last_mean(shares: FloatArray, w: int) -> FloatArray:
-    """(T, k) mean of the last w steps, or of all steps so far."""
     return np.array([shares[max(0, t - w + 1) : t + 1].mean(axis=0) for t in range(len(shares))])
 
 
 def measure_memos(s: Setting, repeats: int, seed: int, seen: Callable[[str], None]) -> list[Row]:
-    """A row for every mechanism and ε∞."""
     rows = []
     for eps in s.epsilons:
         for number, name in enumerate((*LONGITUDINAL, *SPACED_MECHANISMS)):

@@ -1,20 +1,14 @@
 """The seven methods of LDP-IDS, which publish a histogram at every step under w-event ε-LDP.
 
-Source: Ren, Shi, Yu, Yang, Zhao and Xu, *LDP-IDS: Local Differential Privacy for Infinite Data Streams*, SIGMOD 2022,
-arXiv:2204.00526. With a divided budget, everybody reports with a part of ε, and nobody spends more than ε within any w steps.
-With a divided population, a part of the people reports with the whole ε, and nobody reports twice within any w steps.
-
     uniform       LBU, LPU   a part of 1/w at every step
     sampling      LSP        the whole allowance at every w-th step; the other steps repeat the last histogram
     distribution  LBD, LPD   half of the allowance that is left in the window, if the stream has changed
     absorption    LBA, LPA   1/(2w), plus the unused parts of earlier steps, if the stream has changed
 
-The allowance is the budget or the population of a window. The adaptive methods (distribution, absorption) use half of the
-allowance to detect changes of the stream: 1/(2w) at every step. They publish a fresh histogram at the first step, and if the
-dissimilarity to the last published histogram exceeds the error of a fresh histogram.
+The allowance of a window is the budget ε (LBU, LBD, LBA) or the population (LPU, LSP, LPD, LPA).
 
-The simulation draws counts: at every step, the people who hold each value are drawn again, as in the paper's synthetic streams.
-A group is drawn without replacement.
+Source: Ren, Shi, Yu, Yang, Zhao and Xu, *LDP-IDS: Local Differential Privacy for Infinite Data Streams*, SIGMOD 2022,
+arXiv:2204.00526.
 """
 
 from abc import ABC, abstractmethod
@@ -34,15 +28,6 @@ MIN_EPS = 1e-6  # nats; the smallest part of a budget with which a histogram is 
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A frequency oracle on k values: GRR or OUE.
-
-    Attributes:
-        k: number of values.
-        p: Pr[report supports v | the value is v].
-        q: Pr[report supports v | the value is not v].
-        one_hot: True for GRR, whose report supports exactly one value.
-    """
-
     k: int
     p: float
     q: float
@@ -55,15 +40,11 @@ class Oracle:
 
             GRR   (k-2+e^ε) / (e^ε-1)² + (1/k) (k-2) / (e^ε-1)
             OUE   4e^ε / (e^ε-1)² + 1/k
-
-        Implementations of LDP-IDS differ in the factor 1/k of the second term. It is correct, since the second term contains
-        the mean of the k shares.
         """
         p, q = self.p, self.q
         return (q * (1 - q) + (p * (1 - p) - q * (1 - q)) / self.k) / (p - q) ** 2
 
     def supports(self, counts: IntArray, rng: np.random.Generator) -> IntArray:
-        """(k,) number of reports that support each value, if counts[v] people hold value v."""
         n = int(counts.sum())
         if self.one_hot:  # a report is the value with probability p-q, otherwise a random one of all k values
             kept = rng.binomial(counts, self.p - self.q)
@@ -85,8 +66,7 @@ class Histogram:
         shares: (k,) estimated shares among the people present.
         present: number of reports divided by the number of people asked.
         mean_variance: unbiased estimate of the mean over the values of the variance of `shares`.
-        spread: estimate of the mean over the values v of f_v (1 - f_v), the variance of one random person's bit for v; clipped
-            to the possible range.
+        spread: estimate of the mean over the values v of f_v (1 - f_v), clipped to the possible range.
     """
 
     shares: FloatArray
@@ -96,16 +76,10 @@ class Histogram:
 
 
 def collect(people: IntArray, asked: int, eps: float, rng: np.random.Generator) -> Histogram:
-    """Returns the histogram from a random group; each person of the group reports with a loss of eps nats.
+    """The histogram from a random group; each person of the group reports with a loss of eps nats.
 
-    A share from m of M people has the variance R/m + s f(1-f). R/m comes from the randomization; s = (M-m)/((M-1)m) comes from
-    the draw without replacement. E[c(1-c)] = f(1-f) - Var c gives the unbiased estimate of f(1-f): (c(1-c) + R/m) / (1-s). If
-    people are absent, M is estimated by the number of people times the part of the group that is present.
-
-    Args:
-        people: (k+1,) numbers of people with each value, then the number of absent people.
-        asked: size of the group, at least 1.
-        eps: privacy loss of a report.
+    A share from m of M people has the variance R/m + s f(1-f): R/m from the randomization, s = (M-m)/((M-1)m) from the draw
+    without replacement. The estimate of f(1-f) is (c(1-c) + R/m) / (1-s).
     """
     total, k = int(people.sum()), people.size - 1
     group = people if asked == total else rng.multivariate_hypergeometric(people, asked, method="marginals")
@@ -120,38 +94,21 @@ def collect(people: IntArray, asked: int, eps: float, rng: np.random.Generator) 
 
 
 def sampled(total: int, asked: int, reports: float) -> float:
-    """The factor s of f(1-f) in the variance of a share: of `total` people `asked` are asked, and `reports` of these report."""
     return (total - asked) / ((total - 1) * reports)
 
 
 def dissimilarity(fresh: Histogram, last: FloatArray) -> float:
-    """Unbiased estimate of the mean squared difference between the true shares and the histogram published last."""
     return float(np.mean((fresh.shares - last) ** 2)) - fresh.mean_variance
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The histograms that a method published, and the allowance that it spent.
-
-    Attributes:
-        shares: (T, k) published shares.
-        spent: (T, 2) allowance spent to detect changes, and to publish: nats of each person, or number of people asked.
-    """
-
     shares: FloatArray
     spent: FloatArray
 
 
 class Division(ABC):
-    """The allowance of a window of w steps; a method divides the allowance among the steps.
-
-    Attributes:
-        stream: the stream.
-        eps: the loss in nats that a person may have within any w steps.
-        w: number of steps of a window.
-        whole: the allowance: nats of each person, or number of people.
-        least: the smallest part with which a histogram can be collected.
-    """
+    """The allowance of a window of w steps: nats of each person, or number of people."""
 
     whole: float
     least: float
@@ -161,15 +118,15 @@ class Division(ABC):
 
     @abstractmethod
     def part(self, amount: float) -> float:
-        """The amount, rounded down to what can be spent."""
+        pass
 
     @abstractmethod
     def collect(self, step: int, amount: float) -> Histogram:
-        """Spends the amount on one histogram of a step."""
+        pass
 
     @abstractmethod
     def error(self, fresh: Histogram, amount: float) -> float:
-        """The mean squared error of a histogram that costs the amount, given a `fresh` histogram of the same step."""
+        pass
 
 
 class Budget(Division):
@@ -223,7 +180,6 @@ def sampling(d: Division) -> Published:
 
 
 def distribution(d: Division) -> Published:
-    """LBD and LPD: a fresh histogram gets half of the rest: half the allowance minus the amounts of the last w-1 steps."""
     pool = d.part(d.whole / 2)
 
     def offer(t: int, spent: FloatArray) -> float:
@@ -233,11 +189,6 @@ def distribution(d: Division) -> Published:
 
 
 def absorption(d: Division) -> Published:
-    """LBA and LPA: a fresh histogram gets 1/(2w) of the allowance, and 1/(2w) more for each earlier unused step.
-
-    A histogram that costs j parts uses the part of its own step and j - 1 earlier parts. The next j - 1 steps cannot publish,
-    so each window stays within the allowance.
-    """
     unit = d.part(d.whole / (2 * d.w))
 
     def offer(t: int, spent: FloatArray) -> float:
@@ -253,7 +204,6 @@ def absorption(d: Division) -> Published:
 
 
 def _adaptive(d: Division, offer: Callable[[int, FloatArray], float]) -> Published:
-    """The common part of the adaptive methods; `offer` returns the amount for a fresh histogram of step t."""
     steps, unit = len(d.stream.people), d.part(d.whole / (2 * d.w))
     shares, spent = np.empty((steps, d.stream.k)), np.zeros((steps, 2))
     for t in range(steps):
@@ -278,13 +228,6 @@ RIVALS: dict[str, tuple[type[Division], Callable[[Division], Published]]] = {
 
 
 def publish(name: str, stream: Stream, eps: float, w: int, rng: np.random.Generator) -> Published:
-    """The output of one of the `RIVALS` for the stream, under w-event ε-LDP.
-
-    Args:
-        name: the method's name in LDP-IDS.
-        stream: people by value and step.
-        eps: loss of a person within any w steps, in nats.
-        w: number of steps of a window, at least 1.
-    """
+    """The output of one of the `RIVALS` for the stream, under w-event ε-LDP, with ε in nats."""
     division, method = RIVALS[name]
     return method(division(stream, eps, w, rng))

@@ -1,9 +1,4 @@
-"""The spaced level on a stream: every device reports once in w steps, with the whole ε, and a filter smooths each share over
-time.
-
-This is the collection of LPU (a method of LDP-IDS) without coordination: each device draws its phase, so the groups differ in
-size by chance.
-"""
+"""The spaced level on a stream: every device reports once in w steps, with the whole ε, and a filter smooths each share."""
 
 import numpy as np
 
@@ -14,16 +9,7 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 
 def spaced_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-    """The raw histograms of the spaced level.
-
-    Args:
-        stream: people by value and step.
-        eps: loss of a report, in nats.
-        w: a device reports at every w-th step; at least 1.
-
-    Returns:
-        (T, k) shares, NaN at a step without reports, and (T,) numbers of reports.
-    """
+    """The raw histograms of the spaced level: (T, k) shares, NaN at a step without reports, and (T,) numbers of reports."""
     phases = rng.multinomial(stream.n, np.full(w, 1 / w))
     fo = oracle(stream.k, eps)
     raw, reports = np.full((len(stream.people), stream.k), np.nan), np.zeros(len(stream.people), np.int64)
@@ -35,13 +21,6 @@ def spaced_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
 
 
 def filtered(raw: FloatArray, reports: IntArray, p: float, q: float) -> FloatArray:
-    """(T, k) shares from the filter `estimators.local_level`, with its detection of jumps.
-
-    Args:
-        raw: (T, k) raw shares; NaN at a step without reports.
-        reports: (T,) numbers of reports.
-        p, q: Pr[report supports v | the value is v] and Pr[report supports v | the value is not v].
-    """
     level, curve = LocalLevel(raw.shape[1]), np.empty(raw.shape)
     for t, (step, n) in enumerate(zip(raw, reports, strict=True)):
         if not n:

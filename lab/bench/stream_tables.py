@@ -1,5 +1,3 @@
-"""Tables of the comparison on streams."""
-
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 

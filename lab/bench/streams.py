@@ -1,13 +1,8 @@
 """Compares the spaced level with the seven methods of LDP-IDS: histograms at every step under w-event ε-LDP.
 
-All methods get the same streams, but each method draws its own reports.
-
-    MSE     mean of (published - true share)² over all steps and values
-    MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound is a share of 0.1 %
-            (`mre`), or the share of one person (`mre_person`)
-    AUC     area under the ROC curve of a detector of events. An event is a step at which the true share of a value is above
-            min + 0.75 (max - min) of the value's stream. The detector raises an alarm if the published share is above a limit.
-            For two values this is the AUC of value 1; for more values, the mean over the values
+MSE     mean of (published - true share)² over all steps and values
+MRE     mean of |published - true share| / max(true share, bound); the bound is 0.1 % (`mre`), or one person (`mre_person`)
+AUC     area under the ROC curve of a detector of steps at which a value's true share is above min + 0.75 (max - min)
 """
 
 import hashlib
@@ -45,8 +40,6 @@ QUICK = Plan(20_000, 60, 10, (2, 10), (1.0,))
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean errors of one method over the repetitions; see the module's docstring."""
-
     mse: float
     mre: float
     mre_person: float
@@ -64,7 +57,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, Errors]
 
     def best(self, measure: str) -> str:
-        """The rival with the smallest error, or the largest AUC."""
         sign = -1 if measure == "auc" else 1
         return min(RIVALS, key=lambda name: sign * float(getattr(self.errors[name], measure)))
 
@@ -80,8 +72,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A setting; `stream` is None if every repetition generates its stream."""
-
     name: str
     k: int
     plan: Plan
@@ -103,10 +93,6 @@ def errors(published: FloatArray, truth: FloatArray, n: int) -> Errors:
 
 
 def detection(published: FloatArray, truth: FloatArray) -> float:
-    """Area under the ROC curve of the threshold detector, of (T, k) published shares; 0.5 for a detector that guesses.
-
-    The mean omits values whose share never changes. NaN if no value changes.
-    """
     areas = []
     for v in [1] if truth.shape[1] == 2 else range(truth.shape[1]):
         low, high = truth[:, v].min(), truth[:, v].max()
@@ -120,16 +106,6 @@ def detection(published: FloatArray, truth: FloatArray) -> float:
 def measure(
     plan: Plan, folder: Path | None, repeats: int, seed: int, seen: Callable[[str], None], processes: int | None = None
 ) -> Result:
-    """The errors in every setting, on all cores; the number of cores does not change the results.
-
-    Args:
-        plan: the synthetic settings; its values of ε also apply to the real streams.
-        folder: the folder of the real data sets; None for synthetic streams alone.
-        repeats: repetitions of each synthetic setting, at least 1. A real stream is shorter and gets more repetitions.
-        seed: seed of all randomness.
-        seen: called with a line of progress.
-        processes: number of worker processes; one for each core if left out.
-    """
     made = [(name, k, plan.window, None) for k in plan.sizes for name in SYNTHETIC]
     given = [(s.name, s.k, w, s) for s in (real(folder) if folder else []) for w in WINDOWS[s.name]]
     tasks = [_Task(name, k, plan, w, eps, s, repeats, seed) for name, k, w, s in [*made, *given] for eps in plan.epsilons]

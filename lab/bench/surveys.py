@@ -1,16 +1,6 @@
 """Measures what many surveys cost, served together by one agent and one estimator, or apart by a pair of processes each.
 
-Kafka, Redis, agents, estimators and the measuring process compete for the same processor, so figures are only comparable within
-one run. A run measures, for a number of surveys:
-
-- *counting*: agents start with a log of `Sizes.records` records of one report, spread evenly over the surveys. Afterwards the
-    count tables must equal the counts of the reports sent.
-- *standing*: processor time of agents and estimators while no record arrives and no step closes.
-- *estimating*: short steps, which close at the same time in all surveys. The benchmark measures the seconds from a step's close
-    until Redis has the step's estimates, with the estimator's margin for the errors of brokers' clocks.
-- memory, threads and connections of the processes afterwards, and the sizes of their pages.
-
-A last measurement serves more surveys without Kafka (`surveys_simulated_agent`, `surveys_simulated_estimator`).
+All processes compete for the same processor: compare figures of one run only.
 """
 
 import asyncio
@@ -59,7 +49,6 @@ class Sizes:
         apart: numbers of surveys that have an agent and an estimator each.
         records: records in all logs together before the agents start.
         standing_s: seconds of the measurement without records.
-        step_s, steps: length and number of the timed steps.
         reports: reports of an attribute in each burst of a step.
         simulated: number of surveys without Kafka; 0 for no such measurement.
         simulated_records: records of each of these surveys.
@@ -81,12 +70,6 @@ QUICK = Sizes((2,), (), 2_000, 0.5, 2, 1, 20, 3, 40)
 
 
 def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> SurveysBench:
-    """Runs all measurements in separate topics and Redis keys, and deletes these topics and keys afterwards.
-
-    Raises:
-        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
-        BenchError: if a process fails, the counts differ from the counts of the reports sent, or the system is not Linux.
-    """
     if not Path("/proc/self/smaps_rollup").exists():
         raise BenchError("this benchmark reads memory and connections from /proc, which only Linux has")
     result = SurveysBench(cores())
@@ -104,7 +87,6 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Surv
 
 
 def _simulated(folder: Path, role: str, kind: type[T], *arguments: str) -> T:
-    """Runs a simulation in a process of its own, because it measures the memory of the process."""
     process = Process(f"lab.bench.surveys_simulated_{role}", list(arguments), {}, folder / f"simulated-{role}.log")
     try:
         return msgspec.convert(process.answer(SIMULATION_S), kind)
@@ -137,7 +119,6 @@ def _serve(settings: Settings, folder: Path, sizes: Sizes, n: int, apart: bool, 
 
 
 def _count(site: SurveysSite, records: int) -> tuple[int, float, float, float | None, float]:
-    """Counts a log of this many records of each survey. Returns the values `records` to `counted_cpu_s` of `Served`."""
     loads = [make_load(survey, range(ATTRIBUTES), 0, records) for survey in site.surveys]
     for survey, load in zip(site.surveys, loads, strict=True):
         asyncio.run(fill(site.settings, survey.reports_topic, load, PARTITIONS))
@@ -178,7 +159,6 @@ def _until_working(site: SurveysSite) -> None:
 
 
 def _works(port: int) -> int:
-    """Number of surveys for which an estimator has reached Kafka and Redis."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
         lines = page.read().decode().splitlines()
     return sum(line.startswith("ldpstream_survey_working{") and line.endswith(" 1.0") for line in lines)
@@ -209,7 +189,6 @@ def _estimate(site: SurveysSite, sizes: Sizes) -> tuple[list[float], tuple[float
 
 
 def _published_s(site: SurveysSite, step: int) -> list[float]:
-    """Waits until all surveys have published a step. Returns the seconds from the step's close for each survey."""
     late, close_s = dict[int, float](), site.survey.closes_ms(step) / 1000
 
     def all_published() -> bool:

@@ -1,5 +1,3 @@
-"""Results of the benchmark of many surveys."""
-
 from dataclasses import dataclass, field
 
 from lab.bench.process_costs import ProcessCosts
@@ -16,13 +14,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Costs of all agents, or of all estimators, of a run.
-
-    Attributes:
-        costs: memory, threads and connections after the last step.
-        standing_cores: processor seconds a second while no record arrives and no step closes.
-        working_cores: processor seconds a second while records arrive and steps close.
-    """
+    """Costs of all agents, or of all estimators, of a run; cores are processor seconds a second."""
 
     costs: ProcessCosts
     standing_cores: float
@@ -34,16 +26,11 @@ class Served:
     """One run: `surveys` surveys, served by `deployments` pairs of an agent and an estimator.
 
     Attributes:
-        records: number of records in the logs of all surveys together before the agents start.
         read_s: seconds from the agents' start until they read all partitions.
         counted_s: seconds from the agents' start until all records are counted.
         per_s: records counted per second, from the first commit to the last; None if the first commit counted all of them.
         counted_cpu_s: processor seconds of the agents from their start until all records are counted.
-        steps: number of steps whose estimates were timed; all surveys' steps close at the same time.
         late_s: p50, p90 and maximum, over surveys and steps, of the seconds from a step's close to its publication.
-        agents, estimators: costs of the processes.
-        agent_metrics, metrics, page, api: answers of one agent and of one estimator: `/metrics` of both, the start page and the
-            summaries of all surveys; None if the estimator serves one survey file and therefore has no start page.
     """
 
     surveys: int
@@ -65,17 +52,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAgent:
-    """Counting of many surveys in one process without Kafka. `counted_s` is wall-clock time.
-
-    Attributes:
-        surveys, partitions: number of surveys, and of all their partitions.
-        mib: memory that a survey adds, in MiB.
-        standing_ms: processor time that a survey needs in a second without records, in ms.
-        records: number of records counted.
-        record_us: processor time of a record, in µs, with its share of the commits.
-        counted_s: seconds from the first chunk until all counts are committed.
-        connections: number of connections to Redis.
-    """
+    """Counting of many surveys in one process without Kafka; `counted_s` is wall-clock time."""
 
     surveys: int
     partitions: int
@@ -89,17 +66,7 @@ class SimulatedAgent:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEstimator:
-    """Estimates of many surveys in one process without Kafka. `round_s` and the times of answers are wall-clock times.
-
-    Attributes:
-        surveys: number of surveys.
-        mib: memory that a survey adds, in MiB.
-        turn_ms: processor time of a survey's turn without a due step, in ms.
-        prepare_ms: processor time for the privacy losses of a survey's next step, spent before the step closes, in ms.
-        step_ms: processor time of a survey's turn that publishes a step, in ms.
-        round_s: seconds until one step of every survey is published, if all these steps close at the same time.
-        metrics, page, api: answers of the servers.
-    """
+    """Estimates of many surveys in one process without Kafka; `round_s` is wall-clock time."""
 
     surveys: int
     mib: float

@@ -1,9 +1,6 @@
-"""The dispatcher of an agent with many surveys in one process without Kafka: a silent log, and the configured Redis.
+"""The dispatcher of an agent with many surveys in one process, without Kafka.
 
-    python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
-
-Counts this many records of each survey, waits for this time without records, and prints JSON: the arguments of
-`SimulatedAgent`.
+python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
 """
 
 import asyncio
@@ -36,19 +33,11 @@ POLL_S = 0.05
 
 
 class At(NamedTuple):
-    """A partition of a topic."""
-
     topic: str
     partition: int
 
 
 class SilentLog:
-    """A log that delivers no chunks: the benchmark makes the chunks itself. Implements `agents.log.Log`.
-
-    Args:
-        ends: the offset after the last record of each partition.
-    """
-
     def __init__(self, ends: Sequence[int]) -> None:
         self._ends, self.placed = ends, 0
 
@@ -85,8 +74,6 @@ class SilentLog:
 
 
 class NotingStore(RedisCountStore):
-    """A count store that notes the offset of the last commit of each partition."""
-
     def __init__(self, survey: Survey, settings: Settings, client: SharedClient) -> None:
         super().__init__(survey, settings, client=client)
         self.committed: dict[int, int] = {}
@@ -98,7 +85,6 @@ class NotingStore(RedisCountStore):
 
 
 def records_of(survey: Survey, n: int) -> list[list[Record]]:
-    """The records of each partition: n records of one report in all."""
     rng, appended_ms = np.random.default_rng(SEED), survey.opens_ms(PRESENT_STEP) + 1
     each = n // ATTRIBUTES
     drawn = [(a, random_reports(survey, a, each, rng)) for a in range(ATTRIBUTES)]

@@ -1,8 +1,6 @@
-"""The schedules of an estimator with many surveys in one process without Kafka: a silent log, and the configured Redis.
+"""The schedules of an estimator with many surveys in one process, without Kafka.
 
-    python -m lab.bench.surveys_simulated_estimator SURVEYS
-
-Publishes two steps of each survey, serves the page and the metrics, and prints JSON: the arguments of `SimulatedEstimator`.
+python -m lab.bench.surveys_simulated_estimator SURVEYS
 """
 
 import json
@@ -43,8 +41,6 @@ TURN_MS = 2000  # time between two turns of a survey, in a process with many sur
 
 
 class CountedLog:
-    """A log of one partition whose end has been counted. Implements `schedule.LogPosition`."""
-
     def __init__(self, survey: Survey) -> None:
         self._survey, self.end = survey, 0
 
@@ -62,8 +58,6 @@ class CountedLog:
 
 
 class Estimated:
-    """A survey with the schedule and the gauges of `survey_estimator.SurveyEstimator`, but without Kafka."""
-
     def __init__(self, survey: Survey, client: Client, settings: Settings, metrics: SurveyMetrics) -> None:
         self.survey, self.position = survey, CountedLog(survey)
         self.store, self.results = RedisCountStore(survey, settings, client=client), RedisResults(survey, client)
@@ -75,7 +69,6 @@ class Estimated:
         self.served = Served(survey, self.results, self.store.rejected)
 
     def count(self, step: int) -> None:
-        """Writes the count tables of a step, as agents do."""
         rng, survey, before = np.random.default_rng(SEED + step), self.survey, self.position.end
         drawn = [random_reports(survey, a, REPORTS, rng) for a in range(ATTRIBUTES)]
         panes = {PaneKey(a, 0, step): survey.mechanisms[a][0].tabulate(reports) for a, reports in enumerate(drawn)}
@@ -124,7 +117,6 @@ def measure(n_surveys: int) -> SimulatedEstimator:
 
 
 def _publish(all_estimated: list[Estimated]) -> tuple[float, float, float]:
-    """Publishes two steps. Returns the values `prepare_ms`, `step_ms` and `round_s` of the second step."""
     prepare_ms = step_ms = round_s = 0.0
     for step in (PRESENT_STEP, PRESENT_STEP + 1):
         cpu = time.process_time()

@@ -1,5 +1,3 @@
-"""Many surveys on a real Kafka and a real Redis, served together by one pair of processes, or each by a pair of its own."""
-
 import gc
 import os
 import time
@@ -30,14 +28,11 @@ SMALLEST_K, LARGEST_K = 8, 100
 
 
 def attributes(survey: int) -> tuple[Asked, ...]:
-    """The attributes of a survey. Their sizes are drawn for each survey."""
     sizes = np.random.default_rng([SEED, survey]).integers(SMALLEST_K, LARGEST_K, ATTRIBUTES, endpoint=True)
     return tuple((f"a{i}", int(k), mechanism) for i, (k, mechanism) in enumerate(zip(sizes, MECHANISMS, strict=True)))
 
 
 class Estimator(Process):
-    """A process of `ldpstream estimate`."""
-
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.page_port, self.port = free_ports(2)
         hosts = {f"LDPSTREAM_{name}_HOST": "127.0.0.1" for name in ("PAGE", "METRICS")}
@@ -46,18 +41,6 @@ class Estimator(Process):
 
 
 class SurveysSite(BaseSite):
-    """New surveys, whose steps begin and end at the same times; close the site after use.
-
-    Args:
-        settings: addresses of Kafka and Redis, and how to log in.
-        folder: an existing folder for files.
-        n: number of surveys.
-        step_seconds: length of a step.
-        partitions: number of partitions of each reports topic.
-        step: the present step of all surveys.
-        apart: True if each survey has an agent and an estimator of its own.
-    """
-
     patience_s = 900.0
 
     def __init__(
@@ -80,7 +63,6 @@ class SurveysSite(BaseSite):
         self.agents = [self.started(Agent, "ldpstream", "agent", served, **self._group) for served in self._served]
 
     def all_read(self) -> bool:
-        """True if the agents read all partitions."""
         wanted = self.partitions * len(self.surveys) // len(self.agents)
         return all(len(agent.placed_s()) >= wanted for agent in self.agents)
 
@@ -88,11 +70,9 @@ class SurveysSite(BaseSite):
         self.estimators = [self.started(Estimator, "ldpstream", "estimate", served) for served in self._served]
 
     def uncounted(self, records: int) -> int:
-        """Number of records that are not counted yet, if each survey's log has this number of records."""
         return sum(records - sum(store.positions().values()) for store in self.stores)
 
     def next_steps(self) -> list[int]:
-        """The first step of each survey that is not published yet."""
         return [0 if (found := results.progress()) is None else found.next_step for results in self.results]
 
     def costs(self, processes: Iterable[Process]) -> ProcessCosts:
@@ -104,8 +84,6 @@ class SurveysSite(BaseSite):
 
 
 class SimulatedSurveys:
-    """New surveys without topics, whose keys in Redis are deleted at the end. Step `PRESENT_STEP` begins now."""
-
     def __init__(self, client: Client, n: int) -> None:
         self._client, self._name = client, random_name()
         with TemporaryDirectory(prefix="ldpstream-bench-") as folder:
@@ -130,7 +108,6 @@ def cpu_s(processes: Iterable[Process]) -> float:
 
 
 def ask(port: int, path: str) -> Answer:
-    """Asks a server on this machine twice."""
     times = list[float]()
     for _ in range(2):
         began = time.perf_counter()

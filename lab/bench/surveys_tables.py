@@ -1,5 +1,3 @@
-"""Terminal tables and notes of the benchmark of many surveys."""
-
 from rich.table import Table
 
 from lab.bench.mechanisms_tables import rate

@@ -1,16 +1,7 @@
 """Haar wavelets: a rival of Square Wave for the distribution of a number, with the same loss ε and one report of each person.
 
-The bins are the leaves of a binary tree. The Haar coefficient of a node is the share of the people in its left half minus the
-share in its right half:
-
-    d(node) = f(left) - f(right)            f(left) = (f(node) + d(node)) / 2
-
-Each person draws one level of the tree, and reports the half of a node of this level that holds the number. The report is
-one-time GRR or OUE, whichever has the smaller variance. All levels are equally likely: levels that have 2^¼, 2^½ or 2 times as
-many people as the next finer level had larger Wasserstein distances over all cells of `number_estimates`. The histogram from
-the unbiased coefficients is projected on the distributions (norm-sub).
-
-This is a simple rival of this kind. It is not the mechanism of arXiv:2509.19661, and does not reproduce its results.
+A node of a binary tree over the bins has the coefficient d(node) = f(left) - f(right). Each person draws one level, and reports
+the half of its node that holds the number, by one-time GRR or OUE. This is not the mechanism of arXiv:2509.19661.
 
 Sources: Kulkarni, Cormode and Srivastava 2019, arXiv:1812.10942 (Haar); Zhao et al. 2025, arXiv:2509.19661 (wavelets).
 """
@@ -23,19 +14,12 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 
 def oracle(k: int, eps: float) -> Mechanism:
-    """GRR or OUE for k values: the one with the smaller variance of an unbiased share."""
     f = np.full(k, 1 / k)
     return min((mechanism(name, k=k, eps=eps) for name in ("GRR", "OUE")), key=lambda m: m.inversion_variances(f, 1000).sum())
 
 
 def wavelets(people: IntArray, eps: float, rng: np.random.Generator) -> FloatArray:
-    """The estimated shares of the bins, with sum 1.
-
-    Args:
-        people: (k,) number of people in each bin; k is a power of 2.
-        eps: the loss of a report.
-        rng: the noise of the reports, and the level of each person.
-    """
+    """The estimated shares of the bins, with sum 1, from (k,) numbers of people; k is a power of 2."""
     depth = people.size.bit_length() - 1
     if people.size != 2**depth or depth < 1:
         raise ValueError(f"people must have a power of 2 of bins, got {people.size}")

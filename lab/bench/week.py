@@ -1,8 +1,4 @@
-"""A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster.
-
-Log, counts, estimates and expiry are those of `serve`, in this process. In every hour of the simulated time, the devices'
-reports are appended and counted, and closed steps are published.
-"""
+"""A small server over days: memory and disk of `ldpstream serve`, on a clock that runs faster."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -31,16 +27,6 @@ AT_ONCE = 500  # envelopes in a transaction, as in a group commit of the gateway
 
 @dataclass(slots=True)
 class Week:
-    """Results; each list has one number for every simulated hour.
-
-    Attributes:
-        devices: number of devices. In each hour, a 24th of them, rounded down, sends a report of every attribute.
-        reports: number of reports appended.
-        memory_mib: resident memory of the process.
-        disk_mib: size of the data folder's files.
-        published: number of published steps.
-    """
-
     devices: int
     reports: int = 0
     memory_mib: list[float] = field(default_factory=list)

@@ -1,7 +1,4 @@
-"""Computed results of ALLOMFREE (Arcolezi, Couchot, Al Bouna and Xiao 2022): Tables 1 and 2 and Figure 3.
-
-The paper's experiments, Tables 3 and 4 and Figures 4 to 7, are in `allomfree_surveys`.
-"""
+"""Computed results of ALLOMFREE (Arcolezi, Couchot, Al Bouna and Xiao 2022): Tables 1 and 2 and Figure 3."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,15 +16,12 @@ OURS = "L-OLH, g chosen exactly"
 
 
 def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
-    """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration, and the best exact variance.
-
-    The best exact variance is that of L-OSUE; in the columns of L-GRR, the smallest one of L-GRR, L-OSUE and L-OLH.
-    """
+    """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration, and the best exact variance."""
     return [[(_paper(name, k, *budgets), _best(name, k, *budgets)) for name, k in COLUMNS_1] for budgets in rows]
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column, the variance, and the smallest variance (without k, OUE's)."""
+    """Table 2: for each ε and column, the variance, and the smallest variance."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))
@@ -42,7 +36,7 @@ def candidates(column: str) -> Sequence[str]:
 
 
 def curves(ratio: float, epsilons: Sequence[float]) -> dict[str, list[float]]:
-    """Figure 3: variances of the unary encodings and of L-OLH (reports of a few bytes) for eps_1 = ratio · eps_inf."""
+    """Figure 3: variances of the unary encodings and of L-OLH for eps_1 = ratio · eps_inf."""
     budgets = [(eps, ratio * eps) for eps in epsilons]
     found = {name: [_paper(name, 2, *pair) for pair in budgets] for name in ENCODINGS}
     found[OURS] = [mechanism("L-OLH", 1024, eps_inf=a, eps_1=b).variance(n=N) for a, b in budgets]

@@ -1,10 +1,10 @@
 """The numbers that ALLOMFREE prints, as texts with all their digits.
 
-Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for Longitudinal and
-Multidimensional Frequency Estimates", 2022; n = 10 000 and f = 0 in Tables 1 and 2.
+Two rows of Table 1 have misprinted labels, under the heading ε₁ = 0.3 ε∞: (1.0, 0.60) and (2.0, 1.20) are (2.0, 0.60) and
+(4.0, 1.20) here.
 
-Two rows of Table 1 have misprinted labels. Under the heading ε₁ = 0.3 ε∞ the last two rows have the labels ε∞ = 1.0, ε₁ = 0.60
-and ε∞ = 2.0, ε₁ = 1.20. The numbers in these rows belong to ε∞ = 2.0, ε₁ = 0.60 and ε∞ = 4.0, ε₁ = 1.20, the labels used here.
+Source: Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for
+Longitudinal and Multidimensional Frequency Estimates", 2022.
 """
 
 from decimal import Decimal
@@ -84,11 +84,7 @@ GAINS = {
 
 
 def digit(printed: str) -> float:
-    """Largest distance of a value from the printed value: half a unit of the last digit, with two exceptions in Table 1.
-
-    Whole numbers are truncated (26706 for 26706.64). Values with five decimals were rounded twice, first to six decimals
-    (2.12772 for 2.1277251).
-    """
+    """Largest distance of a value from the printed value: half a unit of the last digit, with two exceptions in Table 1."""
     decimals = -int(Decimal(printed).as_tuple().exponent)
     if decimals == 0:
         return 1.0

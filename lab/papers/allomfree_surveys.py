@@ -1,7 +1,7 @@
 """ALLOMFREE's experiments: every device samples one of several attributes (Smp) and reports it once, with a memoized mechanism.
 
-The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The authors' published
-code, but not the paper's text, clips the estimates at 0 and divides them by their sum. So does this module.
+The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. As in the authors' code,
+the estimates are clipped at 0 and divided by their sum.
 """
 
 import functools
@@ -43,8 +43,6 @@ ABSENT = {
 
 
 class Errors(TypedDict):
-    """Note on the data's source ("" if the data are real), and MSE_avg of every run by method."""
-
     source: str
     mse: dict[str, list[float]]
 
@@ -54,14 +52,12 @@ Found = Mapping[tuple[str, float, float], Errors]  # (data set, ratio, eps_inf) 
 
 @functools.lru_cache(maxsize=1)
 def dataset(name: str, data: str | None) -> Dataset:
-    """One of the paper's four data sets; MS-FIMU's table of persons and Census-Income are always generated."""
     if name in ABSENT:
         return generated(TITLES[name], *ABSENT[name], seed=1)
     return load(name, Path(data) if data else None)
 
 
 def mechanisms_of(method: str, sizes: Sequence[int], eps_inf: float, eps_1: float) -> list[Mechanism]:
-    """The mechanisms that a method uses, one for each attribute."""
     if method == BEST:
         return [mechanism("auto", k, eps_inf=eps_inf, eps_1=eps_1) for k in sizes]
     names = ("L-GRR", "L-OSUE") if method == "ALLOMFREE" else (method,)
@@ -75,13 +71,7 @@ def mechanisms_of(method: str, sizes: Sequence[int], eps_inf: float, eps_1: floa
 
 
 def averaged_mse(people: Dataset, chosen: Sequence[Mechanism], post: str, rng: np.random.Generator) -> float:
-    """MSE_avg of one run: every device draws an attribute and reports its value once.
-
-    Args:
-        people: people's values.
-        chosen: (d,) the mechanism of each attribute.
-        post: post-processing of the matrix inversion.
-    """
+    """MSE_avg of one run: every device draws an attribute and reports its value once."""
     drawn = rng.integers(len(chosen), size=len(people.values))
     total = 0.0
     for j, m in enumerate(chosen):
@@ -92,7 +82,6 @@ def averaged_mse(people: Dataset, chosen: Sequence[Mechanism], post: str, rng: n
 
 
 def errors(name: str, data: str | None, ratio: float, eps_inf: float, runs: int, methods: Sequence[str], seed: int) -> Errors:
-    """MSE_avg of every run of every method, for eps_1 = ratio · eps_inf; and a note on the data's source."""
     people = dataset(name, data)
     found: Errors = {"source": people.source, "mse": {}}
     for method in methods:
@@ -147,10 +136,7 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 
 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
-    """Reduction of a method's mean error relative to another method's mean error, in percent; and a standard deviation.
-
-    The standard deviation belongs to the difference between our gain and the published gain, which comes from 100 runs.
-    """
+    """Reduction of a method's mean error relative to another method's mean error, in percent; and a standard deviation."""
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))
     relative = sum(
         np.var(runs[m], ddof=1) / np.mean(runs[m]) ** 2 * (1 / PUBLISHED_RUNS + 1 / len(runs[m])) for m in (method, over)

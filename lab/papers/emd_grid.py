@@ -1,5 +1,3 @@
-"""The earth mover's distance on the plane."""
-
 import math
 
 import numpy as np
@@ -14,17 +12,7 @@ TOLERANCE = 1e-10  # tolerance of the linear programme, relative to the longest 
 
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
-    """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance.
-
-    Args:
-        truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
-        points: (k, 2) coordinates of the values, finite.
-
-    Mass that both distributions have at the same point does not move. For the remaining mass SciPy solves the dual programme.
-    Each constraint belongs to a value x with too much mass and a value y with too little:
-
-        maximise    Σ_x excess_x φ_x    subject to    φ_x - φ_y <= ‖x - y‖₂
-    """
+    """Earth mover's distance of two distributions on (k, 2) points of the plane: the least Σ mass × Euclidean distance."""
     a, b = pair(truth, estimate)
     where = np.asarray(points, float)
     if where.shape != (a.size, 2) or not np.isfinite(where).all():

@@ -1,8 +1,6 @@
 """Figures 2 to 14 of the free-will privacy paper: distances from the truth by number of people, and the text's claims.
 
-ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy". The paper prints no
-values of its figures. Its text claims that some methods are better than others. For each claim, we count the numbers of people
-for which the claim holds.
+Source: ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy".
 """
 
 from collections.abc import Sequence
@@ -54,8 +52,6 @@ SHOKRI_GRID_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: its number, content, mixtures, methods beside GIBU, and claims as pairs (better, worse)."""
-
     number: int
     shows: str
     mixes: tuple[str, ...]
@@ -78,8 +74,6 @@ def _finish(figure: Figure, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 def _rows(figure: Figure, mix: str, runs: Runs, best: bool) -> list[Row]:
-    """Rows of the distances for the largest number of people, then rows of the claims; no row for a method without an
-    estimate."""
     where, note = title(mix), "population generated" if mix.endswith("grid") else ""
     maximum = float(runs.mean(MAXIMUM)[-1])
     rows = [

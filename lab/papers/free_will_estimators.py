@@ -3,9 +3,8 @@
     [INV]_R, [IBU]_R, [RAP]_R    the groups' own estimates, averaged by their numbers of reports         `combine_results`
     [INV]_M, [IBU]_M, [RAP]_M    one estimate with the average mechanism, on all reports together        `combine_mechanisms`
 
-INV is matrix inversion, RAP is matrix inversion for unary encodings, and IBU is the iterative Bayesian update. One of two
-projections turns an inversion into a distribution: ``"norm-sub"`` (Euclidean, onto the simplex) or ``"norm-mul"`` (clip and
-normalise).
+INV is matrix inversion, RAP matrix inversion for unary encodings, IBU the iterative Bayesian update. The projections of an
+inversion are ``"norm-sub"`` (Euclidean, onto the simplex) and ``"norm-mul"`` (clip and normalise).
 
 Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
 """
@@ -32,15 +31,7 @@ PROJECTIONS = ("norm-sub", "norm-mul")
 
 
 def combine_results(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
-    """[estimator]_R: the mean of the groups' estimates, each a distribution, weighted by their numbers of reports.
-
-    Args:
-        groups: mechanisms with their count tables, on one domain.
-        estimator: ``"INV"``, ``"IBU"``, or ``"RAP"`` (only for unary encodings).
-        projection: projection of each inversion; IBU needs no projection.
-
-    Returns:
-        (k,) distribution; NaN if there are no reports.
+    """[estimator]_R: the mean of the groups' estimates, weighted by their numbers of reports; (k,), NaN without reports.
 
     Raises:
         ValueError: if an argument is not allowed, or a table belongs to another mechanism.
@@ -58,21 +49,10 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
 
 
 def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
-    """[estimator]_M: one estimate from all reports, as if every device had used the groups' average mechanism.
-
-    Args:
-        groups: mechanisms with their count tables, on one domain. For RAP all mechanisms are unary encodings. For INV and IBU
-            all mechanisms report one of the k values: GRR, L-GRR and location mechanisms.
-        estimator: ``"INV"``, ``"IBU"`` or ``"RAP"``.
-        projection: projection of the inversion; IBU needs no projection.
-
-    Returns:
-        (k,) distribution; NaN if there are no reports, or if the average mechanism carries no information.
+    """[estimator]_M: one estimate from all reports, with the groups' average mechanism; (k,), NaN if it carries no information.
 
     Raises:
-        ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table belongs to another
-            mechanism, or a group has a location mechanism and the domain is too large for a dense channel (above 2^24
-            entries).
+        ValueError: if an argument is not allowed, or the groups' reports are not of one kind.
     """
     k = _check(groups, estimator, projection)
     n = sum(table.n for _, table in groups)

@@ -1,7 +1,7 @@
 """Populations and mixtures of mechanisms of the free-will privacy paper, and every method's distance from the truth.
 
-ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy", Tables 4 to 8. Each
-mechanism of a mixture gets an equal part of the people. Distances are in cells on a line and in kilometres on the grid.
+Source: ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy", Tables 4 to
+8.
 """
 
 from collections.abc import Callable
@@ -52,14 +52,8 @@ GIBU, MAXIMUM, COUNTED = "GIBU", "maximum", "maximum, bit counts"
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A population and the mechanisms of its people.
-
-    Attributes:
-        truth: (k,) distribution of the values.
-        mechanisms: the mechanisms, each for an equal part of the people.
-        points: (k, 2) kilometres, or None if the values lie on a line at unit distances.
-        invertible: True if every mechanism's channel is invertible, so that [INV]_R exists.
-    """
+    """A population and its mechanisms, each for an equal part of the people; `points` are (k, 2) kilometres, or None on a
+    line."""
 
     truth: FloatArray
     mechanisms: list[Mechanism]
@@ -68,11 +62,9 @@ class Mix:
 
 
 class TruthOrCentre(StoredChannel):
-    """Reports the true value with some probability (the same for all values), otherwise the middle cell.
+    """Reports the true value with the probability max(0, 1 - Q/B), otherwise the middle cell.
 
-    The probability is max(0, 1 - Q/B). Q bounds the expected quality loss; B is the expected error of the best blind guess (the
-    middle cell). The mechanism is one of the many optima of Shokri's programme for a uniform profile, if quality loss and the
-    adversary's error are the same distance.
+    Q bounds the expected quality loss; B is the expected error of the best blind guess.
     """
 
     name = "truth-or-centre"
@@ -92,15 +84,11 @@ class TruthOrCentre(StoredChannel):
 
 
 def line_distances(k: int) -> FloatArray:
-    """(k, k) |x - x'|."""
     return np.asarray(np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(float))
 
 
 def city(shape: tuple[int, int], cell_km: float) -> tuple[FloatArray, FloatArray]:
-    """A distribution on a grid of cells, and the cells' (k, 2) centres, in place of Gowalla's check-ins in San Francisco.
-
-    It has a few crowded places. Each cell's popularity is log-normal, from a fixed seed.
-    """
+    """A generated distribution on a grid of cells, and the cells' (k, 2) centres, in place of Gowalla's check-ins."""
     y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
     points = (np.column_stack((x, y)) + 0.5) * cell_km
     weights = ELSEWHERE + sum(
@@ -111,7 +99,6 @@ def city(shape: tuple[int, int], cell_km: float) -> tuple[FloatArray, FloatArray
 
 
 def binomial(k: int) -> FloatArray:
-    """(k,) the binomial distribution on 0 … k-1 with α = 1/2."""
     return np.asarray(binom.pmf(np.arange(k), k - 1, 0.5))
 
 
@@ -156,7 +143,6 @@ def _singular(truth: FloatArray, mechanisms: list[Mechanism], points: FloatArray
 
 
 def solved(distance: FloatArray, max_loss: float) -> Shokri:
-    """Shokri's mechanism as the solver finds it, for a uniform profile and equal losses ℓ = d."""
     return Shokri(np.full(len(distance), 1 / len(distance)), distance, max_loss)
 
 
@@ -180,20 +166,11 @@ MIXES: dict[str, Callable[[], Mix]] = {
 
 @cache
 def build(name: str) -> Mix:
-    """Builds a mixture by its name."""
     return MIXES[name]()
 
 
 def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str, list[float]]:
-    """The earth mover's distance of every method's estimate from the truth, in each repetition; NaN without an estimate.
-
-    Args:
-        mix: the mixture's name.
-        n: number of people.
-        first: number of the first repetition.
-        repeats: number of repetitions.
-        seed: seed of all randomness; the seed, the mixture, n and the repetition's number determine a repetition.
-    """
+    """The earth mover's distance of every method's estimate from the truth, in each repetition; NaN without an estimate."""
     population = build(mix)
     k, points = len(population.truth), population.points
     found: dict[str, list[float]] = {}
@@ -206,7 +183,6 @@ def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str
 
 
 def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str, FloatArray]:
-    """Every method's distribution, (k,), from one report of each person; the grid has no [·]_R methods."""
     groups: list[Group] = []
     bits: list[Term] = []
     for m, part in zip(mix.mechanisms, np.array_split(values, len(mix.mechanisms)), strict=True):
@@ -218,9 +194,6 @@ def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str,
 
 
 def _of_bits(groups: list[Group], terms: list[Term], n: int) -> dict[str, FloatArray]:
-    """Estimates with RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper; `COUNTED` from
-    counts.
-    """
     uniform = np.full(RAPPOR_K, 1 / RAPPOR_K)
     found = {f"[RAP]_R {name}": combine_results(groups, "RAP", post) for post, name in POSTS}
     found |= {f"[RAP]_M {name}": combine_mechanisms(groups, "RAP", post) for post, name in POSTS}

@@ -14,8 +14,6 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of a mixture's runs: numbers of people, repetitions of each, and repetitions in a job."""
-
     people: tuple[int, ...]
     repeats: int
     together: int
@@ -34,7 +32,6 @@ def sizes(plan: Plan, mix: str) -> Sizes:
 
 
 def jobs(plan: Plan, mixes: Sequence[str]) -> list[Job]:
-    """Jobs for every repetition of the mixtures; the programmes of Shokri's mechanisms are smaller in a quick plan."""
     return [
         Job(distances, {"mix": name, "n": n, "first": first, "repeats": repeats, "seed": plan.seed})
         for mix in mixes
@@ -58,7 +55,6 @@ def gather(plan: Plan, mixes: Sequence[str], results: Sequence[dict[str, list[fl
 
 
 def _cut(plan: Plan, mix: str) -> list[tuple[str, int, int, int]]:
-    """(mixture, n, first repetition, repetitions) of every job."""
     how = sizes(plan, mix)
     name = f"{mix}-small" if plan.quick and mix.startswith("shokri") else mix
     return [
@@ -70,12 +66,7 @@ def _cut(plan: Plan, mix: str) -> list[tuple[str, int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Distances of a mixture's estimates from the truth.
-
-    Attributes:
-        people: numbers of people, ascending.
-        distances: for each method, (people, repetitions) distances; all methods estimate from the same reports.
-    """
+    """Distances of a mixture's estimates from the truth: for each method, (people, repetitions)."""
 
     people: tuple[int, ...]
     distances: dict[str, FloatArray]
@@ -87,11 +78,9 @@ class Runs:
         return np.asarray(self.distances[method].mean(axis=1))
 
     def sd(self, method: str) -> FloatArray:
-        """(people,) standard deviations of one repetition."""
         return np.asarray(self.distances[method].std(axis=1, ddof=1))
 
     def wins(self, better: str, worse: str) -> tuple[float, float]:
-        """The share of sizes at which `better` has the smaller mean distance, and this share's standard deviation."""
         difference = self.distances[worse] - self.distances[better]
         mean, error = difference.mean(axis=1), difference.std(axis=1, ddof=1) / math.sqrt(difference.shape[1])
         chance = norm.cdf(mean / np.maximum(error, 1e-300))

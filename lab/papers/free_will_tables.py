@@ -1,7 +1,6 @@
 """Tables 1, 2, 5 and 6 of the free-will privacy paper: its verdicts about the methods, and the ε of its mechanisms.
 
-The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's distance, as the geometric
-mean over all sizes. At most 1.25 is excellent, at most 2 is good, and more is bad.
+A verdict depends on a method's distance from the truth divided by GIBU's: excellent up to 1.25, good up to 2, else bad.
 """
 
 import math
@@ -103,7 +102,6 @@ def _finish_verdicts(verdicts: Sequence[Verdict], notes: Sequence[str], plan: Pl
 
 
 def _verdict(runs: Runs, verdict: Verdict) -> Row:
-    """A verdict's row; its spread is a third of the largest change of the verdict within three standard errors of the ratio."""
     mix, method, published, figure = verdict
     ratios = [runs.ratio(name, GIBU) for name in runs.distances if name.startswith(method) and runs.exists(name)]
     label, asked = f"{mix.replace('-', ', ')}: {method} (Figure {figure})", float(GRADES.index(published))
@@ -117,7 +115,6 @@ def _verdict(runs: Runs, verdict: Verdict) -> Row:
 
 
 def grade(ratio: float) -> int:
-    """The verdict on a distance that is `ratio` times GIBU's, as an index of `GRADES`."""
     return 3 if ratio <= EXCELLENT else 2 if ratio <= GOOD else 1
 
 
@@ -133,19 +130,13 @@ PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cel
 
 
 def epsilon(kind: str, loss: float) -> float:
-    """The ε of a mechanism for which the expected distance between a uniform value and the value's report is `loss`.
-
-    Args:
-        kind: ``"grr-line"``, ``"grr-grid"``, ``"geometric-line"`` (per cell) or ``"geometric-grid"`` (per kilometre).
-        loss: in cells on the line, in kilometres on the grid.
-    """
+    """The ε for which the expected distance of a uniform value from its report is `loss`, in cells or kilometres (grid)."""
     channel, distance, low, high = KINDS[kind]
     apart = distance()
     return float(brentq(lambda eps: (channel(eps) * apart).sum() / len(apart) - loss, low, high, xtol=1e-7))
 
 
 def grid_distances() -> FloatArray:
-    """(384, 384) kilometres."""
     return CELL_KM * PlanarGeometric(GRID, 1.0).distances()
 
 

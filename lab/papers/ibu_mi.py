@@ -60,8 +60,6 @@ CHANNEL_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of a table's settings: mechanism, shape of the population, domain size, number of reports, ε."""
-
     mechanism: str
     shape: str
     k: int
@@ -116,17 +114,10 @@ def gain(measured: dict[str, FloatArray], estimator: str = "ibu") -> FloatArray:
 
 
 def mean_gain(found: Found, chosen: Callable[[Setting], bool], estimator: str = "ibu") -> FloatArray:
-    """(2, runs) means of the gains over the chosen settings."""
     return np.asarray(np.mean([gain(x, estimator) for setting, x in found.items() if chosen(setting)], axis=0))
 
 
 def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
-    """(2,) standard deviations of a published mean gain minus our mean gain.
-
-    Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
-    and n, and uses this population in all runs. The population's part of the variance is the variance of the settings' mean
-    gain, less the variance of the mean of equally many independent gains.
-    """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
     populations = np.maximum(gains.mean(axis=0).var(axis=1, ddof=1) - reports, 0)
@@ -172,17 +163,14 @@ def mean_mse_gain(found: Found, **fixed: object) -> float:
 
 
 def claim(text: str, holds: bool, note: str = "") -> Row:
-    """Row of a claim that the text makes about a figure; the row's value is 1 if the claim holds."""
     return Row(label=f"{text} (1: yes)", published=1, ours=float(holds), lower_is_better=False, note=note)
 
 
 def ratio(measured: dict[str, FloatArray]) -> float:
-    """Reduction of the mean squared error, averaged over runs, by IBU relative to MI, in per cent; negative if IBU is worse."""
     return float(100 * (1 - measured["ibu"][0].mean() / measured["mi"][0].mean()))
 
 
 def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 1 and 2: every mechanism's gain by ε, computed from mean errors as in the paper's notebook."""
     gains = {(s.mechanism, s.eps): max(ratio(x), 0.0) for s, x in found.items()}
     shown = list(dict.fromkeys(s.mechanism for s in found))
     curves = [Curve(name, EPSILONS, [gains[name, eps] for eps in EPSILONS]) for name in shown]
@@ -209,7 +197,6 @@ def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 
 
 def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 3 and 4: the mean gains in MSE by ε, by n and by k, for each shape."""
     axes: dict[str, Sequence[float]] = {"eps": EPSILONS, "n": SIZES, "k": DOMAINS}
     shapes = choice(plan, names)[1]
     panels = []
@@ -249,8 +236,6 @@ def _table(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 def _target(
     name: str, title: str, names: tuple[str, ...], finish: Callable[[Plan, tuple[str, ...], Found], Outcome], one: bool = False
 ) -> Target:
-    """A target over the whole grid of some mechanisms; if `one` is true, only over incomes with n = 20 000 and k = 100."""
-
     def planned(plan: Plan) -> list[Job]:
         mechanisms, shapes = choice(plan, names)
         return jobs(plan, mechanisms, ["Real"], [100], [20_000]) if one else jobs(plan, mechanisms, shapes, DOMAINS, SIZES)

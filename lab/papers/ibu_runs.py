@@ -1,7 +1,6 @@
 """Runs of Arcolezi, Cerna and Palamidessi 2023: both estimators on the same reports, as in the paper and its package.
 
-Populations are n samples of a shape, cut into k + 1 bins of equal width. The last two bins form one value, as in the paper's
-notebook. Log-normal incomes replace the paper's incomes, and linear forms replace random hash functions.
+Log-normal incomes replace the paper's incomes, and linear forms replace random hash functions.
 """
 
 import hashlib
@@ -27,7 +26,6 @@ MEDIAN_INCOME, INCOME_SPREAD, TOP_INCOME = 36_000, 0.9, 720_000
 
 
 def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) values in [0, k) of a shape of `ldpstream.advice.populations.SHAPES`, or of generated incomes ("real")."""
     if shape == "real":
         samples = np.minimum(rng.lognormal(np.log(MEDIAN_INCOME), INCOME_SPREAD, n), TOP_INCOME)
     else:
@@ -37,7 +35,6 @@ def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray
 
 
 def build(name: str, k: int, eps: float, calibration: str) -> Mechanism:
-    """The mechanism at ε in a calibration; a memoized mechanism has ε₁ = ε and ε∞ = 2ε."""
     if name in LONGITUDINAL:
         g = LOLOHA_G[eps] if (name, calibration) == ("L-OLH", "paper") else None
         return mechanism(name, k, eps_inf=2 * eps, eps_1=eps, calibration=calibration, g=g)
@@ -47,13 +44,8 @@ def build(name: str, k: int, eps: float, calibration: str) -> Mechanism:
 def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray:
     """IBU on support counts, at most 10 000 iterations, until no frequency changes by more than 1e-12.
 
-    The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR the paper takes q = p₁q₂ + q₁p₂, with q₁ =
-    1/g for local hashing. For more than two symbols this q lacks (k-2) q₁q₂; for hashing the right q is 1/g.
-
-    Args:
-        m: the mechanism.
-        table: the mechanism's count table.
-        slip: True to use the paper's channel, as the published numbers do; False to use the mechanism's own channel.
+    With `slip`, the channel is the paper's: p on its diagonal and q elsewhere, with q = p₁q₂ + q₁p₂ for the chains of GRR. For
+    more than two symbols this q lacks (k-2) q₁q₂; for hashing the right q is 1/g.
     """
     p, q = m.p, m.q
     if slip and isinstance(m, LongitudinalGRR):
@@ -85,10 +77,7 @@ def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: 
 
 
 def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
-    """A job: for each of `EPSILONS`, the estimators' (2, runs) errors by name: mean squared errors, then mean absolute errors.
-
-    A run's samples are the same for every mechanism, k and ε; every setting draws new reports.
-    """
+    """For each of `EPSILONS`, the estimators' (2, runs) errors by name: mean squared errors, then mean absolute errors."""
     rngs = [np.random.default_rng([seed, *_digest(shape, n, run)]) for run in range(runs)]
     populations = [population(shape, k, n, rng) for rng in rngs]
     rng = np.random.default_rng([seed, *_digest(name, shape, k, n)])

@@ -73,7 +73,6 @@ def protocols(plan: Plan) -> list[str]:
 
 
 def folder(plan: Plan, name: str) -> str | None:
-    """The data's folder if it holds this data set, else None."""
     return str(plan.data) if plan.data and FILES[name] and (plan.data / FILES[name]).exists() else None
 
 
@@ -114,7 +113,6 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
 
 
 def process_counts() -> list[int]:
-    """1, 2, 4 … processes up to the number of cores or the paper's 8 threads, whichever is less, and this number itself."""
     most = min(cores(), MOST_PROCESSES)
     return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
 

@@ -33,10 +33,7 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 
 
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
-    """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people.
-
-    It has k in place of the number of people, and GRR's formula for SS.
-    """
+    """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people."""
     e = np.exp(eps)
     per_person = {
         "GRR": (k * e - 2) / (e - 1) ** 2,
@@ -48,17 +45,7 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
 
 
 def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
-    """(k,) frequencies by the toolkit's Power, as in the paper's numbers; our Power is in `estimators.post_processing`.
-
-    The prior probability of a count j is proportional to j^-a on 1 … n; the prior's mean is the mean of the estimates.
-    Estimates are rounded to multiples of 10 plus 5. A posterior mean covers the counts within 25 000 of the estimate. A
-    likelihood that underflows is set to 1e-32.
-
-    Args:
-        counts: (k,) estimated counts, of mean at least 1.
-        n: number of people.
-        variance: variance of an estimated count.
-    """
+    """(k,) frequencies by the toolkit's Power: the prior of a count j is proportional to j^-a on 1 … n."""
     possible = np.arange(1, n + 1, dtype=float)
     logs, mean = np.log(possible), counts.mean()
     low, high = 0.0, 2.0
@@ -87,7 +74,6 @@ def _power_mean(exponent: float, logs: FloatArray, possible: FloatArray) -> floa
 
 
 def post_processed(protocol: str, m: Mechanism, table: CountTable, best: bool) -> dict[str, FloatArray]:
-    """Frequencies by the paper's name of the post-processing; `best` adds our PowerNS, with the estimates' variances."""
     inverted = matrix_inversion(m, table)
     raw = inverted.frequencies
     found = {name: post_process(raw, method) for name, method in PLAIN.items()}
@@ -99,7 +85,7 @@ def post_processed(protocol: str, m: Mechanism, table: CountTable, best: bool) -
 
 
 def errors(name: str, protocol: str, run: int, folder: str | None, best: bool, seed: int) -> dict[str, float]:
-    """A job: a run's mean absolute errors (the paper's l1 distance, divided by k) by post-processing."""
+    """A run's mean absolute errors (the paper's l1 distance, divided by k) by post-processing."""
     digest = hashlib.sha256(json.dumps([name, protocol, run]).encode()).digest()
     rng = np.random.default_rng([seed, *digest[:8]])
     data = dataset(name, folder, seed)
@@ -116,11 +102,7 @@ _loaded: dict[str, IntArray] = {}
 def seconds(
     name: str, protocols: list[str], repetitions: int, processes: int, folder: str | None, seed: int
 ) -> dict[str, float]:
-    """A job: the seconds that each protocol takes for `repetitions` estimates on `processes` processes.
-
-    Each process makes and counts the reports of its share of the people. The main process then sums the tables, inverts them
-    and applies PowerNS. The start of processes and the loading of data are excluded.
-    """
+    """The seconds that each protocol takes for `repetitions` estimates on `processes` processes."""
     k = dataset(name, folder, seed).sizes[0]
     with one_thread_each(), process_pool(processes, _start, (name, folder, seed)) as pool:
         found = {}
@@ -139,7 +121,6 @@ def _start(name: str, folder: str | None, seed: int) -> None:
 
 
 def _estimate(pool: ProcessPoolExecutor, protocol: str, k: int, processes: int, seed: int, thin: int) -> FloatArray:
-    """The estimate from the reports of all people if `thin` is 1, else of one person among every `thin` people."""
     m = mechanism(PROTOCOLS[protocol], k, eps=EPS)
     table = sum(pool.map(_share, *zip(*[(protocol, k, i, processes, seed, thin) for i in range(processes)])), m.empty_table())
     inverted = matrix_inversion(m, table)

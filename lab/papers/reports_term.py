@@ -27,11 +27,7 @@ BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB
 
 
 class ReportsTerm(ChannelTerm):
-    """Term of reports of SUE, OUE, THE, SS or a memoized unary encoding (one report a person), without fake data.
-
-    Args:
-        m: the mechanism.
-        reports: (n, ⌈k/8⌉) rows as `simulate` returns them.
+    """Term of (n, ⌈k/8⌉) reports of SUE, OUE, THE, SS or a memoized unary encoding, without fake data.
 
     Raises:
         ValueError: if a row is not a report of this mechanism.
@@ -67,7 +63,7 @@ class ReportsTerm(ChannelTerm):
 
 
 def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
-    """Returns the true likelihood of stored reports of a unary encoding or of subsets, with or without fake data.
+    """The true likelihood of stored reports of a unary encoding or of subsets, with or without fake data.
 
     Raises:
         ValueError: for any other mechanism, or if a row is not a report of `m`.
@@ -80,7 +76,6 @@ def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
 
 @numba.njit(cache=True)
 def bit_sums(rows: Table, f: Table, out: Table) -> None:
-    """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes."""
     sums = np.zeros((BYTES_AT_ONCE, 256))
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
         part = rows[:, begin : begin + BYTES_AT_ONCE]
@@ -97,7 +92,6 @@ def bit_sums(rows: Table, f: Table, out: Table) -> None:
 
 @numba.njit(cache=True)
 def bit_spread(rows: Table, x: Table, out: Table) -> None:
-    """Transpose of `bit_sums`: out[v] += sum of x[i] over the rows i in which bit v is set; out is padded to whole bytes."""
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
         part = rows[:, begin : begin + BYTES_AT_ONCE]
         sums = np.zeros((BYTES_AT_ONCE, 256))

@@ -1,8 +1,4 @@
-"""Reproduces published tables and figures on every core, and resumes a run that was stopped.
-
-A paper's module in `lab.papers` offers a `Target` for each of its tables and figures. A target plans jobs and turns their
-results into rows and curves. A job's result is stored under the hash of the job's function, arguments and code.
-"""
+"""Reproduces published tables and figures on every core, and resumes a run that was stopped."""
 
 import hashlib
 import json
@@ -40,19 +36,12 @@ Seen = Callable[[int, int, str], None]
 
 
 class ReproductionError(UserError):
-    """A reproduction cannot run; the message is one line with the reason."""
+    """A reproduction cannot run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a reproduction runs.
-
-    Attributes:
-        quick: True to run a small part in some minutes; the numbers of such a run are rough.
-        best: True to run our own best method beside the paper's.
-        seed: seed of all randomness.
-        data: the folder of the real data sets, or None to generate all data sets.
-    """
+    """How a reproduction runs: a small part if `quick`, our own methods too if `best`, generated data if `data` is None."""
 
     quick: bool = False
     best: bool = True
@@ -62,10 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A call of a top-level function; JSON can represent the arguments and the result.
-
-    A job with `alone` measures time. Such jobs run after all other jobs, one at a time. Their results are not kept.
-    """
+    """A call of a top-level function. A job with `alone` measures time: it runs without others, and its result is not kept."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any]
@@ -73,25 +59,19 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Hash of the job's function, the arguments, and the code in `CODE`."""
         what = [self.function.__module__, self.function.__qualname__, dict(self.arguments), _fingerprint()]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A published value and our value.
+    """A published value and our value, in the paper's calibration.
 
     Attributes:
-        label: name of the value: mechanism, parameters, metric.
         published: as printed; None if the paper prints no number (figures).
-        ours: the value that we compute with the paper's method, in the paper's calibration.
-        spread: standard deviation of `published - ours` by chance alone, over the paper's runs and our runs; 0 for a computed
-            value.
+        spread: standard deviation of `published - ours` by chance alone; 0 for a computed value.
         digit: largest rounding error of the printed value.
-        best: value of our best method for this purpose, in the same metric; None if we have no such method or the method did
-            not run.
-        lower_is_better: True if a smaller value is better; `gain` uses this attribute.
+        best: value of our best method for this purpose, in the same metric, or None.
         note: the reason for a difference, or a remark that data were generated; "" if there is neither.
     """
 
@@ -125,8 +105,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A target's result: rows, a picture's panels, and sentences that explain differences."""
-
     rows: Sequence[Row]
     panels: Sequence[Panel] = ()
     notes: Sequence[str] = ()
@@ -134,14 +112,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A published table or figure.
-
-    Attributes:
-        name: the target's name on the command line, such as `ldp3-table-1`.
-        title: the target's content, the paper, and the table's or figure's number in that paper.
-        plan: gives the jobs.
-        finish: gives rows and curves from the jobs' results, in the jobs' order.
-    """
+    """A published table or figure."""
 
     name: str
     title: str
@@ -151,8 +122,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A target's outcome, and the number of the target's jobs that ran (the other jobs' results were cached)."""
-
     target: Target
     outcome: Outcome
     ran: int
@@ -162,14 +131,7 @@ class Reproduced:
 def reproduce(
     targets: Iterable[Target], plan: Plan, kept: Path, seen: Seen = lambda *_: None, processes: int | None = None
 ) -> list[Reproduced]:
-    """Runs all targets' jobs on all cores. The number of cores changes only the results of jobs that measure time.
-
-    Args:
-        targets: the tables and figures to reproduce.
-        plan: how to run the jobs.
-        kept: folder of results, created if it is missing; a job whose result is in the folder does not run again.
-        seen: called with jobs done, jobs in all, and the last job's target.
-        processes: number of worker processes; one for each core if left out.
+    """Runs all targets' jobs; a job whose result is in the folder `kept` does not run again.
 
     Raises:
         ReproductionError: if a job fails; the results of the jobs that ended before are kept.

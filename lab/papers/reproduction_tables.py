@@ -1,5 +1,3 @@
-"""Reproduced tables and figures on the terminal and as Markdown."""
-
 import math
 import re
 from collections.abc import Sequence
@@ -18,7 +16,6 @@ COLUMNS = ("", "paper", "ours", "differs", "±", "agrees", "best", "gain")
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
-    """The rows' notes, each once; a row refers to its note by the note's number in this list, from 1."""
     return list(dict.fromkeys(row.note for row in rows if row.note))
 
 
@@ -76,7 +73,6 @@ def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
 
 
 def document(found: Reproduced) -> dict[str, Any]:
-    """A target as a document for JSON; `outcome` reads this document."""
     content: dict[str, Any] = msgspec.to_builtins(found.outcome)
     for row, out in zip(found.outcome.rows, content["rows"], strict=True):
         out |= {"difference": row.difference, "within": row.within, "gain": row.gain}
@@ -84,7 +80,6 @@ def document(found: Reproduced) -> dict[str, Any]:
 
 
 def outcome(written: dict[str, Any]) -> Outcome:
-    """Reads what `document` wrote; a number that JSON cannot hold comes back as NaN."""
     for curve in (curve for panel in written["panels"] for curve in panel["curves"]):
         curve["y"] = [math.nan if y is None else y for y in curve["y"]]
         curve["spread"] = curve["spread"] and [math.nan if y is None else y for y in curve["spread"]]

@@ -6,7 +6,7 @@ Standard input is a JSON list of tasks. A task is one cell of `bench accuracy`:
     people         (runs, k) numbers of people with each value
     counts         (runs, k) support counts of the same runs' reports
     ordered        true to measure Wasserstein distances too
-    ibu            number of runs with multi-freq-ldpy's IBU, which is slow
+    ibu            number of runs with multi-freq-ldpy's IBU
     fast           null, or {"eps", "functions", "seed"}: also pure-ldp's fast local hashing (FLH), with its own reports
 
 Every line of standard output is `{"task": index, "mse": {method: [error of each run]}, "wasserstein": the same, "ibu_seconds":
@@ -49,13 +49,11 @@ def measure(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def inverted(task: dict[str, Any], support: Any) -> Any:
-    """multi-freq-ldpy's matrix inversion, which clips and normalises."""
     mi = import_module("multi_freq_ldpy.estimators.Histogram_estimator").MI
     return np.asarray(mi(support, task["n"], task["p"], task["q"]))
 
 
 def iterated(task: dict[str, Any], support: Any) -> Any:
-    """multi-freq-ldpy's IBU with its defaults: 10 000 iterations, tolerance 1e-12."""
     ibu = import_module("multi_freq_ldpy.estimators.Histogram_estimator").IBU
     channel = np.full((task["k"], task["k"]), float(task["q"]))
     np.fill_diagonal(channel, task["p"])
@@ -76,8 +74,6 @@ def _normalised(name: str, server: Any, k: int, n: int) -> dict[str, Any]:
 
 
 class FastHashing:
-    """pure-ldp's fast local hashing: all devices choose among the same few hash functions."""
-
     def __init__(self, k: int, eps: float, functions: int, seed: int) -> None:
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # the library draws from this generator

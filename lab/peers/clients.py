@@ -1,9 +1,9 @@
 """Measures the speed of other libraries' clients and servers; `lab.peers` runs this file in a separate virtual environment.
 
-Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats, and optionally a list `"mechanisms"` to
-measure only these. Every line of standard output is one of: `{"library", "mechanism", "what": "report" or "tabulate", "per_s",
-"n"}`, `{"library", "mechanism", "what": "memory", "bytes"}` (peak memory that reporting allocates, divided by the number of
-reports), or `{"library", "mechanism", "error"}`.
+input      {n, k, eps, eps_inf, eps_1, seconds, repeats, mechanisms (optional)}
+output     {"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}
+           {"library", "mechanism", "what": "memory", "bytes"}      peak memory that reporting allocates, for each report
+           {"library", "mechanism", "error"}
 """
 
 import json
@@ -79,7 +79,6 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:
-    """Best rate of several runs, per second of processor time, and the number of reports in a run."""
     run(min(FIRST, n))
     start = time.process_time()
     run(min(FIRST, n))

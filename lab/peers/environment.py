@@ -1,9 +1,6 @@
-"""Installs other libraries into a separate virtual environment, where `clients.py` and `accuracy.py` beside this file run them.
+"""Installs other libraries into a separate virtual environment.
 
-`peers.lock` pins all packages. The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else
-`~/.cache/ldpstream`.
-
-    python -m lab.peers.environment      creates a missing environment, and prints the path of its Python interpreter
+python -m lab.peers.environment      creates a missing environment, and prints the path of its Python interpreter
 """
 
 import fcntl
@@ -27,17 +24,16 @@ ACCURACY = Path(__file__).with_name("accuracy.py")
 
 
 class PeersError(RuntimeError):
-    """The other libraries could not be installed or run; the message is one line with the reason."""
+    """The other libraries could not be installed or run."""
 
 
 def existing_environment() -> Path | None:
-    """Path of the environment's Python interpreter, or None if the environment does not exist."""
     place = _place()
     return place / "bin" / "python" if (place / "whole").exists() else None
 
 
 def environment() -> Path:
-    """Path of the environment's Python interpreter. Creates the environment if it is missing.
+    """Path of the environment's Python interpreter. Creates a missing environment.
 
     Raises:
         PeersError: if pip fails or takes too long.
@@ -79,22 +75,12 @@ def _place() -> Path:
 
 
 def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields each line that `clients.py` prints for the task, as soon as the line is printed.
-
-    Args:
-        task: see `clients.py`.
-        seen: called with a text about the progress: first before the installation, then for every line.
-
-    Raises:
-        PeersError: if the libraries cannot be installed, or the process ends early.
-    """
     for line in _run(CLIENTS, task, seen):
         seen(f"{line['library']} {line['mechanism']}")
         yield line
 
 
 def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields each line that `accuracy.py` prints for the tasks; see `time_peers`."""
     for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
         seen(f"other libraries: {done} of {len(tasks)} cells")
         yield line

@@ -1,9 +1,3 @@
-"""The cells of the accuracy benchmark.
-
-The grid has a cell for every shape, k and ε. A fixed shuffle gives each cell a mechanism, a number of people, and one step or
-four steps.
-"""
-
 import msgspec
 import numpy as np
 
@@ -22,17 +16,7 @@ MOST_PEOPLE = {"SS": 10_000, "BLH": 100_000, "OLH": 100_000, "L-BLH": 100_000, "
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of the grid.
-
-    Attributes:
-        shape: name of the distribution.
-        mechanism: name of the mechanism. A memoized mechanism has ε₁ = `eps` and ε∞ = 2 ε₁.
-        k: number of values.
-        eps: loss of one report, in nats.
-        n: number of people.
-        steps: number of reports of each person, who keeps the value.
-        ordered, held_out: as in `Shape`.
-    """
+    """One cell of the grid: n people, who report `steps` times. A memoized mechanism has ε₁ = `eps` and ε∞ = 2 ε₁ (nats)."""
 
     shape: str
     mechanism: str
@@ -50,7 +34,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grid(shapes: dict[str, Shape]) -> list[Cell]:
-    """All cells of these shapes."""
     cells = []
     for name, shape in shapes.items():
         wanted = [(k, eps) for k in shape.domains for eps in EPSILONS]
@@ -68,7 +51,6 @@ def grid(shapes: dict[str, Shape]) -> list[Cell]:
 
 
 def few_cells() -> list[Cell]:
-    """The cells with few values and few people."""
     settings = [
         (name, k, eps, n) for name, shape in FEW.items() for k in shape.domains for eps in FEW_EPSILONS for n in FEW_PEOPLE
     ]
@@ -84,6 +66,5 @@ def quick_grid(shapes: dict[str, Shape]) -> list[Cell]:
 
 
 def draw(cell: Cell, truth: FloatArray, rng: np.random.Generator) -> tuple[IntArray, CountTable]:
-    """(k,) numbers of people, drawn from the shape's frequencies, and the count table of their reports."""
     people = rng.multinomial(cell.n, truth)
     return people, drawn_table(cell.build(), people, rng, cell.steps)

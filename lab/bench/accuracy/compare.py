@@ -1,7 +1,6 @@
 """Compares methods over the cells of the accuracy benchmark.
 
-A method's ratio is its mean error divided by the winner's, over the runs that both have. The standard error of the ratio comes
-from the paired runs (delta method):
+With the errors e_i and w_i of a method and of the winner in run i (delta method):
 
     r = Σ_i e_i / Σ_i w_i        se = sd_i(e_i - r w_i) / (√runs · mean w)
 """
@@ -31,8 +30,6 @@ OWN_REPORTS = "pure-ldp FLH"  # another mechanism, with its own reports: never t
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A method's mean error divided by another method's, with its standard error."""
-
     value: float
     error: float
 
@@ -57,17 +54,6 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A method over several cells.
-
-    Attributes:
-        method: the name.
-        cells: number of cells with the method.
-        mean, spread: geometric mean of the ratios to the winner, and its standard error.
-        won: number of cells that the method wins.
-        sure: number of cells in which the method is surely more than 5 % worse than the winner.
-        worst: the largest ratio.
-    """
-
     method: str
     cells: int
     mean: float
@@ -78,7 +64,6 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def ratio(errors: Sequence[float], others: Sequence[float]) -> Ratio:
-    """The ratio of mean errors over the runs that both have."""
     runs = min(len(errors), len(others))
     e, w = np.array(errors[:runs]), np.array(others[:runs])
     if not w.any():
@@ -88,11 +73,6 @@ def ratio(errors: Sequence[float], others: Sequence[float]) -> Ratio:
 
 
 def compare(cell: Cell, errors: dict[str, list[float]]) -> Comparison:
-    """Compares the methods of one cell.
-
-    Our method with the smallest error wins, measured by ratios to matrix inversion, as some methods have fewer runs. Another
-    library's method replaces the winner only if it is surely better.
-    """
     ours = {name: ratio(runs, errors["mi"]).value for name, runs in errors.items() if ":" not in name}
     winner = min(ours, key=lambda name: ours[name])
     for name, runs in errors.items():
@@ -103,10 +83,6 @@ def compare(cell: Cell, errors: dict[str, list[float]]) -> Comparison:
 
 
 def result(rows: Sequence[CellErrors], runs: int, seed: int) -> Result:
-    """Compares the cells in every view of `VIEWS`; only the views of ordered and shuffled values have the estimator that knows
-    the order.
-    """
-
     def unordered(asked: Sequence[CellErrors]) -> list[Comparison]:
         return [compare(row.cell, {name: e for name, e in row.mse.items() if name != DEFAULT_ORDERED}) for row in asked]
 
@@ -123,7 +99,6 @@ def result(rows: Sequence[CellErrors], runs: int, seed: int) -> Result:
 
 
 def summarise(cells: Sequence[Comparison]) -> list[Summary]:
-    """Every method over these cells, by rising geometric mean; methods that miss some of the cells come last."""
     won = Counter(cell.winner for cell in cells)
     names = dict.fromkeys(name for cell in cells for name in cell.ratios)
     found = []
@@ -137,8 +112,6 @@ def summarise(cells: Sequence[Comparison]) -> list[Summary]:
 
 
 def worst(cells: Sequence[Comparison], method: str, number: int) -> list[Comparison]:
-    """The cells in which a method is most surely worse than the winner: by the lower end of the ratio's interval."""
-
     def lower(cell: Comparison) -> float:
         return cell.ratios[method].value - SURELY * cell.ratios[method].error
 

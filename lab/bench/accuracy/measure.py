@@ -1,7 +1,6 @@
-"""Measures every estimator's error in every cell, run by run.
+"""Measures the estimators' errors in each cell: mean squared error, and Wasserstein distance of ordered values.
 
-A run draws the people and their reports. Every method gets the same reports, except pure-ldp's fast local hashing, which draws
-its own reports of the same people. Errors are measured against the histogram of the people.
+The truth of a run is the histogram of the people drawn. A missing estimate counts as the uniform distribution.
 """
 
 import hashlib
@@ -32,15 +31,11 @@ DIGITS = 5  # significant digits of a stored error
 
 
 class CellErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """The errors in one cell.
+    """The errors in one cell, by method, one for each run.
 
     Attributes:
-        cell: the cell.
-        seed: seed of all randomness.
-        runs: number of runs.
-        mse: each method's mean squared error over the values, one number for each run. Another library's names begin with its
-            name and a colon, and have fewer runs: the first ones.
-        wasserstein: the same for the Wasserstein distance of the values 0, 1/k, 2/k …; empty if the values are not ordered.
+        mse: mean squared errors over the values.
+        wasserstein: Wasserstein distances of the values 0, 1/k, 2/k …; empty if the values are not ordered.
     """
 
     cell: Cell
@@ -51,17 +46,15 @@ class CellErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinesError(UserError):
-    """A file of lines cannot be continued. The message is one line that names the file."""
+    """A file of lines cannot be continued."""
 
 
 def random_of(cell: Cell, seed: int, run: int) -> np.random.Generator:
-    """The random generator of one run of a cell."""
     digest = hashlib.sha256(msgspec.json.encode(cell)).digest()
     return np.random.default_rng([seed, run, *digest[:8]])
 
 
 def errors(cell: Cell, truth: FloatArray, runs: int, seed: int) -> CellErrors:
-    """Measures one cell with our estimators. A missing estimate counts as the uniform distribution."""
     m = cell.build()
     squared: dict[str, list[float]] = {}
     moved: dict[str, list[float]] = {}
@@ -87,23 +80,6 @@ def measure(
     lines: Path | None = None,
     processes: int | None = None,
 ) -> list[CellErrors]:
-    """Measures all cells, on all cores; the number of cores does not change the results.
-
-    Args:
-        cells: the cells.
-        shapes: the cells' distributions by name.
-        runs: runs of each cell, at least 2.
-        seed: seed of all randomness.
-        peers: True to measure the other libraries too, on the first `PEER_RUNS` runs of every cell.
-        seen: called with a line of progress.
-        lines: a file that gets a line for each finished cell, and a second line once the other libraries have run on the cell.
-            Finished cells are not measured again.
-        processes: number of worker processes; one for each core if left out.
-
-    Raises:
-        PeersError: if the other libraries cannot be installed or run.
-        LinesError: if the file of lines holds other runs or another seed.
-    """
     kept = read_lines(lines, runs, seed)  # the file may hold cells of another grid
     found = {cell: kept[cell] for cell in cells if cell in kept}
     missing = [cell for cell in cells if cell not in found]
@@ -129,7 +105,6 @@ def _stored(error: float) -> float:
 
 
 def _with_peers(rows: list[CellErrors], shapes: dict[str, Shape], seen: Callable[[str], None]) -> Iterator[CellErrors]:
-    """Yields the rows with the other libraries' errors added, without the rows on which a library fails."""
     tasks = [peer_task(row, shapes[row.cell.shape].make(row.cell.k)) for row in rows]
     for line in accuracy_of_peers(tasks, seen):
         if "error" not in line:
@@ -142,7 +117,6 @@ def _with_peers(rows: list[CellErrors], shapes: dict[str, Shape], seen: Callable
 
 
 def peer_task(row: CellErrors, truth: FloatArray) -> dict[str, Any]:
-    """The task of `lab/peers/accuracy.py` for the first runs of a cell, with the same people and reports."""
     cell, m = row.cell, row.cell.build()
     drawn = [draw(cell, truth, random_of(cell, row.seed, run)) for run in range(min(row.runs, PEER_RUNS))]
     fast = cell.mechanism == "OLH" and cell.steps == 1 and cell.n <= FAST_PEOPLE
@@ -156,7 +130,6 @@ def peer_task(row: CellErrors, truth: FloatArray) -> dict[str, Any]:
 
 
 def read_lines(lines: Path | None, runs: int, seed: int) -> dict[Cell, CellErrors]:
-    """The finished cells of a file of lines. A last line without an end is dropped: it was interrupted."""
     if lines is None or not lines.exists():
         return {}
     whole = lines.read_bytes()

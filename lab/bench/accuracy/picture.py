@@ -1,5 +1,3 @@
-"""A picture of the accuracy benchmark: every method's ratio to the winner, a point for each cell."""
-
 import math
 from pathlib import Path
 
@@ -14,7 +12,6 @@ COLOURS = 128  # number of colours in a PNG
 
 
 def draw(result: Result, path: Path) -> None:
-    """Draws a panel for each view: methods by rising geometric mean, held-out shapes in another colour."""
     from matplotlib.figure import Figure  # imported here: Matplotlib is optional
     from PIL import Image  # Matplotlib needs it
 

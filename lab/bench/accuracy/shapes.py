@@ -1,9 +1,4 @@
-"""The true distributions of the accuracy benchmark: synthetic shapes for any number of values, and real data sets.
-
-The authors of our default estimate did not see results on held-out shapes during development. "zipf 1.5", "few spikes",
-"dirichlet 0.2", "two hills" and "gaps" were held out from its first version, but not from the present one. So was the real
-shape "hours".
-"""
+"""The true distributions of the accuracy benchmark: synthetic shapes, and real data sets."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,14 +18,7 @@ DATA_SHAPES = ("ages", "countries", "kosarak", "visits", "weights", "hours", "bm
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A family of distributions.
-
-    Attributes:
-        make: returns the (k,) frequencies for a number of values k, the same in every call.
-        domains: the numbers of values k. A real data set has one number, listed twice, so that every ε gets two mechanisms.
-        ordered: true if the order of the values means something.
-        held_out: true if the shape was held back during development.
-    """
+    """A family of distributions: `make` returns the (k,) frequencies."""
 
     make: Callable[[int], FloatArray]
     domains: tuple[int, ...] = DOMAINS
@@ -52,7 +40,6 @@ def _zipf(exponent: float, k: int) -> FloatArray:
 
 
 def _spikes(number: int, share: float, k: int) -> FloatArray:
-    """A share of the people has one of few values, in equal parts."""
     weights = np.full(k, (1 - share) / k)
     weights[: min(number, k - 1)] += share / min(number, k - 1)
     return _shuffled(weights)
@@ -92,7 +79,6 @@ def _sawtooth(k: int) -> FloatArray:
 
 
 def _cut_off(k: int) -> FloatArray:
-    """Nine tenths of the people in a normal hill that ends at 0.7 of the range; the others spread evenly over the range."""
     x = _ends(k)
     return _between(0.9 * norm.cdf(np.minimum(x, 0.7), 0.6, 0.2) / norm.cdf(0.7, 0.6, 0.2) + 0.1 * x)
 
@@ -137,14 +123,6 @@ def shapes(folder: Path | None) -> dict[str, Shape]:
 
 
 def real_shapes(folder: Path) -> dict[str, Shape]:
-    """The real data sets, each with its own number of values.
-
-    Args:
-        folder: the folder with the files of Adult, Kosarak, BMS-POS, MS-FIMU and ACS.
-
-    Raises:
-        DatasetError: if a data set cannot be read, or is missing.
-    """
     found = {name: datasets.load(name, folder) for name in ("adult", "kosarak", "bms_pos", "ms_fimu", "pwgtp")}
     missing = [name for name, data in found.items() if not data.real]
     if missing:

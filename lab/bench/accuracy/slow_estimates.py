@@ -1,5 +1,3 @@
-"""Estimates that only the accuracy benchmark measures, because of their time."""
-
 from collections.abc import Iterator
 
 from ldpstream.advice.methods import BEST
@@ -14,12 +12,10 @@ MOST_EXACT = 10  # the largest k with estimates from the exact likelihood of loc
 
 
 def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Yields the default estimate of ordered values, which is slow for many values."""
     yield DEFAULT_ORDERED, BEST.estimate(AttributeCounts([(m, table)], [steps], in_order=True)).frequencies
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Yields IBU and maximum likelihood from the true likelihood of local hashing, for at most `MOST_EXACT` values."""
     if m.k <= MOST_EXACT and m.pure and not isinstance(m.likelihood(table), SupportTerm):
         yield "ibu exact", ibu(m, table, steps=steps).frequencies
         yield "mle exact", mle(m, table, steps=steps).frequencies

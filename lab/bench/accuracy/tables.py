@@ -1,5 +1,3 @@
-"""Tables of the accuracy benchmark: every method's summary, the default by shape, and the default's worst cells."""
-
 import csv
 import io
 from collections.abc import Sequence
@@ -38,7 +36,6 @@ def tables(result: Result) -> list[Table]:
 
 
 def as_csv(result: Result) -> str:
-    """CSV with a line for each view and cell: the cell, the winner, its mean error, and every method's ratio to it."""
     text = io.StringIO()
     names = list(dict.fromkeys(name for cells in result.views.values() for one in cells for name in one.ratios))
     fields = Cell.__struct_fields__
@@ -52,7 +49,6 @@ def as_csv(result: Result) -> str:
 
 
 def method_table(title: str, cells: Sequence[Comparison]) -> Table:
-    """Every method's summary, on shapes that were used during development and on held-out shapes."""
     shown = _table(title, "method", "used", "± ", "held out", "±", "won", "surely worse", "worst")
     used, held_out = ({one.method: one for one in summarise(part)} for part in _parts(cells))
     for whole in summarise(cells):
@@ -63,7 +59,6 @@ def method_table(title: str, cells: Sequence[Comparison]) -> Table:
 
 
 def shape_table(title: str, cells: Sequence[Comparison], default: str) -> Table:
-    """The default's geometric mean by shape, beside the best other method over all cells and over the shape's cells."""
     others = [one for one in summarise(cells) if one.method != default and one.cells == len(cells)]
     fixed = others[0].method
     shown = _table(
