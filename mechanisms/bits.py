@@ -31,7 +31,7 @@ def padding_mask(k: int) -> int:
     return (1 << ((k - 1) % 8 + 1)) - 1
 
 
-class Plan(NamedTuple):
+class BitPlan(NamedTuple):
     """A way of drawing independent bits with probability p, in blocks of M = 2^14 bits.
 
     A bit is x OR y for independent bits x and y. x is one with probability a/2^8, a = ⌊2^8 p⌋, and y with probability
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def plan(probability: float) -> Plan:
+def plan(probability: float) -> BitPlan:
     """Calculates the plan for a probability. The result is the same on every platform: `decimal` rounds correctly."""
     with localcontext(Context(prec=60)):
         ones = Decimal(probability)
@@ -80,11 +80,11 @@ def plan(probability: float) -> Plan:
             below += term
     flips, last = dyadic(a, complement)
     high, low = (np.array([n >> shift & 2**64 - 1 for n in table], np.uint64) for shift in (64, 0))
-    return Plan(flips, last, not complement, high, low)
+    return BitPlan(flips, last, not complement, high, low)
 
 
 def dyadic(a: int, complement: bool = False) -> tuple[tuple[np.uint64, ...], np.uint64]:
-    """The flips and the last flip of a `Plan` for bits with probability a/2^8, or for their complement."""
+    """The flips and the last flip of a `BitPlan` for bits with probability a/2^8, or for their complement."""
     digits = [a >> 7] if a in (0, 128) else [a >> place & 1 for place in range(8)]
     flips = tuple(ALL * np.uint64(digit ^ before) for before, digit in pairwise([0, *digits]))
     return flips, ALL * np.uint64(digits[-1] ^ complement)

@@ -38,7 +38,7 @@ def dyadic_words(out: Words, flips: Any, last: np.uint64, states: Words) -> None
     """Fills each word with 64 independent bits, from one random word for each flip.
 
     A bit x starts as 0. For a random bit w and the next flip f, it becomes w & (x ^ f). At the end, `last` flips it. See
-    `mechanisms.bits.plan` for the probability.
+    `mechanisms.bits.BitPlan` for the probability.
 
     Args:
         out: overwritten.
@@ -64,7 +64,7 @@ def bernoulli_words(out: Words, flips: Any, last: np.uint64, change: Any, high: 
 
     Args:
         out: overwritten.
-        flips, last, change, high, low: as in `mechanisms.bits.Plan`.
+        flips, last, change, high, low: as in `mechanisms.bits.BitPlan`.
         states: (4, LANES + 1) one generator in each column; overwritten. The last generator draws the changes.
     """
     a, b, c, n = states[0, LANES], states[1, LANES], states[2, LANES], states[3, LANES]
