@@ -117,7 +117,6 @@ class RememberedKeys:
         self._generations.clear()
 
     def changes(self, newest_ms: int) -> tuple[dict[int, int], dict[int, bytes]]:
-        """Returns the fields `n_keys` and `keys` of a change."""
         self._drop_closed(newest_ms)
         keys = dict.fromkeys(self._stored - self._generations.keys(), b"")
         for step, generation in self._generations.items():

@@ -91,7 +91,7 @@ class KeptResults(Results, ABC):
         """Releases the lease, so that another estimator can lead at once."""
 
     def balance(self) -> bool:
-        """Passes the lease to another estimator that should have it. Returns True if the lease was passed."""
+        """Passes the lease to another estimator that should have it."""
         return False
 
     # ---- reading

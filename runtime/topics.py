@@ -250,8 +250,7 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library itself would retry for a long
-    time."""
+    """Raises BrokerUnreachable unless one of the addresses accepts a connection."""
     addresses = settings.kafka.split(",")
     timeout_s = ANSWER_MS / 1000 / len(addresses)
     reasons = []

@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure speed and accuracy beside other libraries."""
+    """Measure the speed and the accuracy of ldpstream."""
 
 
 @app.command(name="mechanisms")

@@ -127,9 +127,7 @@ class Trial:
 
     Args:
         survey_file: the survey; the trial runs a rehearsal of it.
-        folder: an existing empty folder for data and logs.
         on_kafka: True to run Kafka, Redis, agent, estimator and gateway instead of `ldpstream serve`.
-        relay: True to run a relay, through which all reports then travel.
     """
 
     def __init__(
