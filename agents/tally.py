@@ -62,7 +62,7 @@ class Records(Sequence[Record]):
     """Records as columns.
 
     Attributes:
-        keys: the values of the `key` headers, empty for a record without; None if no record has such a header.
+        keys: the values of the `key` headers, empty for a record without; or None: no record has such a header.
     """
 
     __slots__ = ("appended_ms", "keys", "offsets", "values")
