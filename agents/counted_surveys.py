@@ -21,9 +21,6 @@ class CountedSurveys:
         check: checks that a survey's topics and its part of the count store are usable; runs in a thread.
         assigned: returns all partitions that are assigned to this process.
         forget: called with each counted survey that is no longer in the files; runs in a thread.
-
-    Attributes:
-        started: True once `follow` has started the surveys.
     """
 
     def __init__(

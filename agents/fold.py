@@ -239,7 +239,7 @@ class PartitionFold:
 
 
 def not_after(appended_ms: int) -> int:
-    """Returns the time before which all lost records were appended, in Unix ms, given the next record's append time."""
+    """Returns a time, in Unix ms, before which records were appended that were lost before a record with this append time."""
     return appended_ms + STEP_BACK_MS + 1
 
 

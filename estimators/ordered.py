@@ -149,7 +149,7 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 
 
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
-    """The first variance is for random people, the second (the noise) for given people."""
+    """Returns the unbiased shares, their variance for random people, and their variance for given people (the noise)."""
     seen, people = observations(groups, steps), people_of(groups, steps)[0]
     k = seen[0].z.size
     weights = np.array([each.precision(np.full(k, 1 / k)) for each in seen])

@@ -211,7 +211,7 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
         V² = Σ (θ_ij - r_i c_j)² / (r_i c_j) / (min(k₁, k₂) - 1)
 
-    With uniform margins, X² is noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
+    With uniform margins, X² is approximately noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
 
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.

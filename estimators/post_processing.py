@@ -94,8 +94,8 @@ def norm_cut(x: FloatArray) -> FloatArray:
 def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means of the true frequencies, if these follow a power law and the noise is normal with known variance.
 
-    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] maximises the likelihood of
-    the estimates.
+    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] is fitted by maximum
+    likelihood.
 
     Args:
         x: (k,) estimates.

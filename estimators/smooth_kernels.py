@@ -193,10 +193,10 @@ def mode(
     rounds: int,
     tol: float,
 ) -> float:
-    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q), up
-    to terms of Q alone and of k alone.
+    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q)
+    without the term C.
 
-        ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
+        ln p(z | Q) ≈ C(Q, k) + ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2, H = diag(m² E[precision]) + Q
 
     Args:
         z: (k,) unbiased shares.
@@ -302,7 +302,7 @@ def draw(
     normal: Floats,
     log_weights: Floats,
 ) -> None:
-    """Replaces normal numbers by draws of the smooth part from its posterior, by importance sampling around the mode.
+    """Replaces normal numbers by draws of the smooth part around its mode, with importance weights for its posterior.
 
     A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0.
 

@@ -45,11 +45,7 @@ class Truth:
 
 
 class Demo:
-    """A survey answered by simulated devices through the embedded service.
-
-    Attributes:
-        service: the embedded service; `service.results` contains all publications.
-    """
+    """A survey answered by simulated devices through the embedded service."""
 
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
         self._survey, self._source, self._population = survey, source, Population(survey, source, seed)

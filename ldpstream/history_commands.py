@@ -9,7 +9,6 @@ import typer
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, write_json
-from ldpstream.runtime.settings import load_settings
 from ldpstream.surveys import load_survey
 from ldpstream.terminal import job_bar, tell
 
@@ -32,8 +31,10 @@ def export_command(
     """Copy all estimates from Kafka, or from a data folder, into Parquet or CSV files. A repeated run adds what is new."""
     if find_spec("polars") is None:
         raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
+    from ldpstream.publishing.history.export import export  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+
     survey, settings = load_survey(survey_file), load_settings()
-    from ldpstream.publishing.history.export import export
 
     counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
     with job_bar() as bar:

@@ -12,7 +12,6 @@ import typer
 
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo
 from ldpstream.producers.people_file import open_data
-from ldpstream.runtime.settings import load_settings
 from ldpstream.surveys import load_survey
 from ldpstream.terminal import tell
 
@@ -29,9 +28,11 @@ def services_command(
 
     The ports are those of LDPSTREAM_KAFKA and LDPSTREAM_REDIS, if these name this machine; a taken port is replaced.
     """
+    from ldpstream.local.pipeline import Ports, services, watch, what_to_type  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+
     load_survey(survey_file)
     settings = load_settings()
-    from ldpstream.local.pipeline import Ports, services, watch, what_to_type
 
     effective = {
         "KAFKA": settings.kafka,
@@ -78,6 +79,8 @@ def try_command(
 
     The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT; a taken port is replaced.
     """
+    from ldpstream.runtime.settings import load_settings
+
     survey, settings = load_survey(survey_file), load_settings()
     if data is not None:
         open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here

@@ -18,7 +18,6 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
     Args:
         processes: number of processes; None for one process for each core.
-        tasks: expected number of tasks; 0 to send one task at a time.
     """
     n = processes or cores()
     if n == 1:

@@ -54,7 +54,7 @@ def duration(seconds: int) -> str:
 def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
     """Returns the loss of a device over all its attributes, in nats, at the levels with the largest loss.
 
-    - smp and rs+fd: the largest loss of one attribute; spl: the sum.
+    With spl this is the sum over the attributes, otherwise the largest loss of an attribute.
     """
     dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
     return sum(dearest) if survey.collection == "spl" else max(dearest)

@@ -19,7 +19,6 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
     The copy lacks the survey's `replaces`, and the comments.
 
     Args:
-        out: the file to write, not `source`.
         now_s: the new start, in seconds since 1970 UTC; the function rounds it down.
         relay: true for a copy that requires a relay. Its `lateness_steps` is then at least 2.
 

@@ -42,7 +42,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         n_enrolments: number of possible results of a device's permanent choice (`enroll`). If this number is above 1, all
             reports of a device show the choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
-        loss_to_all: true if there are t reports with the loss `eps_t` between one value and each of the other values.
+        loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes, or None for no limit.
         choices: m, if a value is a set of at most m values (`mechanisms.padded_sampling`), else None.
     """

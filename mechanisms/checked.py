@@ -62,7 +62,7 @@ class Checked(ABC):
 
     @property
     def contrast(self) -> float:
-        """Pr[a report supports the device's value] minus the smallest Pr[a report supports another value]."""
+        """Pr[a report supports the device's value] minus the smallest Pr[it supports another value], or an upper bound."""
         return self.p - self.q
 
     def pair_chances(self) -> tuple[float, float] | None:

@@ -29,8 +29,8 @@ class OneTime(Mechanism):
         A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
         steps t ≡ φ (mod w), at most B reports in all, and no report at other steps.
 
-        Guarantee, with ε = `eps_1`, also for an observer who knows φ: each report adds a factor of at most e^ε to the
-        likelihood ratio of two value sequences.
+        Guarantee, with ε = `eps_1`, also for an observer who knows φ: each report multiplies the likelihood ratio of two value
+        sequences by at most e^ε.
 
         - `eps_window`: for sequences that differ only within w consecutive steps, the loss is at most ε (w-event privacy).
         - For any two sequences over T steps, the loss is at most ε times `reports_in(T)` = min(⌈T/w⌉, B).

@@ -251,10 +251,10 @@ class LocalHashing(Hashing, OneTime):
     """One-time local hashing, BLH or OLH.
 
     Args:
-        name: ``"BLH"`` (g = 2) or ``"OLH"`` (the best g).
+        name: ``"BLH"`` or ``"OLH"``.
         k: domain size, in [2, 2^24].
         eps: privacy loss of the report, in [1e-9, 700] nats.
-        g: number of symbols, a prime power up to 1024; by default, the name determines g.
+        g: number of symbols, a prime power up to 1024; default: 2 for BLH, `best_g` for OLH.
 
     >>> m = LocalHashing("OLH", k=100, eps=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)
@@ -290,12 +290,13 @@ class LongitudinalHashing(Hashing, Longitudinal):
     """Memoized local hashing (L-LH): L-GRR on the g symbols to which the device's function hashes the values.
 
     Args:
-        name: ``"L-BLH"`` (g = 2) or ``"L-OLH"`` (the best g).
+        name: ``"L-BLH"`` or ``"L-OLH"``.
         k: domain size, in [2, 2^24].
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
-        calibration: ``"exact"``; or ``"paper"``: LOLOHA's g (rounded to a prime power) and second round.
-        g: number of symbols, a prime power up to 1024; by default, the name determines g.
+        calibration: ``"exact"``; or ``"paper"``: LOLOHA's second round.
+        g: number of symbols, a prime power up to 1024; default: 2 for L-BLH; for L-OLH `best_g`, or `papers_g` with the paper's
+            calibration.
 
     >>> m = LongitudinalHashing("L-OLH", k=100, eps_inf=2.0, eps_1=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)

@@ -11,7 +11,7 @@ class SinkError(UserError, RuntimeError):
 
 
 class TooLateError(SinkError):
-    """The step of some envelopes has closed, so they can never count. The sink accepts further envelopes."""
+    """The gateway refused some envelopes for good. The sink accepts further envelopes."""
 
 
 class Sink(Protocol):

@@ -116,7 +116,7 @@ def find_column(table: TableFile, header: Sequence[str], attribute: str, first: 
 
 
 def require_names(table: TableFile, header: Sequence[str]) -> None:
-    """Raises DataError if the first line is not a header, or if two columns have the same name."""
+    """Raises DataError if the first line is not a header, or if two columns give one name (`attribute_name`)."""
     for i, name in enumerate(header, 1):
         wrong = "empty" if is_missing(name) else "a number" if number_text(name) else "an address" if "@" in name else None
         if wrong is not None:

@@ -53,8 +53,8 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
         within_rows: of the people with the row's value, the shares with the column's value.
         within_columns: of the people with the column's value, the shares with the row's value.
         independence: None if the reports are too few for the test, or if the intervals are withheld.
-        interval_withheld: "levels" if the levels of the pair, or of one of its attributes, have different histograms; otherwise
-            None.
+        interval_withheld: "levels" if the histograms of the levels differ clearly, for the pair or one of its attributes;
+            otherwise None.
     """
 
     first: str

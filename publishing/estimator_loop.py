@@ -80,7 +80,6 @@ class EstimatorLoop:
             self.close()
 
     def serve_page(self) -> None:
-        """Raises SettingsError if the address cannot be bound."""
         settings = self._settings
         if not settings.page_port:
             return

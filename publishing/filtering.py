@@ -39,7 +39,6 @@ def conclude_filtered(
     """Returns the publication of the span "filtered" and the filter's state after the step.
 
     Args:
-        made: the publications of the step and of its window.
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
     """
     step, most = made[0], mechanisms[0].choices

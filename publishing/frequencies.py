@@ -28,7 +28,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator has no
     intervals, or differs too much from the unbiased estimate (`estimators.intervals.MAX_BIAS`). "levels": the levels'
-    histograms differ, so every estimate over all levels is biased (`estimators.levels`).
+    histograms clearly differ, so every estimate over all levels is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -102,7 +102,6 @@ class NumberEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_sets(found: Number | None, withheld: Withheld | None = None) -> dict[str, NumberEstimate]:
-    """Returns the mean number of values that people choose, as the number "mean"; no number without an estimate."""
     return {} if found is None else {"mean": _number(found, withheld)}
 
 

@@ -29,9 +29,6 @@ _publication = msgspec.json.Decoder(Publication)
 class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `record_key`.
 
-    Args:
-        reader: decodes the publications, and counts those that cannot be decoded; None for no counter.
-
     Raises:
         LogUnavailable: if no broker answers.
         SettingsError: if we may not use the transactional id.
@@ -109,7 +106,7 @@ class KafkaPublisher:
             self._in_topic[summary.key] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `progress.EstimatesTopic`. Skips records of other software versions that this version cannot read."""
+        """See `progress.EstimatesTopic`."""
         wanted = {self._in_topic[key].offset: key for key in keys if key in self._in_topic}
         if not wanted:
             return []

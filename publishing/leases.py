@@ -34,7 +34,6 @@ class LeaseKeeper:
 
     @contextmanager
     def turn(self, lease: Lease, leads: Callable[[], bool]) -> Iterator[None]:
-        """Renews the other leases during a survey's turn, and afterwards this lease if `leads` returns true."""
         self.drop(lease)
         self._turned_s = self._clock()
         yield

@@ -34,7 +34,7 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 class MarkerProducer:
     """A producer of markers, which connects at first use.
 
-    After an error it connects again. An abandoned marker may still reach the log.
+    An abandoned marker may still reach the log.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -96,11 +96,7 @@ class RedisResults(KeptResults):
         self._renew, self._balance = client.register_script(_RENEW), client.register_script(_BALANCE)
 
     def check(self, settings: Settings) -> None:
-        """Checks that Redis allows our commands.
-
-        Raises:
-            StoreRefused: if Redis refuses a command or our login; the error names the reason.
-        """
+        """Raises StoreRefused if Redis refuses a command or our login; the error names the reason."""
         progress, estimates, filters = self._progress_key, self._estimates_key, self._filters_key
         saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
         saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]

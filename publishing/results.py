@@ -32,8 +32,6 @@ _change = msgspec.json.Decoder(_Change)
 
 
 class MemoryResults:
-    """Results in the memory of this process."""
-
     def __init__(self) -> None:
         self._publications: dict[str, Publication] = {}
         self._progress: Progress | None = None
@@ -91,7 +89,7 @@ class KeptResults(Results, ABC):
         """Releases the lease, so that another estimator can lead at once."""
 
     def balance(self) -> bool:
-        """Passes the lease to another estimator that should have it. Returns True if the lease was passed."""
+        """Passes the lease to another estimator that should have it."""
         return False
 
     # ---- reading

@@ -113,9 +113,6 @@ class Schedule:
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publishes all steps that are due, oldest first.
 
-        Args:
-            stop: called before each step; if `stop` returns True, the run ends early.
-
         Returns:
             The publications made.
         """
@@ -196,7 +193,7 @@ class Schedule:
 
     @property
     def leads(self) -> bool:
-        """True if the last run finished without conflict, so this estimator has the lease and owns the topic."""
+        """True if the last run finished without conflict."""
         return self._leads
 
     def due_ms(self) -> int | None:

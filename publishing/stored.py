@@ -1,4 +1,4 @@
-"""Decodes stored publications. A damaged publication is skipped, to keep all others usable. Another format is an error."""
+"""Decodes stored publications. A damaged publication is skipped, to keep all others usable."""
 
 from collections.abc import Callable
 from typing import TypeVar

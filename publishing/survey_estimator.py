@@ -38,9 +38,6 @@ class SurveyEstimator:
     Args:
         alone: True if the process estimates only this survey. Then a refusal at the start, or an unexpected error, ends the
             process.
-
-    Attributes:
-        store, results: the counts and the results, which the page reads.
     """
 
     def __init__(
@@ -94,9 +91,6 @@ class SurveyEstimator:
 
         Returns:
             The number of milliseconds until the next turn.
-
-        Raises:
-            Exception: if `alone`: a refusal at the start, or an unexpected error.
         """
         began_s, well = monotonic(), False
         try:

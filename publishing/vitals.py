@@ -52,11 +52,7 @@ class Vitals:
         self._growth = {name: growth.labels(survey.name, name) for name in open_ended}
 
     def look(self, now_ms: int) -> None:
-        """Sets the gauges. Updates the lag at most every five seconds.
-
-        Raises:
-            LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
-        """
+        """Sets the gauges. Updates the lag at most every five seconds."""
         progress = self._results.progress()
         if progress is not None and progress != self._progress:
             found = self._results.get(publication_keys(self._survey, progress.next_step - 1))

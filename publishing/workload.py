@@ -30,7 +30,6 @@ class Workload:
             self._reduced_until_s = self._now_s() + TRY_AGAIN_S
 
     def of(self, survey: bytes) -> float:
-        """The load of a survey if all estimators are published; 0 until `RECENT` steps are estimated."""
         loads = self._loads.get(survey, ())
         return min(loads) if len(loads) == RECENT else 0.0
 

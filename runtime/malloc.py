@@ -19,7 +19,7 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Makes the C library return its freed memory to the system. Has no effect without glibc."""
+    """Makes the C library return its freed memory to the system."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

@@ -4,8 +4,6 @@ The survey is in partition 0 of the topic `ldpstream.NAME.survey`, as a record w
 
     key      survey
     value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed
-
-A later version may add keys to the JSON.
 """
 
 import json

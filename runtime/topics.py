@@ -234,7 +234,6 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    """Yields an administration client; turns errors of Kafka into TopicError."""
     with hearing(settings) as heard:
         let_in = False
         try:
@@ -250,8 +249,7 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library itself would retry for a long
-    time."""
+    """Raises BrokerUnreachable unless one of the addresses accepts a connection."""
     addresses = settings.kafka.split(",")
     timeout_s = ANSWER_MS / 1000 / len(addresses)
     reasons = []

@@ -128,7 +128,6 @@ class ChunkConsumer(driver.Consumer):
                 self.placements.pop(partition, None)
 
     def done(self, topic: str, chunk: Chunk) -> None:
-        """Notes that a chunk no longer waits to be counted."""
         placement = self.placements.get(TopicPartition(topic, chunk.partition))
         if placement is not None and placement.number == chunk.placement:
             placement.done = chunk.sequence + 1

@@ -1,8 +1,6 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
 A decoder writes to a buffer of `MAX_UNPACKED_BYTES`, and stops when the buffer is full.
-
-Snappy comes as a frame of blocks (the xerial format) or as one raw block.
 """
 
 from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ step t = 1 … T is
     Sin   0.05 sin(0.01 t) + 0.075
     Log   0.25 / (1 + e^{-0.01 t})
 
-For k > 2 values, value j has a stream of its own: another walk, the phase 2πj/k, or the delay T j/(k-1). The shares are these
-streams divided by their sum.
+For k > 2 values, value j has a stream of its own: another walk (LNS), the phase 2πj/k (Sin), the delay T j/(k-1) (Log). The
+shares are these streams divided by their sum.
 """
 
 from dataclasses import dataclass

@@ -32,7 +32,6 @@ class Node(ABC):
     Args:
         ports: the loopback ports that the server listens on, the most important port first.
         folder: folder for the data and the log; created if missing, and kept.
-        start_timeout_s: longest time until the server answers.
     """
 
     def __init__(self, name: str, ports: Sequence[int], folder: Path, start_timeout_s: float = START_S) -> None:

@@ -32,8 +32,6 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Services:
-    """The running Kafka and Redis."""
-
     kafka: KafkaNode
     redis: RedisNode
 
@@ -127,9 +125,7 @@ class Trial:
 
     Args:
         survey_file: the survey; the trial runs a rehearsal of it.
-        folder: an existing empty folder for data and logs.
         on_kafka: True to run Kafka, Redis, agent, estimator and gateway instead of `ldpstream serve`.
-        relay: True to run a relay, through which all reports then travel.
     """
 
     def __init__(

@@ -59,9 +59,6 @@ def _java_release(command: str) -> int:
 class KafkaNode(Node):
     """One Apache Kafka: broker and KRaft controller in one process, without automatic creation of topics.
 
-    Args:
-        ports: the broker's port and the controller's port.
-
     Raises:
         kafka_jars.JarsError: from the constructor, if the jars cannot be fetched.
         NodeError: from `start`, if the broker does not serve in time.

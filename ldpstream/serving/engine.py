@@ -27,7 +27,6 @@ class FolderEngine:
 
     Args:
         check: checks that a survey does not change an open survey.
-        clock: the machine's clock, in Unix milliseconds.
     """
 
     def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:

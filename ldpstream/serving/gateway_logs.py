@@ -38,9 +38,6 @@ class FolderLogs:
 
     Args:
         ended: called, in a thread, with a survey that the gateway no longer serves.
-
-    Attributes:
-        reachable: True if the last write succeeded.
     """
 
     def __init__(self, folder: DataFolder, ended: Callable[[Survey], None], now_ms: Callable[[], int] = now_ms) -> None:

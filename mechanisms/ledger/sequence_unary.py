@@ -150,14 +150,18 @@ def _fillings(steps: IntArray) -> IntArray:
 
 @cache
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
-    found = {}
+    found, same = {}, dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]()  # `same`: one name of each equal pair
     for sizes in partitions(t, most):
         x = np.repeat(np.arange(len(sizes)), sizes)
         for other in _growing(t, most):
             steps = np.zeros((len(sizes), max(other) + 1), np.int64)
             np.add.at(steps, (x, np.array(other)), 1)
-            orders = permutations(steps.tolist()) if len(set(sizes)) < len(sizes) else [steps.tolist()]
-            found[min(tuple(sorted(zip(*order))) for order in orders)] = steps
+            rows = steps.tolist()
+            if (name := tuple(sorted(zip(*rows)))) not in same:
+                orders = permutations(rows) if len(set(sizes)) < len(sizes) else [rows]
+                names = [tuple(sorted(zip(*order))) for order in orders]
+                same |= dict.fromkeys(names, min(names))
+            found[same[name]] = steps
     return tuple(_Pair(s, np.ones(s.shape[1], np.int64), _fillings(s)) for s in found.values())
 
 

@@ -172,7 +172,8 @@ class ShuffledLoss:
         return self.infinite + float(self.chances @ -np.expm1(np.minimum(eps - self.losses, 0)))
 
     def eps(self, delta: float) -> float:
-        """The loss in nats, up to a probability of delta."""
+        """The smallest ε >= 0, in nats, for which `delta` of ε is at most delta; infinite if no ε up to the largest of `losses`
+        suffices."""
         low, high = 0.0, max(float(self.losses[-1]), 0.0)
         if self.delta(high) > delta:
             return math.inf

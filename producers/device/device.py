@@ -256,7 +256,7 @@ class Device:
         ]
 
     def settle(self, report: Waiting) -> None:
-        """Marks a report as settled: the report is in the log or will never count.
+        """Marks a report as settled: no further attempt is needed.
 
         The device then drops the envelopes before the `lateness_steps` + 2 latest settled ones of the attribute.
         """

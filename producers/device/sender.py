@@ -15,7 +15,7 @@ from ldpstream.producers.device.errors import RelayRequired
 from ldpstream.producers.device.routes import Answer, Direct, Relay, ThroughRelay
 
 ACCEPTED: Final = 202
-NEVER_COUNTS: Final = 422  # the only status after which an envelope never counts
+NEVER_COUNTS: Final = 422  # the only status after which no later attempt counts
 LONGEST_PAUSE_S: Final = 300.0
 SHORTEST_RANGE_S: Final = 1.0
 
@@ -25,7 +25,7 @@ class Attempt(NamedTuple):
 
     Attributes:
         accepted: number of reports that are in the log.
-        refused: number of reports that never count, because the gateway refused them for good.
+        refused: number of reports that the gateway refused for good.
         waiting: number of reports that need another attempt, or whose moment has not come.
         retry_after_s: the time to the next attempt in seconds. Directly: the shortest `Retry-After` of the waiting reports, 0
             if one has none; through a relay: the time to the next moment.
@@ -65,7 +65,7 @@ class Sender:
 
     def attempt(self) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports that
-        are in the log or never count."""
+        the gateway accepted or refused for good."""
         if self._relayed:
             return self._attempt_one()
         reports = self._device.waiting()

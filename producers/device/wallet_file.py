@@ -6,8 +6,8 @@
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
 When the device leaves the survey, the charge for ever becomes the loss of the reports made. The charge per window ends when no
-window can touch both a step of this survey and a step of a later survey. `until_ms` is the end of the survey's last step, or,
-after the device has left, of the last reported step.
+window can touch both a step of this survey and a step of a later survey. `until_ms` is the end of the survey's last step,
+NULL for a survey without an end; after the device has left, it is the end of the last reported step.
 """
 
 import sqlite3

@@ -19,11 +19,11 @@ survey with ``relay = "required"`` gets 403 (``relay required``).
 An envelope for a future step gets 409, with the seconds until it may count in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. After the gateway's 4xx, 501 or
-503, this attempt does not count. After 422 no attempt with the same body counts; after the others a later attempt may count.
+503, this attempt does not count. After 422 no later attempt with the same body counts; after the others a later attempt may.
 The outcome is unknown after 500, 504 and a missing answer.
 
-With an ``Idempotency-Key``, the same in every attempt, the reports count at most once. Without a key, every attempt that
-reaches the log counts.
+With an ``Idempotency-Key``, the same in every attempt, the reports count at most once, within the limits that
+`agents.remembered_keys` states. Without a key, every attempt that reaches the log counts.
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``, and at least 128 random bits. The client draws a new key for every body
 and keeps the key until a 202 or a 422.

@@ -9,7 +9,7 @@ The problem document of a batch gives the number of `refused` envelopes. The doc
 
 The status of a problem alone determines what a client does:
 
-- 422: this body never counts, at any gateway and at any time;
+- 422: neither this attempt nor a later one for the same body counts, at any gateway;
 - 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
 - any other status: the reports do not count by this attempt, and the same body may count later.
 """

@@ -99,7 +99,6 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
 
     @api.get("/api/v1/surveys", responses=describe(Surveys))
     def get_surveys() -> Response:
-        """Summary of all surveys, by name."""
         return Response(msgspec.json.encode(summaries()), media_type="application/json")
 
     @api.get("/", include_in_schema=False)

@@ -197,8 +197,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. With `top`, the values with the largest differences in standard errors come first. If an estimate has no
     intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
-    is the reason; None without reports. `cohort` is as in `Histogram`; if one side is below the least size, all differences are
-    None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
+    is the reason, if an estimate has a reason. `cohort` is as in `Histogram`; if one side is below the least size, all
+    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str

@@ -30,7 +30,6 @@ class Parts(NamedTuple):
 
 
 def of_pair(first: Attribute, second: Attribute, table: CrossTable | None) -> Parts:
-    """The table of a pair; without numbers if nothing was published."""
     if table is None:
         rows, columns, cells = (_nothing(n) for n in (first.k, second.k, first.k * second.k))
         return Parts(JOINT, _side(first, rows, 0), _side(second, columns, 0), cells, cells, cells, None, None)

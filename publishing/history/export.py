@@ -79,7 +79,6 @@ def export(
     Args:
         folder: the folder of one survey; created if missing.
         fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
-        data: the data folder of `serve`, which is read in place of Kafka.
 
     Raises:
         ExportError: if the folder or the topic cannot be used.

@@ -89,10 +89,7 @@ def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame
 
 
 def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows of both tables, in the order of `ORDER`.
-
-    Of two publications with one key, the better one stays (`schedule.quality`).
-    """
+    """Joins two tables. Of two publications with one key, the better one stays (`schedule.quality`)."""
     ranks = new.group_by(KEY).agg(pl.first("complete", "reports"))
     compared = kept.select(*KEY, "complete", "reports").unique(KEY).join(ranks, on=KEY, suffix="_new", nulls_equal=True)
     better = (pl.col("complete") > pl.col("complete_new")) | (

@@ -62,7 +62,6 @@ def page_table(
     """Returns the page and its HTTP status.
 
     Args:
-        attribute: name of one attribute, for at most 1000 of its values; None for at most ten values of every attribute.
         span: as in the API. An attribute without this span is shown for the window.
 
     Raises:

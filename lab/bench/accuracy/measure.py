@@ -1,4 +1,4 @@
-"""Measures every estimator's error in every cell: mean squared error, and Wasserstein distance of ordered values.
+"""Measures the estimators' errors in each cell: mean squared error, and Wasserstein distance of ordered values.
 
 The truth of a run is the histogram of the people drawn. A missing estimate counts as the uniform distribution.
 """

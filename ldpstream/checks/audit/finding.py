@@ -34,8 +34,6 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A mechanism broken on purpose, and the audit's finding."""
-
     fault: str
     mechanism: str
     finding: Finding

@@ -43,7 +43,6 @@ class Call(NamedTuple):
         attribute: index of the attribute in the survey.
         value: index of the true value; for an attribute with `choices`, the code of the true set.
         envelope: the envelope that the device returned; None if the device made no report.
-        key: the envelope's idempotency key.
         level, cohort: the indices of the level and cohort that the program chose.
         run: number of the run; a device has a fresh store in another run.
     """
