@@ -106,7 +106,6 @@ class Records(Sequence[Record]):
         return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """Cuts the records where the append time enters another step."""
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
+CHUNK = 2**12  # bytes; their ones fit 16 bits, and the loop over them handles more bytes at once than with 64 bits
 WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
 
 
@@ -37,6 +38,33 @@ def overwrite_bits(rows: Table, values: Table, on: Table) -> None:
     for i in range(values.size):
         byte, bit = values[i] >> 3, np.uint8(1 << (values[i] & 7))
         rows[i, byte] = rows[i, byte] | bit if on[i] else rows[i, byte] & ~bit
+
+
+def _ones_of(_: Any, word: Any) -> Any:
+    """The number of ones of an unsigned integer."""
+
+    def code(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), code
+
+
+ones_of: Any = numba.extending.intrinsic(_ones_of)
+
+
+@numba.njit(cache=True)
+def count_row_ones(rows: Table) -> Table:
+    """(n,) number of ones in each row of bytes."""
+    counts = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        row, total = rows[i], np.uint32(0)
+        for begin in range(0, row.size, CHUNK):
+            ones = np.uint16(0)
+            for octet in row[begin : begin + CHUNK]:
+                ones = np.uint16(ones + np.uint16(ones_of(octet)))
+            total += ones
+        counts[i] = total
+    return counts
 
 
 @numba.njit(cache=True)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
-from ldpstream.mechanisms.bits import padding_mask, row_bytes
+from ldpstream.mechanisms.bits import dyadic, padding_mask, row_bytes, row_ones
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.ledger import Blanket
@@ -34,6 +34,17 @@ def best_omega(k: int, eps: float) -> int:
     real = k / (math.exp(eps) + 1)
     near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
     return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))
+
+
+def byte_near(k: int, omega: int) -> int:
+    """The a in [1, 255] with which k bits of probability a/2^8 need about the fewest changes to become ω ones.
+
+    If s = ω/k is the share of ones, a removal takes 1/s random numbers on average, and an addition 1/(1-s). So a is chosen such
+    that the cheaper change is needed more often. The factor 2.6 fits the minimum for normally distributed numbers of ones.
+    """
+    share = omega / k
+    shift = 2.6 * (share - 0.5) * math.sqrt(share * (1 - share) / k)
+    return min(max(round(256 * (share + shift)), 1), 255)
 
 
 def _variance(p: float, q: float) -> float:
@@ -97,11 +108,12 @@ class SubsetSelection(Bits, OneTime):
         if type(rng) is np.random.Generator:
             from ldpstream.mechanisms.random_kernels import LANES, SPARSE, few_members, many_members
 
-            state, states = rng.integers(0, 2**64, 4, np.uint64), rng.integers(0, 2**64, (4, LANES), np.uint64)
             if self.omega * SPARSE < self.k:
-                few_members(checked, with_value, self.omega, self.k, rows, state)
+                few_members(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
             else:
-                many_members(checked, with_value, self.omega, self.k, rows, state, states)
+                near = dyadic(byte_near(self.k, self.omega))
+                states = rng.integers(0, 2**64, (4, LANES), np.uint64)
+                many_members(checked, with_value, self.omega, self.k, rows, *near, states)
         else:  # draws every random number from rng: see `bits.bernoulli_rows`
             for row, value, inside in zip(rows, checked.tolist(), with_value.tolist()):
                 members = self._draw(value, inside, rng)
@@ -141,7 +153,7 @@ class SubsetSelection(Bits, OneTime):
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
-        return np.asarray(clean & (np.bitwise_count(reports).sum(axis=1, dtype=np.int64) == self.omega))
+        return np.asarray(clean & (row_ones(reports) == self.omega))
 
     def valid_row(self, row: bytes) -> bool:
         return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega

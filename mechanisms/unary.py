@@ -233,9 +233,8 @@ class _IndependentBits(Bits):
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)
-        rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
-        set_bits(rows, checked, rng.random(checked.size) < bit.p)
-        return rows
+        on = rng.random(checked.size) < bit.p
+        return bernoulli_rows(bit.q, checked.size, self.k, rng, lambda rows, part: set_bits(rows, checked[part], on[part]))
 
     def _channel(self) -> FloatArray:
         channel, r = np.ones((self.k, 1)), self.report_round
@@ -332,13 +331,18 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos)
-        flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
-        if CHAINS[self.name][1] == "SUE":
-            return np.bitwise_xor(memo, flips, out=flips)  # p₂ = 1 - q₂: ones and zeros flip with the same probability
-        coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
-        coins ^= flips
-        coins &= memo
-        return np.bitwise_xor(flips, coins, out=coins)  # the coins where the memo has ones, the flips elsewhere
+        symmetric = CHAINS[self.name][1] == "SUE"
+
+        def of_memo(rows: Reports, part: slice) -> None:
+            if symmetric:  # p₂ = 1 - q₂: ones and zeros flip with the same probability
+                rows ^= memo[part]
+                return
+            coins = bernoulli_rows(self.p2, len(rows), self.k, rng)
+            coins ^= rows
+            coins &= memo[part]
+            rows ^= coins  # the coins where the memo has ones, the bits with probability q₂ elsewhere
+
+        return bernoulli_rows(self.q2, len(memo), self.k, rng, of_memo)
 
     def memo_ratios(self) -> BitRatios:
         return BitRatios((1.0, 0.0, self.p1, self.q1))
