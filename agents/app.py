@@ -37,7 +37,7 @@ from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
-from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
+from ldpstream.runtime.shutdown import TOLD_TO_END, end_within, noting_status
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.runtime.topics import check_session, group_id
@@ -204,6 +204,11 @@ class _Worker(faust.Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.spinner = None
+
+    def execute_from_commandline(self) -> NoReturn:
+        with noting_status():
+            super().execute_from_commandline()
+        raise SystemExit(0)
 
     def _install_signal_handlers_unix(self) -> None:
         """Starts the shutdown deadline in the signal handler itself: the event loop may be busy for seconds."""

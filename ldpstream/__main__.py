@@ -37,10 +37,12 @@ def _run() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an imported module could catch an exception
     try:
         from ldpstream.cli import run  # only here: the module `cli` imports every package
+        from ldpstream.runtime.shutdown import noting_status
 
         if with_ctrl_c:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        run()
+        with noting_status():
+            run()
     except ModuleNotFoundError as error:  # the device's packages are installed, but not the service's
         if (error.name or "").partition(".")[0] in ("", "ldpstream"):
             raise

@@ -167,6 +167,16 @@ def next_start(survey: Survey) -> datetime:
     return datetime.fromtimestamp(survey.opens_ms(survey.n_steps + spacing(survey)) / 1000, UTC)
 
 
+def next_name(name: str) -> str:
+    """The name of the survey after the survey with this name.
+
+    >>> next_name("travel"), next_name("travel-9")
+    ('travel-2', 'travel-10')
+    """
+    stem, _, number = name.rpartition("-")
+    return f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{name[:60]}-2"
+
+
 def least_found(m: Mechanism, window: int, people: float, candidates: int) -> float | None:
     """The smallest share of a candidate that is found in 9 of 10 cases; None if no share is.
 
@@ -321,8 +331,7 @@ def _document(
     steps: int | None, costs: Sequence[Cost], mechanism: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     keys = {key: value for key, value in document.items() if key not in ("ends", "attribute")}
-    stem, _, number = name.rpartition("-")
-    keys["name"] = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{name[:60]}-2"
+    keys["name"] = next_name(name)
     keys["start"] = start
     keys["replaces"] = survey.fingerprint.hex()
     if steps is not None:

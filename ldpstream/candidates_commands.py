@@ -1,5 +1,6 @@
 """The commands `candidates` and `found`: the next survey asks for values that are in `other`."""
 
+import math
 import shlex
 import time
 import tomllib
@@ -83,6 +84,7 @@ def candidates_command(
     if not out.is_dir():
         raise OutputError(f"--out {out}: is not a folder")
     number = len(wanted)
+    _new_files(out, before.name, 1)  # before the calculations; with --share they give the number of files
     if share is not None:
         if people is None or not 0 < share < 1:
             raise CandidatesError(f"--share needs --people, and a share between 0 and 1, got {share}")
@@ -90,14 +92,11 @@ def candidates_command(
             survey, document, index, wanted, begin,
             most=most, people=people, share=share, steps=steps, mechanism=mechanism, after=before,
         )  # fmt: skip
+    paths = _new_files(out, before.name, math.ceil(number / most))
     found = rounds(
         survey, document, index, wanted[:number], begin,
         most=most, steps=steps, people=people, mechanism=mechanism, after=before,
     )  # fmt: skip
-    paths = [out / f"{one.survey.name}.toml" for one in found]
-    for path in paths:
-        if path.exists():
-            raise OutputError(f"{path}: exists already; give another folder with --out")
     for path, one in zip(paths, found, strict=True):
         try:
             with path.open("x", encoding="utf-8") as file:
@@ -129,6 +128,18 @@ def candidates_command(
     tell(f"    ldpstream diff {shlex.quote(str(after or survey_file))} {shlex.quote(str(paths[0]))}")
     made = [_document(path, one) for path, one in zip(paths, found, strict=True)]
     write_json(json, {"survey": survey.name, "attribute": asked.name, "left_out": len(wanted) - number, "surveys": made})
+
+
+def _new_files(out: Path, name: str, n: int) -> list[Path]:
+    from ldpstream.candidates import next_name
+
+    paths = list[Path]()
+    for _ in range(n):
+        name = next_name(name)
+        paths.append(out / f"{name}.toml")
+        if paths[-1].exists():
+            raise OutputError(f"{paths[-1]}: exists already; give another folder with --out")
+    return paths
 
 
 def _document(path: Path, one: "NextSurvey") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from msgspec import UNSET
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from ldpstream.estimators.estimate import Estimate
@@ -20,9 +21,9 @@ TOP_VALUES = 20  # any other attribute has a time series for each of the TOP_VAL
 class PrometheusPublisher:
     """Sets the gauges and counters of a survey's estimates.
 
-    A frequency that the latest estimate lacks is NaN. Listed values or bins, at most 256, have a time series each. Of other
-    attributes only the 20 most frequent values of the first estimate have one. A cohort has a time series of its number of
-    reports only.
+    A frequency or a crowd that the latest estimate lacks is NaN. Listed values or bins, at most 256, have a time series each.
+    Of other attributes only the 20 most frequent values of the first estimate have one. A cohort has a time series of its
+    number of reports only.
 
     Args:
         brief: True in a process with many surveys: only the default estimator, and at most 10 values of an attribute.
@@ -35,6 +36,7 @@ class PrometheusPublisher:
         self._estimators: dict[tuple[str, str, str], set[str]] = {}  # estimators whose frequencies the gauges have, by labels
         # time series of frequencies, by the labels and the estimator: finding one takes longer than to set it
         self._series: dict[tuple[str, ...], list[tuple[Gauge, ...]]] = {}
+        self._has_crowd = False  # True after the first publication with a crowd
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
@@ -164,10 +166,7 @@ class PrometheusPublisher:
             self._show_numbers(p)
             if p.span == "step":
                 self._show_guesses(p)
-            if p.crowd:
-                self._crowd_assumed.labels(p.survey).set(p.crowd.assumed)
-                for name, reports in p.crowd.reports.items():
-                    self._crowd.labels(p.survey, p.attribute, name).set(reports)
+                self._show_crowd(p)
             for level, privacy in p.privacy.items():
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
@@ -207,6 +206,14 @@ class PrometheusPublisher:
             labels = (p.survey, p.attribute, p.span)
             for gauge, number in zip(self._means if q is None else self._quantiles, numbers, strict=True):
                 gauge.labels(*labels, *([] if q is None else [f"{100 * q:g}"])).set(_known(number))
+
+    def _show_crowd(self, p: Publication) -> None:
+        self._has_crowd = self._has_crowd or p.crowd is not UNSET
+        if self._has_crowd:
+            assumed, reports = (p.crowd.assumed, p.crowd.reports) if p.crowd else (None, dict[str, int]())
+            self._crowd_assumed.labels(p.survey).set(_known(assumed))
+            for name in p.privacy:
+                self._crowd.labels(p.survey, p.attribute, name).set(_known(reports.get(name)))
 
     def _show_guesses(self, p: Publication) -> None:
         attribute = self._survey.index(p.attribute)

@@ -22,7 +22,8 @@ The braces are a hash tag of Redis Cluster: the keys with the same braces are on
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -171,7 +172,8 @@ class RedisCountStore(CountStore):
         self._check_format(key, stored)
         self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
-        first, generations = first_open_step(self.survey, int(newest)), _n_keys(n_keys).keys()
+        with self._numbers(key):
+            first, generations = first_open_step(self.survey, int(newest)), _n_keys(n_keys).keys()
         while (found := self._read([key, *self._keys_keys(partition, generations)], first)) is not None:
             checkpoint, keys = found
             if checkpoint.n_keys.keys() == generations:
@@ -258,7 +260,8 @@ class RedisCountStore(CountStore):
     def _partitions(self) -> list[int]:
         self._refuse_former()
         members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
-        return sorted(int(member) for member in members)
+        with self._numbers(self._partitions_key):
+            return sorted(int(member) for member in members)
 
     def _read_all(self, first_step: int, last_step: int) -> dict[int, Checkpoint]:
         checkpoints: dict[int, Checkpoint] = {}
@@ -266,7 +269,8 @@ class RedisCountStore(CountStore):
             found = self._read([self._key(partition), self._pruned_key(partition)], first_step, last_step)
             if found is not None:
                 checkpoint, (pruned,) = found
-                checkpoints[partition] = replace(checkpoint, pruned_below=int(pruned or 0))
+                with self._numbers(self._pruned_key(partition)):
+                    checkpoints[partition] = replace(checkpoint, pruned_below=int(pruned or 0))
         return checkpoints
 
     def _read(self, keys: list[str], first_step: int, last_step: int = _LATEST_STEP) -> tuple[Checkpoint, list[bytes]] | None:
@@ -293,15 +297,27 @@ class RedisCountStore(CountStore):
         return f"Redis at {self._settings.redis_url()}: {key}"
 
     def _check_format(self, key: str, stored: bytes | None) -> None:
-        check_format(self._at(key), int(stored or 1), FORMAT, _RECOUNT.format(key))
+        with self._numbers(key):
+            found = int(stored or 1)
+        check_format(self._at(key), found, FORMAT, _RECOUNT.format(key))
+
+    @contextmanager
+    def _numbers(self, key: str) -> Iterator[None]:
+        """Turns the errors of reading numbers into StoreDamaged."""
+        try:
+            yield
+        except (ValueError, TypeError, AttributeError):  # JSON may be of another type
+            remedy = f"; {_RECOUNT.format(key)}" if key.endswith(":counts") else ""
+            raise StoreDamaged(f"{self._at(key)} has a damaged number{remedy}") from None
 
     def _head(self, key: str, head: Sequence[bytes | None]) -> Checkpoint:
         self._check_format(key, head[-1])
         next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
-        return Checkpoint(
-            int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), missing_from_json(missing.decode()),
-            writer.decode(), n_keys=_n_keys(keys),
-        )  # fmt: skip
+        with self._numbers(key):
+            return Checkpoint(
+                int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(),
+                missing_from_json(missing.decode()), writer.decode(), n_keys=_n_keys(keys),
+            )  # fmt: skip
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         with store_errors(self._settings):

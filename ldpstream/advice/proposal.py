@@ -29,7 +29,7 @@ from ldpstream.mechanisms.registry import lightest
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.people_file import value_of
 from ldpstream.producers.table_file import attribute_name
-from ldpstream.surveys import Attribute, Survey, parse_survey
+from ldpstream.surveys import Attribute, Survey, SurveyError, parse_survey
 from ldpstream.toml_text import toml_lines
 
 HEADER = """\
@@ -114,7 +114,7 @@ def plan_survey(
         raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
     if not columns:
         raise AdviceError(f"{path}: no column is left to ask for")
-    proposals = [(column, propose(column, least, sets)) for column in columns]
+    proposals = [(column, _possible(column, propose(column, least, sets))) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
     if not domains:
@@ -196,6 +196,15 @@ def _smallest_variance(advice: Advice) -> Advice:
     of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
     built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]
     return msgspec.structs.replace(advice, first=of_default[lightest(built).name])
+
+
+def _possible(column: Column, domain: Domain | Dropped) -> Domain | Dropped:
+    if isinstance(domain, Domain):
+        try:
+            _attribute_of(column, domain)
+        except SurveyError as error:  # its text shows a value after the comma
+            return Dropped(f"no survey can list its values: {str(error).split(', got ')[0].rpartition(': ')[2]}")
+    return domain
 
 
 def _attribute_of(column: Column, domain: Domain) -> Attribute:

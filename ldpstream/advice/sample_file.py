@@ -31,8 +31,10 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
 
     Raises:
         DataError: with `column`, if the file cannot be read or is not a table.
-        AdviceError: if the file cannot be read, or is no sample of values.
+        AdviceError: if the file cannot be read, or is no sample of values. The message shows no value of the sample.
     """
+    if k is not None and not 2 <= k <= MAX_K:
+        raise AdviceError(f"k must be an integer in [2, {MAX_K}], got {k}")
     try:
         if column is not None:
             found = Counter(value for value in _column(path, column) if value)
@@ -47,13 +49,17 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         raise AdviceError(f"{path}: needs at least two different values, got {len(found)}")
     if all(value.isascii() and value.isdigit() and len(value) < 10 for value in found):
         numbers = np.array([int(value) for value in found])
+        limit = MAX_K if k is None else k
+        if large := sum(n for number, n in zip(numbers, found.values(), strict=True) if number >= limit):
+            said = f"numbers must be integers in [0, {limit})" + ("" if k is None else f" for k = {k}")
+            raise AdviceError(f"{path}: {said}, got {plural(large, 'larger number')}; for other numbers give --range LOW HIGH")
         size = int(numbers.max()) + 1 if k is None else k
-        _within(path, size, int(numbers.max()) + 1, "numbers are 0 … k-1")
         counts = np.zeros(size, np.int64)
         np.add.at(counts, numbers, list(found.values()))
         return counts, None
-    if not NO_VALUE.isdisjoint(found):
-        raise AdviceError(f"{path}: remove the words for a missing value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
+    if missing := sum(found[word] for word in NO_VALUE):
+        known = ", ".join(sorted(NO_VALUE))
+        raise AdviceError(f"{path}: remove the words for a missing value ({known}), got {plural(missing, 'such cell')}")
     words = sum(not _is_number(value) for value in found)
     if words == 0:
         raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); for other numbers give --range LOW HIGH")
@@ -66,7 +72,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         )
     labels = sorted(found)
     size = len(labels) if k is None else k
-    _within(path, size, len(labels), "the sample has that many labels")
+    if not len(labels) <= size <= MAX_K:
+        raise AdviceError(f"{path}: k must be in [{len(labels)}, {MAX_K}], since the sample has that many labels, got {size}")
     counts = np.zeros(size, np.int64)
     counts[: len(labels)] = [found[label] for label in labels]
     return counts, labels
@@ -163,8 +170,3 @@ def _is_number(value: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _within(path: Path, k: int, needed: int, why: str) -> None:
-    if k < needed or k > MAX_K:
-        raise AdviceError(f"{path}: k must be in [{needed}, {MAX_K}], since {why}, got {k}")

@@ -149,3 +149,9 @@ def test_every_metric_exists(name: str) -> None:
     documented = {metric for metrics in METRICS.values() for metric in metrics}
     named = set(re.findall(r"`(ldpstream_[a-z_]+)", TEXTS[name]))
     assert named <= documented | {f"{metric}_count" for metric in documented}
+
+
+@pytest.mark.parametrize("path", [*DOCS, *ROOT.glob("*.md")], ids=lambda path: path.name)
+def test_prose_is_wrapped(path: Path) -> None:
+    prose = re.sub(r"(?ms)^```.*?^```", "", path.read_text()) if path.name != "results.md" else ""  # that page is generated
+    assert not [line for line in prose.split("\n") if len(line) > 128 and not re.match(r"\||!\[|    ", line)]

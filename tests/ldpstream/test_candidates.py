@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
+from ldpstream import candidates
 from ldpstream.agents import tally
 from ldpstream.candidates import (
     CandidatesError,
@@ -404,3 +405,18 @@ def test_without_scooters_nothing_warns() -> None:
     assert gauge_of(survey, demo) == 0
     closed = parse_survey(tomllib.loads(SURVEY.replace('"other"]', '"ferry"]')))
     assert gauge_of(closed, demo) is None
+
+
+@pytest.mark.parametrize(("taken", "share"), [("travel-2", ["--people", "50000", "--share", "0.1"]), ("travel-3", [])])
+def test_a_file_that_exists_is_noticed_before_the_calculations(
+    taken: str, share: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("travel.toml").write_text(SURVEY)
+    Path("list.txt").write_text("tram\nferry\nscooter\n")
+    Path(f"{taken}.toml").touch()
+    for name in ("fitting", "rounds"):
+        monkeypatch.setattr(candidates, name, lambda *_, **__: pytest.fail("calculates"))
+    refused = CliRunner().invoke(app, ["candidates", "travel.toml", "--list", "list.txt", "--most", "2", *share])
+    assert str(refused.exception) == f"{taken}.toml: exists already; give another folder with --out"
+    assert list(Path().glob("travel-*")) == [Path(f"{taken}.toml")]

@@ -196,3 +196,17 @@ def test_of_equally_good_mechanisms_the_one_of_smallest_variance_is_proposed(tmp
 def test_a_sample_without_a_suitable_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AdviceError, match=r"no column is suitable: column 1: everybody has the same value; column 2: fewer"):
         proposed(table(tmp_path, {"a": some("x"), "b": [f"s{i}" for i in range(N)]}))
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (some("8x7secret\x1b", "c"), "no survey can list its values: must not contain control characters"),
+        (some("none of these;c", "c"), "no survey can list its values: with choices, a value must not be the text of"),
+    ],
+)
+def test_a_column_whose_values_no_survey_can_list_is_dropped(tmp_path: Path, cells: list[object], said: str) -> None:
+    ((_, dropped),) = plan_survey(table(tmp_path, {"a": some("x", "y"), "b": cells}), eps_inf=2.0, least=10).dropped
+    assert said in dropped.why
+    assert "8x7secret" not in dropped.why
+    assert "none of" not in dropped.why

@@ -119,3 +119,15 @@ def test_api_page_and_metrics_say_that_the_crowd_is_too_small() -> None:
                 labels = {"survey": "small", "attribute": p.attribute, "level": level}
                 assert registry.get_sample_value("ldpstream_crowd_reports", labels) == reports
     assert set(said) == {True, False}
+
+
+def test_a_publication_without_a_crowd_ends_the_crowds_gauges() -> None:
+    """The survey's file may lose the crowd. A survey that never had one has no such time series."""
+    with_crowd = [p for p in history(cohorts=False) if p.span == "step" and p.attribute == "mode"]
+    without = [replace(p, crowd=UNSET) for p in with_crowd]
+    level = {"survey": "small", "attribute": "mode", "level": "few"}
+    for published, shown in ((without, ["None", "None"]), ([with_crowd[0], *without[1:]], ["nan", "nan"])):
+        registry = CollectorRegistry()
+        PrometheusPublisher(SURVEY, registry).publish(published)
+        sizes = registry.get_sample_value("ldpstream_crowd_reports", level)
+        assert [str(sizes), str(registry.get_sample_value("ldpstream_crowd_assumed_reports", {"survey": "small"}))] == shown

@@ -60,6 +60,31 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("format", "x"), ("next_offset", "x"), ("newest_ms", ""), ("rejected", "{"), ("missing", "[1]"), ("keys", "7")],
+)
+def test_a_damaged_number_is_refused(redis_node: RedisNode, store: RedisCountStore, field: str, value: str) -> None:
+    reads: list[Callable[[], Any]] = [lambda: store.load(0), store.heads, store.rejected, lambda: store.tables(range(4, 7))]
+    with redis.Redis.from_url(redis_node.url) as client:
+        client.hset(store._key(0), field, value)
+        for read in reads:
+            with pytest.raises(StoreDamaged, match=r"0}:counts has a damaged number; delete ldp\S*:counts, and"):
+                read()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("pruned", "0}:pruned has a damaged number$"), ("partitions", ":partitions has a damaged number$")]
+)
+def test_a_damaged_number_beside_the_counts_is_refused(
+    redis_node: RedisNode, store: RedisCountStore, key: str, said: str
+) -> None:
+    with redis.Redis.from_url(redis_node.url) as client:
+        client.set(store._pruned_key(0), "x") if key == "pruned" else client.sadd(store._partitions_key, "x")
+        with pytest.raises(StoreDamaged, match=said):
+            store.snapshot()
+
+
 @pytest.mark.parametrize(("damage", "said"), (OTHERS | UNREADABLE).values(), ids=(OTHERS | UNREADABLE).keys())
 def test_what_cannot_be_read_is_refused_and_kept(
     redis_node: RedisNode, store: RedisCountStore, damage: Damage, said: str
