@@ -126,7 +126,8 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
-    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span.
+    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span,
+    rounded up.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
     `cohort` is None for the histogram of all people. `below_least`: a cohort with fewer reports than its least size has no
