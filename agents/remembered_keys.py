@@ -1,10 +1,10 @@
 """Counts a record once, even if a producer sent it several times, while its report key is remembered.
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
-and to the same partition. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
-neither counted nor a dead letter, even if its envelope differs. A rejected record's key is not remembered. A record without a
-key is never a duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the reason
-"malformed key".
+and to the same partition. The first accepted record with a key is counted. A later record with a remembered key is a
+*duplicate*: it is neither counted nor a dead letter, even if its envelope differs. A rejected record's key is not remembered. A
+record without a key is no duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the
+reason "malformed key".
 
 Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
 time. A generation is dropped once no envelope in it can be accepted again:

@@ -62,7 +62,7 @@ class Records(Sequence[Record]):
     """Records as columns.
 
     Attributes:
-        keys: the values of the `key` headers, empty for a record without; None if no record has such a header.
+        keys: the values of the `key` headers, empty for a record without; or None: no record has such a header.
     """
 
     __slots__ = ("appended_ms", "keys", "offsets", "values")
@@ -106,7 +106,6 @@ class Records(Sequence[Record]):
         return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """Cuts the records where the append time enters another step."""
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):

@@ -74,9 +74,9 @@ def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechani
 
 
 def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
-    """Returns the number of people over the groups with p ≠ q, if each makes its group's `steps` reports; and concentration c.
+    """Returns the number of people of the groups with p ≠ q, and their concentration c.
 
-    people / c is the sum of each group's people / `Mechanism.concentration`.
+    A person makes the `steps` reports of the group. people / c is the sum of each group's people / `Mechanism.concentration`.
     """
     pairs = zip(groups, of_each_group(groups, steps), strict=True)
     told = [(table.n / each, m.concentration(each)) for (m, table), each in pairs if m.p != m.q]

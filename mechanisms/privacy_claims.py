@@ -25,7 +25,7 @@ class PrivacyClaims(ABC):
 
     @property
     def guessed(self) -> int:
-        """Number of equally likely answers of which the guesser of `guess` chooses one: the k values.
+        """Number of answers that the guesser of `guess` at first considers equally likely: the k values.
 
         2 for a mechanism of sets, whose guesser says whether one value is in the set.
         """

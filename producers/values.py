@@ -149,7 +149,6 @@ class MarkovValues:
 
 
 def popularity(k: int, step: int) -> FloatArray:
-    """Returns the (k,) probabilities of drawing each value at a step; they sum to 1."""
     i = np.arange(k)
     weights = np.exp(DRIFT * np.sin(2 * np.pi * (step / DAY_STEPS + i / k))) / (i + 1)
     return np.asarray(weights / weights.sum())

@@ -16,7 +16,7 @@ from ldpstream.surveys import Survey
 
 
 class Cluster:
-    """Kafka and Redis. Each survey has its own producer, because the producer's transactions fence this survey's topic."""
+    """Kafka and Redis."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
             score beyond ±6 means forged reports or a wrong survey.
         drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. None
             for the span "window".
-        drift_value: index of the value whose frequency changed most.
+        drift_value: index of the value with this change.
         drift_p: upper bound on the probability that some value changes this much without drift.
         levels_sigma, levels_value, levels_pair: the least probable difference between two levels, in standard errors, its
             value, and the levels.

@@ -32,8 +32,6 @@ _change = msgspec.json.Decoder(_Change)
 
 
 class MemoryResults:
-    """Results in the memory of this process."""
-
     def __init__(self) -> None:
         self._publications: dict[str, Publication] = {}
         self._progress: Progress | None = None

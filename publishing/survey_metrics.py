@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 
 class SurveyMetrics(Collector):
-    """Joins the registries of surveys. Metrics of one name become one family, and a removed survey leaves no series behind."""
+    """Metrics of one name become one family, and a removed survey leaves no series behind."""
 
     def __init__(self) -> None:
         self._registries: tuple[CollectorRegistry, ...] = ()  # replaced, never changed: a thread reads it for each scrape

@@ -234,7 +234,6 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    """Yields an administration client; turns errors of Kafka into TopicError."""
     with hearing(settings) as heard:
         let_in = False
         try:

@@ -66,7 +66,6 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The next offset and the id of the log."""
         return self.next_offset, self.log_id
 
     def is_whole(self, generation: int) -> bool:
@@ -98,7 +97,7 @@ def missing_from_json(text: str) -> Missing | None:
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """Returns the first step that has not closed at the time `newest_ms`; negative for a time before the first step."""
+    """Returns the number of the first step that has not closed at the time `newest_ms`; the number may be negative."""
     return survey.step_at(newest_ms) - survey.lateness_steps
 
 

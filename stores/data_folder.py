@@ -302,7 +302,6 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def sync_folder(path: Path) -> None:
-    """Writes the folder's list of file names to the disk (fsync)."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -324,7 +323,6 @@ def _check_marks(file: Path, application: int, found: int) -> None:
 
 
 def reason(error: sqlite3.Error) -> str:
-    """Returns the cause of an error of SQLite, in words for a message."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
     said = {
         sqlite3.SQLITE_FULL: "the disk is full",

@@ -25,8 +25,6 @@ _ALL = range(2**53)
 
 
 class FolderCountStore(CountStore):
-    """The count tables of one survey in a data folder."""
-
     def __init__(self, folder: DataFolder, survey: Survey) -> None:
         self.survey, self._part = survey, SurveyPart(folder, survey)
 

@@ -142,7 +142,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison of the advice with one choice, over many settings.
 
     Attributes:
-        kept: share of settings in which the choice is not significantly better than the advice by more than 1 %.
+        kept: share of settings in which the advice's error is at most 1 % above the choice's error, or not significantly above.
         near: share of settings in which the advice's error is at most 1 % above the choice's error.
         gain: geometric mean of the choice's error divided by the advice's error.
         least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where this ratio

@@ -1,10 +1,10 @@
 """Proposes how a survey asks for a column of a sample: as values, several values, integers from 0, bins, or not at all.
 
 - A text or number is listed only if at least `least` people have it; the value "other" stands for the rest.
-- `choices` is the largest number of listed values that at least `least` people have.
+- `choices` is the largest number m for which at least `least` people have m or more of the values.
 - At least `least` people are at or beyond each end of the bins, before rounding.
 
-A column has several answers if a tenth of its cells, and at least `least`, have a semicolon; or if the user says so.
+A column has several answers if a tenth of its non-empty cells, and at least `least`, have a semicolon; or if the user says so.
 
 The least count is a rule of disclosure control, without a formal guarantee.
 """

@@ -75,7 +75,6 @@ def best_combinations(question: Question, asked: Sequence[IntArray], labels: Seq
 
 
 def sum_variances(m: Mechanism, of_value: npt.NDArray[np.bool_], f: FloatArray, n: int) -> FloatArray:
-    """(r,) squared errors of r sums of shares from the inversion, against the histogram of the n people who report."""
     own, x = m.support_covariance(f)
     total = of_value @ (own + (x**2).sum(axis=0)) - ((of_value @ x.T) ** 2).sum(axis=1)
     share = of_value @ f

@@ -15,7 +15,7 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator, steps: in
 
 
 def drawn_table(m: Mechanism, people: IntArray, rng: np.random.Generator, steps: int = 1) -> CountTable:
-    """A count table of `steps` reports of each person, who keeps the value. A memoized mechanism keeps each person's memo.
+    """A count table of `steps` reports of each person, who keeps the value.
 
     Args:
         people: (k,) int64, n_v, the number of people with each value.

@@ -32,8 +32,6 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Services:
-    """The running Kafka and Redis."""
-
     kafka: KafkaNode
     redis: RedisNode
 

@@ -23,8 +23,6 @@ ANSWER_S: Final = 20.0  # longer than the gateway's own time limits
 
 
 class Reply(NamedTuple):
-    """An answer: its status, content type and body."""
-
     status: int
     kind: str
     body: bytes

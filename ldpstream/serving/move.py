@@ -7,8 +7,8 @@ The folder counts its whole log first, so no report depends on the log any more.
   Gateways therefore send every report of a step that is open at the move to partition 0 (`producers.gateway.partitions`).
 - **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
   are then published as incomplete.
-- **The clock.** Append times never go back. If the folder's last append time is later than the clock of Kafka or of this
-  machine, move refuses.
+- **The clock.** If the folder's last append time is later than the clock of Kafka or of this machine, move
+  refuses.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
 A move that was killed can run again.

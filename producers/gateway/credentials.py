@@ -95,7 +95,6 @@ class Credentials:
         load_certificate(settings)
 
     async def follow(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks every second, until the task is cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look(intake, context)

@@ -65,7 +65,7 @@ class ApiResponses:
         truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
         replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
 
-    Raises (all methods):
+    Raises (some methods):
         NotFound: if something does not exist, or does not exist yet.
         NotAllowed: if an argument is not allowed.
         StoreUnavailable: if the source raises this error.

@@ -126,7 +126,8 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
-    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span.
+    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span,
+    rounded up.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
     `cohort` is None for the histogram of all people. `below_least`: a cohort with fewer reports than its least size has no
@@ -197,8 +198,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. With `top`, the values with the largest differences in standard errors come first. If an estimate has no
     intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
-    is the reason; None without reports. `cohort` is as in `Histogram`; if one side is below the least size, all differences are
-    None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
+    is the reason, if an estimate has a reason. `cohort` is as in `Histogram`; if one side is below the least size, all
+    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str

@@ -51,8 +51,8 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     pair.
 
     `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares do not sum to 1,
-    and "mean" is the mean number of answers. `guessed`: number of equally likely answers from which the guesser chooses; 2 with
-    `choices`.
+    and "mean" is the mean number of answers. `guessed`: number of answers that a guesser without reports considers equally
+    likely; 2 with `choices`.
     """
 
     name: str

@@ -159,7 +159,6 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
 
 
 def channel_loss(m: Mechanism) -> float:
-    """The largest |ln ratio| of two rows of the dense channel, in nats; for small domains."""
     logs = np.log(m.channel())
     return float((logs.max(axis=0) - logs.min(axis=0)).max())
 

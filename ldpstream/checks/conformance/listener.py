@@ -1,11 +1,9 @@
 """A small gateway that checks how a device sends: `ldpstream conformance SURVEY --listen PORT`.
 
-It listens on loopback, writes no file, and simulates the answers of a gateway with faults. The first attempt of each request
-gets the next one of these answers, in turn; every further attempt is accepted:
+It listens on loopback, writes no file, and checks bodies and envelopes as the gateway does, by the clock of this machine. Of
+each request that passes, the first attempt gets the next one of these answers, in turn, and every further attempt is accepted:
 
     202, 503, no answer (the request was accepted), 409, 429, 504 (the request was accepted)
-
-It makes the checks of the real gateway, by the clock of this machine.
 """
 
 import sys
